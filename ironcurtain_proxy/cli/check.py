@@ -103,7 +103,8 @@ def run(options: argparse.Namespace) -> int:
         from ironcurtain_proxy.wiring.rehearsal import list_live_tools  # noqa: PLC0415
 
         live = list_live_tools(settings, loaded.policy, options.seconds)
-        lint_live(loaded.annotations, live, settings.servers, report)
+        trusted = loaded.policy.trusted_servers
+        lint_live(loaded.annotations, live, settings.servers, report, trusted)
         lint_live_catalogue(settings, live, report)
         lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)

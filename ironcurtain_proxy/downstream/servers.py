@@ -48,6 +48,7 @@ from ironcurtain_proxy.sandbox.denials import (
     annotated,
     annotated_error,
     refused_host,
+    told_of_directory,
     told_of_limits,
 )
 from ironcurtain_proxy.sandbox.directory import remove_abandoned
@@ -403,6 +404,9 @@ class DownstreamServers:
             raise CallLostError(f"{error}: {load.last}") from None
         if load is not None and load.ended > ended and result.result is not None:
             result = result.with_result(told_of_limits(result.result, load.last), "")
+        cwd = supervisor.spec.cwd
+        if result.has_failed and cwd and self._options.is_own_directory(cwd):
+            result = told_of_directory(result, cwd)
         if closed_by is None:
             return result
         refused = ""

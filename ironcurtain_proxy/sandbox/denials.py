@@ -51,6 +51,7 @@ from typing import Final
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, TextValue, UrlValue
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
@@ -428,6 +429,23 @@ def told_of_limits(result: Mapping[str, Json], why: str) -> Mapping[str, Json]:
     if not isinstance(content, list) or not dict(_texts(content)):
         return result
     return _with_mark(result, content, f"[SANDBOX LIMIT: {why}]")
+
+
+def told_of_directory(answer: ToolResult, directory: str) -> ToolResult:
+    """Return a failed answer, marked if it names the server's own directory.
+
+    Mostly the agent gave a relative path, or none.
+    """
+    mark = "[OWN DIRECTORY: this server works in a directory of its own; give absolute paths]"
+    result, error = answer.result, answer.error
+    content = None if result is None else result.get("content")
+    if result is not None and isinstance(content, list):
+        is_named = any(directory in text for _, text in _texts(content))
+        return answer.with_result(_with_mark(result, content, mark), "") if is_named else answer
+    said = None if error is None else error.get("message")
+    if error is not None and isinstance(said, str) and directory in said:
+        return ToolResult(error={**error, "message": f"{mark} {said}"})
+    return answer
 
 
 def _with_mark(result: Mapping[str, Json], content: list[Json], mark: str) -> Mapping[str, Json]:

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.starting import settle, tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
+from tests.downstream.scripted_servers import a_call, running, scripted
 
 
 def spec(*args: str, command: str = "node", cwd: str | None = None) -> ServerSpec:
@@ -71,3 +74,27 @@ def test_unused_directories_are_removed_and_used_ones_stay(tmp_path: Path) -> No
     Path(used.cwd or "", "memory.json").unlink()
     tidy(state)
     assert not state.exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("own", [True, False])
+async def test_an_error_that_names_a_directory_of_the_servers_own_says_what_that_is(
+    own: bool, tmp_path: Path
+) -> None:
+    home = tmp_path / "one.cwd"
+    home.mkdir()
+    options = DownstreamOptions(state=tmp_path if own else tmp_path / "elsewhere")
+    failed = f'{{"content":[{{"type":"text","text":"{home}/a: no such file"}}],"isError":true}}'
+    lines = {
+        "result": failed,
+        "error": f'{{"code":-32000,"message":"{home}/a: no such file"}}',
+    }
+    async with running(scripted(cwd=str(home)), options=options) as servers:
+        for key, said in lines.items():
+            given: dict[str, Json] = {"bytes": f'{{"jsonrpc":"2.0","id":ID,"{key}":{said}}}\n'}
+            answer = await servers.forward(a_call("raw", given))
+            assert ("[OWN DIRECTORY: " in str(answer)) is own, key
+            assert f"{home}/a: no such file" in str(answer)
+        where = await servers.forward(a_call("where"))
+        assert str(home) in str(where), "no error"
+        assert "[OWN DIRECTORY" not in str(where)

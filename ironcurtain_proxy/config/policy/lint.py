@@ -18,13 +18,15 @@ An argument or a tool without annotation is denied; `check` reports it before th
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.annotating.proposal import words_of
+from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import (
     RESOURCE_ROLES,
+    ROLE_TRAITS,
     Annotations,
     ArgumentRole,
     RoleSpec,
@@ -335,9 +337,21 @@ def lint_servers(
 
 
 def lint_live(
-    annotations: Annotations, live: LiveTools, servers: Iterable[ServerSpec], report: Report
+    annotations: Annotations,
+    live: LiveTools,
+    servers: Iterable[ServerSpec],
+    report: Report,
+    trusted: Collection[str] = (),
 ) -> None:
-    """Compare the annotations with the tools that the servers offer now."""
+    """Compare the annotations with the tools that the servers offer now.
+
+    Args:
+        annotations: of all tools.
+        live: what servers offer.
+        servers: as configured.
+        report: takes what is wrong.
+        trusted: the servers whose calls are sent as they come, by their names in the policy.
+    """
     for spec in servers:
         if spec.name not in live.answered:
             why = live.silent.get(spec.name, "")
@@ -358,10 +372,43 @@ def lint_live(
                     f"`ironcurtain-proxy annotate {spec.name}`"
                 )
                 report.warning(place, (), message, nearest(tool, of_same_verb(tool, known)))
+        _say_relative(spec, known, tools, report, is_trusted=spec.annotations in trusted)
         for tool in known:
             if tool not in tools:
                 place = f"{spec.name}/{tool}"
                 report.warning(place, (), "is annotated, but the server does not offer it")
+
+
+_PATHS: Final = frozenset(role for role, one in ROLE_TRAITS.items() if one.category == "path")
+
+
+def _say_relative(
+    spec: ServerSpec,
+    known: Mapping[str, ToolAnnotation],
+    tools: Mapping[str, ToolDefinition],
+    report: Report,
+    *,
+    is_trusted: bool,
+) -> None:
+    """Report, once a server, an argument that is sent as it is and may be a relative path."""
+    if spec.cwd is not None or spec.remote is not None:
+        return
+    for name, definition in tools.items():
+        if name not in known and not is_trusted:
+            continue
+        given = known[name].arguments if name in known else {}
+        for argument, proposed in propose(definition.raw).arguments.items():
+            if name in known and argument not in given:
+                continue  # calls that use it are denied
+            may_be = {role for _, one in proposed.each(argument) for role in one.roles} & _PATHS
+            if may_be and not (given and given[argument].every_role() & _PATHS):
+                message = (
+                    f"argument {shown(argument)} looks like a path, and is sent as it is: a "
+                    "relative one means a directory of the server's own. Give it a path role, or "
+                    'set "cwd": "@workspace" in the entry of the server'
+                )
+                report.warning(f"{spec.name}/{name}", (), message)
+                return
 
 
 def of_same_verb(tool: str, known: Iterable[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Annotations against themselves and against live tools."""
 
+from dataclasses import replace
+
 import pytest
 
 from ironcurtain_proxy.config.policy.lint import (
@@ -9,7 +11,13 @@ from ironcurtain_proxy.config.policy.lint import (
     lint_servers,
 )
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.model.annotation import Equals, RoleCase, RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.annotation import (
+    ArgumentRole,
+    Equals,
+    RoleCase,
+    RoleSpec,
+    ToolAnnotation,
+)
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json
 
@@ -87,6 +95,36 @@ def test_annotations_that_no_longer_fit_are_pointed_out(
     schemas: dict[str, Json], problem: str
 ) -> None:
     assert live(**schemas) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("role", "cwd", "trusted", "is_said"),
+    [
+        ("none", None, (), True),
+        ("read-path", None, (), False),
+        ("none", "/work", (), False),
+        (None, None, (), False),
+        (None, None, ("filesystem",), True),
+    ],
+)
+def test_an_argument_that_may_be_a_relative_path_and_is_sent_as_it_is_is_pointed_out_once(
+    role: ArgumentRole | None, cwd: str | None, trusted: tuple[str, ...], is_said: bool
+) -> None:
+    report = Report()
+    schema: Json = {"type": "object", "properties": {"path": {"type": "string"}}}
+    names = ("read_file", "stat_file")
+    tools = tuple(ToolDefinition("files", n, {"name": n, "inputSchema": schema}) for n in names)
+    known = {
+        ("filesystem", name): ToolAnnotation(
+            server="filesystem", tool=name, arguments={"path": RoleSpec(default=(role,))}
+        )
+        for name in names
+        if role is not None
+    }
+    server = replace(FILES, cwd=cwd)
+    lint_live(known, LiveTools(tools, frozenset({"files"})), [server], report, trusted)
+    said = [str(one) for one in report.problems if '"cwd": "@workspace"' in str(one)]
+    assert len(said) == int(is_said)
 
 
 def test_a_server_that_did_not_answer_is_not_compared() -> None:
