@@ -416,11 +416,8 @@ def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Map
     content = result.get("content")
     if result.get("isError") is not True or not isinstance(content, list):
         return result
-    texts = dict(_texts(content))
-    mark = _mark_of(texts.values(), closed)
-    if mark is None:
-        return result
-    return _with_mark(result, content, mark)
+    mark = _mark_of(dict(_texts(content)).values(), closed)
+    return result if mark is None else _with_mark(result, content, mark)
 
 
 def told_of_limits(result: Mapping[str, Json], why: str) -> Mapping[str, Json]:
@@ -437,13 +434,11 @@ def told_of_directory(answer: ToolResult, directory: str) -> ToolResult:
     Mostly the agent gave a relative path, or none.
     """
     mark = "[OWN DIRECTORY: this server works in a directory of its own; give absolute paths]"
-    result, error = answer.result, answer.error
-    content = None if result is None else result.get("content")
-    if result is not None and isinstance(content, list):
-        is_named = any(directory in text for _, text in _texts(content))
-        return answer.with_result(_with_mark(result, content, mark), "") if is_named else answer
-    said = None if error is None else error.get("message")
-    if error is not None and isinstance(said, str) and directory in said:
+    result, error = answer.result or {}, answer.error or {}
+    content, said = result.get("content"), error.get("message")
+    if isinstance(content, list) and any(directory in text for _, text in _texts(content)):
+        return answer.with_result(_with_mark(result, content, mark), "")
+    if isinstance(said, str) and directory in said:
         return ToolResult(error={**error, "message": f"{mark} {said}"})
     return answer
 
