@@ -140,6 +140,10 @@ PUT_BACK_NOTE: Final = (
     "Note from ironcurtain-proxy: after this call, {what}. Only the user changes these files: tell "
     "the user, and do not write them again."
 )
+CHANGED_NOTE: Final = (
+    "Note from ironcurtain-proxy: a reviewer approved this call with other arguments than yours. "
+    "Changed: {names}. The answer is that of the changed call; do not make yours again."
+)
 BLOCKED_NOTE: Final = (
     "[SANDBOX BLOCKED: host {host}] Note from ironcurtain-proxy: the sandbox stopped this call on "
     "its way there. If it is needed, make the same call again: a reviewer is then asked about it "
@@ -175,6 +179,7 @@ def is_as_given(reply: Reply) -> bool:
     if not isinstance(reply, Answered):
         return False
     is_plain = reply.recorded and not reply.put_back and not reply.result.refused_host
+    is_plain = is_plain and not (reply.allowed and reply.allowed.changed)
     return is_plain or not _notes(reply)
 
 
@@ -243,6 +248,10 @@ def decider_in_words(decider: Decider) -> str:
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:
     """The proxy's own notes on a call that was forwarded."""
     notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
+    changed = () if isinstance(reply, Withheld) or not reply.allowed else reply.allowed.changed
+    if changed:
+        names = ", ".join([visible(name) for name in changed])
+        notes.append(CHANGED_NOTE.format(names=names))
     if isinstance(reply, Answered) and reply.result.refused_host and _is_contained(reply):
         notes.append(BLOCKED_NOTE.format(host=visible(reply.result.refused_host)))
     if reply.put_back:

@@ -330,8 +330,10 @@ class AutoConfirm:
                 await self.ledger.settled(escalation, WITHDRAWN)
                 await self.ended(escalation.id, succeeded=None)
             raise
+        # An approval of a changed call says nothing of the call that was asked about.
+        is_changed = isinstance(ruling, Approved) and ruling.changed is not None
         with anyio.CancelScope(shield=True):
-            written = await self.ledger.settled(escalation, ruling)
+            written = await self.ledger.settled(escalation, WITHDRAWN if is_changed else ruling)
         if not written and _is_own(ruling):
             return Declined(by=TIMEOUT, kind="expired", details=_details(decision))
         return ruling

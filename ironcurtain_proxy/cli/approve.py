@@ -4,7 +4,8 @@ import argparse
 from typing import Final
 
 from ironcurtain_proxy.cli.arguments import whole
-from ironcurtain_proxy.cli.reviewing import add_references, answer_those
+from ironcurtain_proxy.cli.reviewing import add_references, answer_changed, answer_those
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
 DESCRIPTION: Final = "Approve calls that wait; `ironcurtain-proxy pending` lists them."
@@ -17,6 +18,7 @@ examples:
   ironcurtain-proxy approve 1 --remember
   ironcurtain-proxy approve 1 --kind 2
   ironcurtain-proxy approve all
+  ironcurtain-proxy approve 1 --args '{"path": "/srv/notes"}'
   ironcurtain-proxy approve 7db5443e --key ~/.ssh/id_ed25519.pub
   ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
 
@@ -38,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="remember the N-th candidate that `pending` lists (default: the first)",
     )
+    parser.add_argument(
+        "--args",
+        metavar="JSON",
+        help="approve the call with these arguments in place of the agent's; the policy judges it "
+        "again",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,4 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if options.kind is not None:
         remember = options.kind - 1
     answer = ReviewerAnswer(approved=True, remember=remember, note=options.note)
-    return answer_those(options, answer)
+    if options.args is None:
+        return answer_those(options, answer)
+    if remember is not None or options.key is not None or options.reviewer:
+        raise ConfigurationError("--args goes with no --remember, --kind, --key and --as")
+    return answer_changed(options, answer, options.args)

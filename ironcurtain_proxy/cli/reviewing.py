@@ -17,11 +17,13 @@ from ironcurtain_proxy.mailbox.answering import (
     Posted,
     Proof,
     ReviewerAnswer,
+    changes_in,
     objection,
     outcomes,
     post,
     read_token,
     still_waits,
+    word_for,
 )
 from ironcurtain_proxy.mailbox.display import summary, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import (
@@ -30,6 +32,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     PendingRequest,
     came_later,
     find,
+    grouped,
     has_changed,
     sessions_directory,
     utc_now,
@@ -143,6 +146,11 @@ def add_references(parser: argparse.ArgumentParser) -> None:
         help="an id or its beginning, a number that `pending` showed, or all",
     )
     parser.add_argument("--note", default="", metavar="WORDS", help="a note to the agent")
+    parser.add_argument(
+        "--equal",
+        action="store_true",
+        help="also the calls of the same kind that `pending` listed for the same reasons",
+    )
     add_directories(parser)
     add_credential(parser)
 
@@ -160,8 +168,33 @@ def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
             complain(str(error))
             failures += 1
             continue
+        if options.equal and reference != "all":
+            later = came_later(waiting, state_directory())
+            listed = [one for one in waiting if one == chosen[0] or one not in later]
+            rest = next(card for card in grouped(listed) if chosen[0] in card)
+            others = [one for one in rest if one != chosen[0]]
+            failures += len(others)
+            failures -= len(answer_several(mailboxes, others, replace(given, remember=None)))
         failures += len(chosen) - len(answer_several(mailboxes, chosen, given))
     return 1 if failures else 0
+
+
+def answer_changed(options: argparse.Namespace, given: ReviewerAnswer, arguments: str) -> int:
+    """Approve one call with other arguments. Return 0 if the answer was accepted.
+
+    Raises:
+        ConfigurationError: the arguments cannot be used, or several calls are named.
+    """
+    if len(options.references) != 1 or options.references == ["all"]:
+        raise ConfigurationError("--args is for one call: name its id")
+    mailboxes = existing_mailboxes_of(options)
+    try:
+        one = find(options.references[0], mailboxes.pending(utc_now()), state_directory())
+    except NotPendingError as error:
+        complain(str(error))
+        return 1
+    given = replace(given, changed=changes_in(arguments, one.request))
+    return 0 if answer_several(mailboxes, [one], given) else 1
 
 
 def _chosen(
@@ -249,17 +282,10 @@ def _answer_at_once(
     for (one, _), taken in zip(posted, ended, strict=True):
         if taken:
             answered.append(one)
-            say(f"{_done(given, one)} {_told(one)}")
+            say(f"{word_for(given, one)} {_told(one)}")
         else:
             _complain_of_late(mailboxes, one)
     return answered
-
-
-def _done(given: ReviewerAnswer, one: PendingRequest) -> str:
-    if not given.approved:
-        return "denied"
-    # Whether another signature is needed, the proxy knows alone.
-    return f"signed ({one.request.signatures} needed)" if one.request.signatures else "approved"
 
 
 def _post(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> Posted | None:

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
+import orjson
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
@@ -35,6 +36,7 @@ from ironcurtain_proxy.mailbox.display import summary, visible
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest
 from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
+    MAX_RESPONSE_BYTES,
     Credential,
     Request,
     clean_line,
@@ -48,6 +50,7 @@ from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, is_removed
 from ironcurtain_proxy.private_files import read_private
+from ironcurtain_proxy.strict_json import strict_json
 
 # --- answering
 
@@ -86,6 +89,7 @@ WAIT_SECONDS: Final = 2.0
 """Seconds that a proxy may take to accept an answer before acceptance is only presumed."""
 NOT_COUNTED: Final = "the answer did not count (is it the right token?), and the call still waits"
 _STEP_SECONDS: Final = 0.002
+_MOST_CHANGED: Final = MAX_RESPONSE_BYTES - (16 << 10)
 _WORD_BYTES: Final = 8
 
 
@@ -128,6 +132,8 @@ class ReviewerAnswer:
     signs where `reviewers.json` or a rule demands it."""
     place: str = ""
     """The place of the answer, such as `a browser`; empty: this process's terminal."""
+    changed: Mapping[str, Json] | None = None
+    """The arguments that are changed; None: the call is answered as it is."""
 
 
 class Posted:
@@ -172,6 +178,9 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
         OSError: it cannot be written.
     """
     problem = objection(request, given.credential)
+    if given.changed is not None and (given.credential or not request.may_edit):
+        # Neither a proof nor a signature covers them: without them it would approve the old call.
+        problem = problem or "its arguments cannot be changed"
     if problem:
         raise NotTheReviewerError(problem)
     if not place.has(request_name(request.id)):
@@ -218,6 +227,7 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
         remember=given.remember,
         note=note,
         reviewer=given.reviewer,
+        changed=given.changed,
         answeredFrom=_whereabouts(given.place),
     )
 
@@ -309,6 +319,48 @@ async def answer_async(place: MailboxDirectory, request: Request, given: Reviewe
         posted.close()
 
 
+def word_for(given: ReviewerAnswer, one: PendingRequest) -> str:
+    """Return what a taken answer did, in a word."""
+    if not given.approved:
+        return "denied"
+    if given.changed:
+        return "approved with changes, if the policy does not deny them"
+    # Whether another signature is needed, the proxy knows alone.
+    return f"signed ({one.request.signatures} needed)" if one.request.signatures else "approved"
+
+
+def changes_in(text: str, request: Request) -> dict[str, Json]:
+    """Return the arguments that a JSON text gives another value than a request has.
+
+    Args:
+        text: an object with the changed arguments, or with all of them.
+        request: the call.
+
+    Raises:
+        ConfigurationError: it is no such object, or changes nothing.
+    """
+    try:
+        given = strict_json(text.encode("utf-8", "replace"))
+    except ValueError:
+        raise ConfigurationError("the changed arguments are not JSON") from None
+    if not isinstance(given, dict):
+        raise ConfigurationError("the changed arguments are not a JSON object")
+    known = request.arguments
+    found = {
+        name: value
+        for name, value in given.items()
+        # As JSON: Python takes 1 and true for the same.
+        if name not in known or orjson.dumps(known[name]) != orjson.dumps(value)
+    }
+    if len(orjson.dumps(found)) > _MOST_CHANGED:
+        raise ConfigurationError(f"the changed arguments have more than {_MOST_CHANGED} bytes")
+    if not found:
+        raise ConfigurationError("nothing is changed: approve the call as it is")
+    if not request.may_edit:
+        raise ConfigurationError("the arguments of this call cannot be changed")
+    return found
+
+
 class SentAnswer(Struct, frozen=True):
     """The outcome of an answer, and its words."""
 
@@ -330,9 +382,7 @@ async def sent(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer)
     except ConfigurationError as error:
         return SentAnswer(f"not answered: {error}: {told}", waits=True)
     if taken:
-        word = "approved" if given.approved else "denied"
-        if given.approved and one.request.signatures:
-            word = f"signed ({one.request.signatures} needed)"
+        word = word_for(given, one)
         kept = " and remembered" if given.remember is not None else ""
         return SentAnswer(f"{word}{kept}: {told}", taken=True)
     waits = place is not None and still_waits(place, one.request)

@@ -75,6 +75,36 @@ class PendingRequest:
         return self.request.session or self.directory.name
 
 
+MOST_EQUAL: Final = 20
+"""The most calls that one card shows."""
+
+
+def grouped(
+    waiting: Sequence[PendingRequest], shown: AbstractSet[str] = frozenset()
+) -> list[tuple[PendingRequest, ...]]:
+    """Return requests by cards: calls of one kind, asked for the same reasons, share a card.
+
+    They are of one kind where an approval that is remembered would cover each of them: one family
+    of commands, one host, one directory. What cannot be remembered stands alone.
+
+    Args:
+        waiting: the requests, the oldest first.
+        shown: the ids on the card that a person looks at, which nothing joins meanwhile.
+    """
+    cards: dict[tuple[object, ...], list[PendingRequest]] = {}
+    for one in waiting:
+        asked = one.request
+        key: tuple[object, ...] = (
+            *(one.directory, asked.session, asked.server, asked.tool, asked.why, asked.candidates),
+            *(asked.reviewer, asked.signatures, asked.risk, one.id if not asked.candidates else ""),
+        )
+        key = ("shown",) if one.id in shown else key
+        if len(cards.setdefault(key, [])) > MOST_EQUAL:
+            key = (*key, one.id)
+        cards.setdefault(key, []).append(one)
+    return [tuple(card) for card in cards.values()]
+
+
 def utc_now() -> datetime:
     """The present time, for code that is handed no clock."""
     return datetime.now(UTC)  # noqa: TID251  the session side's one clock

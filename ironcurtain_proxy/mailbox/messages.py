@@ -144,6 +144,8 @@ class Request:
     """The signatures that an approval needs, in words; empty: none."""
     risk: str = ""
     machine: str = ""
+    may_edit: bool = False
+    """Whether a person may change arguments and approve the changed call."""
 
     @property
     def may_be_answered_together(self) -> bool:
@@ -163,6 +165,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     id: str = ""
     credential: Credential | None = None
     """The credential of the only reviewer whose answers count; None: all answers count."""
+    may_edit: bool = False
 
 
 Answer: TypeAlias = Approved | Declined
@@ -270,6 +273,8 @@ def request_bytes(
         fields["expiresAt"] = timestamp(escalation.deadline)
         if ends is not None:
             fields["expiresInBoot"] = ends.as_json()
+    may_edit = escalation.editable and escalation.signing is None and not reviewer
+    fields |= {"mayEdit": True} if may_edit else {}
     if subject:
         fields["subject"] = subject
     if reviewer:
@@ -293,7 +298,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
         return invalid("the response is not JSON")
     if not isinstance(fields, dict):
         return invalid("the response is not a JSON object")
-    if problem := _problem(fields, expected):
+    if problem := _problem(fields, expected) or _why_no_edit(fields, expected):
         return invalid(problem)
     name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
     chosen = fields.get("whitelistSelection")
@@ -308,7 +313,14 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
     details: tuple[tuple[str, Json], ...] = (("answeredFrom", origin),) if origin else ()
     if fields["decision"] == "denied":
         return Declined(by=by, kind="denied", note=note, details=details)
-    return Approved(by=by, remember=remember, note=note, details=details)
+    changed = fields.get("arguments")
+    return Approved(
+        by=by,
+        remember=remember,
+        note=note,
+        details=details,
+        changed=changed if isinstance(changed, dict) else None,
+    )
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
@@ -327,6 +339,20 @@ def _problem(fields: Mapping[str, object], expected: Expected) -> str:
         return "a session does not review itself"
     # A refusal counts whatever was shown.
     return "" if fields["decision"] == "denied" else _why_no_approval(fields, expected)
+
+
+def _why_no_edit(fields: Mapping[str, object], expected: Expected) -> str:
+    """Return why arguments may not be changed. Neither a proof nor a signature covers them."""
+    if fields["decision"] != "approved" or "arguments" not in fields:
+        return ""
+    changed = fields["arguments"]
+    if not expected.may_edit or expected.credential is not None or "reviewer" in fields:
+        return "the response changes arguments, which nobody may do here"
+    if not isinstance(changed, dict) or not changed:
+        return "the response's arguments are not an object with those that are changed"
+    if "requestDigest" not in fields or "whitelistSelection" in fields:
+        return "a response that changes arguments names what was shown, and remembers nothing"
+    return ""
 
 
 def _why_no_approval(fields: Mapping[str, object], expected: Expected) -> str:
@@ -394,11 +420,19 @@ def read_request(name: str, raw: bytes) -> Request | None:
         signatures=_text(fields, "signatures"),
         risk=_text(fields, "risk"),
         machine=_text(fields, "machine"),
+        may_edit=fields.get("mayEdit") is True,
     )
 
 
 def response_bytes(
-    *, approved: bool, digest: str, remember: int | None, note: str, reviewer: str = "", **own: str
+    *,
+    approved: bool,
+    digest: str,
+    remember: int | None,
+    note: str,
+    reviewer: str = "",
+    changed: Mapping[str, Json] | None = None,
+    **own: str,
 ) -> bytes:
     """A response file; `own` are fields that only the record needs."""
     fields: dict[str, object] = {"decision": "approved" if approved else "denied", **own}
@@ -408,6 +442,8 @@ def response_bytes(
         fields["note"] = note
     if reviewer:
         fields["reviewer"] = reviewer
+    if changed:
+        fields["arguments"] = changed
     fields["requestDigest"] = digest
     return orjson.dumps(fields)
 

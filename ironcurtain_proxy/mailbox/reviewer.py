@@ -360,6 +360,7 @@ class Mailbox:
                 session=escalation.session,
                 id=escalation.id,
                 credential=self._settings.credential,
+                may_edit=escalation.editable,
             ),
         )
 

@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
+    Edited,
     Escalation,
     Held,
     OriginReason,
@@ -143,7 +144,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
 
     async def ask(
         self, case: Case, question: Escalation, on_progress: ProgressListener | None
-    ) -> Ruling | Held | AlreadyUsed | Superseded:
+    ) -> Ruling | Held | AlreadyUsed | Superseded | Edited:
         """Return the answer to a question; the case gets the time that it took."""
         asked = self.world.clock.monotonic()
         # A server that asks something works on the call that its question belongs to.
@@ -154,7 +155,13 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 self.world.questions, question, case.judged.quorums, on_wait
             )
         case.wait(self.world.clock.monotonic() - asked)
-        return ruling
+        if not isinstance(ruling, Approved):
+            return ruling
+        case.approve(ruling.question or question.id)
+        if ruling.changed is None:
+            return ruling
+        case.edit(ruling, question)
+        return Edited(ruling.question or question.id)
 
     def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
         """Accept an approval; the grants that it creates hold from now on."""

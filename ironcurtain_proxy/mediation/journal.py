@@ -225,9 +225,9 @@ class Journal:
         if case.settlement is not None:
             case.settle(replace(case.settlement, extra=(*case.settlement.extra, *notes)))
 
-    async def unused(self, question: EscalationId) -> None:
-        """Tell whoever approved a question that no call used the approval."""
-        if self.aftermath is not None:
+    async def unused(self, question: EscalationId | None) -> None:
+        """Tell whoever approved a question, if one was asked, that no call used the approval."""
+        if self.aftermath is not None and question is not None:
             try:
                 await self.aftermath.ended(question, succeeded=None)
             except Exception:  # noqa: BLE001  a note; the call is worth more

@@ -23,7 +23,7 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls, Lapsed
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
-from ironcurtain_proxy.mediation.outcome import Outcomes, turn_down, unanswered
+from ironcurtain_proxy.mediation.outcome import Outcomes, refuse_judged, turn_down, unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import (
@@ -39,6 +39,7 @@ from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
     Declined,
+    Edited,
     Escalation,
     Held,
     Ruling,
@@ -103,20 +104,22 @@ class Mediator(Struct, frozen=True, kw_only=True):
         """Carry a call to its reply by the first policy that stays in force until it is sent."""
         reply = await self._attempt(case, on_progress)
         for _ in range(_MOST_AGAIN):
-            if not isinstance(reply, Superseded):
-                return reply
-            if case.question is not None:
+            if isinstance(reply, Superseded):
                 await self.journal.unused(case.question)
-            case.start_over()
+                case.start_over()
+            elif isinstance(reply, Edited):
+                await self.journal.unused(reply.question)
+            else:
+                return reply
             reply = await self._attempt(case, on_progress, is_first=False)
-        if isinstance(reply, Superseded):
+        if isinstance(reply, Superseded | Edited):
             case.overrule(CHANGED)
             return await self.journal.refuse(case, "policy", CHANGED)
         return reply
 
     async def _attempt(
         self, case: Case, on_progress: ProgressListener | None, *, is_first: bool = True
-    ) -> Reply | Superseded:
+    ) -> Reply | Superseded | Edited:
         """Carry a call to its reply by one policy."""
         # (1) Facts: the arguments are validated against the schema and resolved. All access to
         # disk, git and parsers that a decision needs happens here.
@@ -137,10 +140,10 @@ class Mediator(Struct, frozen=True, kw_only=True):
             ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
-            return await self.journal.refuse(case, "arguments", facts.ground)
+            return await refuse_judged(self.journal, case, "arguments", facts.ground)
         match judged.decision:
             case Deny(ground=ground):
-                return await self.journal.refuse(case, "policy", ground)
+                return await refuse_judged(self.journal, case, "policy", ground)
             case Allow() | Escalate():
                 try:
                     return await self._carry_out(case, facts, on_progress)
@@ -152,7 +155,8 @@ class Mediator(Struct, frozen=True, kw_only=True):
 
     async def _carry_out(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply | Superseded:
+    ) -> Reply | Superseded | Edited:
+        reply: Reply | Superseded | Lapsed | Edited
         if isinstance(case.decision, Allow):
             reply = await self._enforce(case, facts, None, on_progress)
         else:
@@ -173,7 +177,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply | Superseded | Lapsed:
+    ) -> Reply | Superseded | Lapsed | Edited:
         """Get a call approved, and forward it."""
         if not case.judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
@@ -187,7 +191,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
 
     async def _review(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Consent | Refused | Superseded:
+    ) -> Consent | Refused | Superseded | Edited:
         """Get the consent of a reviewer, or of earlier approvals."""
         # (4) Question: a reviewer is asked, unless containment or earlier approvals settle the
         # call. A call that no approval can let through its sandbox is refused without a question.
@@ -200,15 +204,13 @@ class Mediator(Struct, frozen=True, kw_only=True):
         claim = self.escalated.claim(case, facts, opening)
         while left := claim.reasons if case.judged.quorums else self.escalated.left(claim):
             explanation = self.containing.explanation(case, facts, opening, host)
-            explanation = (*explanation, *await self.escalated.named(facts))
+            explanation = (*explanation, *await self.escalated.named(facts), *case.said_of_edit())
             question = self.escalated.question(case, facts, claim, left, directories, explanation)
-            ruling = await self._ask(case, question, on_progress)
-            if isinstance(ruling, Superseded):
+            ruling = case.use_edit(question) or await self._ask(case, question, on_progress)
+            if isinstance(ruling, Superseded | Edited):
                 return ruling
             if not isinstance(ruling, Approved | AlreadyUsed):
                 return await turn_down(self.journal, case, question, ruling)
-            if isinstance(ruling, Approved):
-                case.approve(ruling.question or question.id)
             # (5) Second look: time has passed; call and tool must still be what was approved.
             same = await self._is_still(case, facts, claim)
             if not same or not self.containing.needs_the_same(case, facts, host, opening):
@@ -227,14 +229,12 @@ class Mediator(Struct, frozen=True, kw_only=True):
 
     async def _ask(
         self, case: Case, question: Escalation, on_progress: ProgressListener | None
-    ) -> Ruling | Held | AlreadyUsed | Superseded:
+    ) -> Ruling | Held | AlreadyUsed | Superseded | Edited:
         """Return a reviewer's answer, unless another policy came into force and nobody refused."""
         if self._is_superseded(case):
             return Superseded()
         ruling = await self.escalated.ask(case, question, on_progress)
         if self._is_superseded(case) and not isinstance(ruling, Declined | Superseded):
-            if isinstance(ruling, Approved):
-                await self.journal.unused(ruling.question or question.id)
             return Superseded()
         return ruling
 

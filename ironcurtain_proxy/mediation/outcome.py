@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.reply import (
     Answered,
     Failed,
     Refused,
+    RefusedBy,
     Reply,
     ResultSummary,
     Withheld,
@@ -121,6 +122,15 @@ async def turn_down(
             return replace(refused, decider=ruling.by)
         case _:
             assert_never(ruling)
+
+
+async def refuse_judged(journal: Journal, case: Case, by: RefusedBy, ground: Ground) -> Refused:
+    """Refuse a call for what is in it. What a person wrote into it is not held against it."""
+    if case.edited is None:
+        return await journal.refuse(case, by, ground)
+    why = f"the call as it was changed is denied: {ground.reason}"
+    declined = Declined(by=case.edited.approved.by, kind="invalid", reason=why)
+    return await turn_down(journal, case, case.edited.question, declined)
 
 
 async def refuse_later(journal: Journal, question: Escalation, declined: Declined) -> None:

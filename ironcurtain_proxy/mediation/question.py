@@ -33,7 +33,7 @@ from ironcurtain_proxy.model.escalation import (
     short_place,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import TOOL_CALL, Operation
 from ironcurtain_proxy.model.origin import (
     NAMED_BY,
     ByNobody,
@@ -323,6 +323,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     """The time that a reviewer has to answer."""
     ending: str = ""
     """The end of a remembered approval, in words; empty: not certain."""
+    edits: bool = False
+    """Whether a call may be made with other arguments than the agent's."""
 
     @property
     def policy(self) -> Policy:
@@ -396,6 +398,7 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         if not is_never_remembered(posed.asked) and not for_people
         else (),
         for_people=for_people,
+        editable=frame.edits and posed.call.method == TOOL_CALL,
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,

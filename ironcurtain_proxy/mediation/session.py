@@ -45,6 +45,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     """The changes of servers' answers."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """The hosts of servers that are reached over HTTP, by server."""
+    edits: bool = True
+    """Whether a person may change arguments; a client that makes its own calls keeps its own."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -105,6 +107,7 @@ class Session(Struct, frozen=True, kw_only=True):
             home=terms.home,
             patience=terms.patience,
             ending=terms.grant_ending if terms.grant_ttl is None else "",
+            edits=terms.edits,
         )
         escalated = EscalatedCalls(
             world=world,

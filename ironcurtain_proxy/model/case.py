@@ -8,6 +8,7 @@ The policy's decision is never edited: what settled an escalation stands beside 
 """
 
 from dataclasses import dataclass
+from dataclasses import replace as copied
 from datetime import datetime
 from typing import Final
 
@@ -28,7 +29,7 @@ from ironcurtain_proxy.model.decision import (
     effect_of,
     in_record,
 )
-from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
+from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import (
@@ -82,6 +83,38 @@ class Settlement:
     """Additional record fields, such as `("autoApproved", true)`."""
 
 
+class CallEdit(Struct, frozen=True, kw_only=True):
+    """The change that a person made to a call's arguments, and its approval as changed."""
+
+    approved: Approved
+    question: Escalation
+    """What the person was shown; it holds the arguments and the digest of the agent's call."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that were changed."""
+        return tuple(self.approved.changed or ())
+
+    def covers(self, question: Escalation) -> bool:
+        """Return whether the person was shown all that is asked about the changed call."""
+        shown = _asked_in(self.question)
+        return question.opening == self.question.opening and _asked_in(question) <= shown
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the change for the record: what the agent wrote, and its call's digest."""
+        given = self.question.arguments
+        return {
+            "by": in_record(self.approved.by),
+            "escalationId": self.approved.question,
+            "sha256": self.question.fingerprint,
+            "instead of": {name: given[name] for name in self.names if name in given},
+        }
+
+
+def _asked_in(question: Escalation) -> set[tuple[object, ...]]:
+    return {(one.origin, one.ground.rule, *one.capabilities) for one in question.reasons}
+
+
 class Arrival(Struct, frozen=True, kw_only=True):
     """A call as it arrived, with the policy in force."""
 
@@ -105,7 +138,7 @@ class Case(Struct, kw_only=True, eq=False):
 
     arrival: Arrival
     call: Operation
-    """The call as it arrived, with its server once one has the tool."""
+    """The call as it arrived, with its server once one has the tool, or as a person changed it."""
     judged: Judgement
     """The judgement; before there is one, the default decision."""
     arguments: Arguments
@@ -119,6 +152,10 @@ class Case(Struct, kw_only=True, eq=False):
     """The policy that judged the call; empty: none has."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
+    edited: CallEdit | None = None
+    """A person's change of the arguments."""
+    edit_is_used: bool = False
+    """Whether the approval that came with the change was used."""
     overruled: Deny | None = None
     """A decision that replaces the judgement: a defect, or the agent's withdrawal."""
     waited: float = 0.0
@@ -148,7 +185,8 @@ class Case(Struct, kw_only=True, eq=False):
     def allowed(self) -> Allowed:
         """The reason that allowed a forwarded call, in the words of the record."""
         by = KERNEL if self.settlement is None else self.settlement.decided_by
-        return Allowed(self.decision.ground.rule, by)
+        changed = () if self.edited is None else self.edited.names
+        return Allowed(self.decision.ground.rule, by, changed)
 
     def locate(self, server: str, tool: str) -> None:
         """Note that a server with the tool has started."""
@@ -177,6 +215,37 @@ class Case(Struct, kw_only=True, eq=False):
     def start_over(self) -> None:
         """Note that the call is judged again, by another policy."""
         self.settlement = self.question = None
+        if self.edited is not None:
+            # The change answered the question of another policy.
+            self.edited = None
+            self.call = replace(self.call, arguments=self.arrival.call.arguments)
+
+    def edit(self, approved: Approved, question: Escalation) -> None:
+        """Put the arguments that a person changed into the call, which is then judged anew.
+
+        Nobody is told how it ends: the engine knows the agent's call alone.
+        """
+        self.question = None
+        arguments = {**question.arguments, **(approved.changed or {})}
+        self.call = replace(self.call, arguments=arguments)
+        self.arguments, self.fingerprint = arguments, ""
+        known = copied(approved, question=approved.question or question.id)
+        self.edited, self.edit_is_used = CallEdit(approved=known, question=question), False
+
+    def said_of_edit(self) -> tuple[tuple[str, str], ...]:
+        """Return the line of a question that names the arguments which a person changed."""
+        names = () if self.edited is None else self.edited.names
+        return (("Changed by a reviewer", ", ".join(names)),) if names else ()
+
+    def use_edit(self, question: Escalation) -> Approved | None:
+        """Return the approval that came with a change, once, if it covers this question."""
+        edit = self.edited
+        if edit is None or self.edit_is_used:
+            return None
+        self.edit_is_used = True
+        if self.judged.quorums or not edit.covers(question):
+            return None
+        return copied(edit.approved, changed=None, remember=None)
 
     def unsettle(self) -> None:
         """Note that the settlement no longer holds."""
@@ -284,6 +353,8 @@ class Case(Struct, kw_only=True, eq=False):
             told = (*told, OwnField("waitedMs", waited))
         if self.judged.reasons:
             told = (*told, ("stages", self._stages()))
+        if self.edited is not None:
+            told = (*told, ("edited", self.edited.as_json()))
         if asked is not None or self.put_back or self.call.withheld or "_meta" in self.call.params:
             told = (*told, *self._besides(asked))
         return told

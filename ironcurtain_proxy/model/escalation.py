@@ -114,6 +114,8 @@ class Escalation:
     """The signatures that an approval needs; `None` means that any reviewer may answer."""
     caller: Caller | None = None
     """Who makes the call; see `Operation.caller`."""
+    editable: bool = False
+    """Whether a person may change arguments and approve the changed call."""
     candidates: tuple[Pattern, ...] = ()
     """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str
@@ -162,6 +164,8 @@ class Approved:
     """Additional record fields, such as the engine's findings."""
     revocable: bool = False
     """The approval holds only if the call can be undone."""
+    changed: Mapping[str, Json] | None = None
+    """The arguments that the person changed: the approval is of the call with these in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +201,12 @@ class Held(Struct, frozen=True):
 
 class AlreadyUsed(Struct, frozen=True):
     """The approval was used by an identical call that had joined the same question."""
+
+
+class Edited(Struct, frozen=True):
+    """A person changed arguments of the call: the changed call has to be judged."""
+
+    question: EscalationId
 
 
 class Superseded(Struct, frozen=True):

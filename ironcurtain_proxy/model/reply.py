@@ -135,6 +135,8 @@ class Allowed(Struct, frozen=True):
     """The policy's rule that allowed the call, or that asked for a reviewer."""
     by: Decider
     """The kernel where the policy alone allowed it."""
+    changed: tuple[str, ...] = ()
+    """The arguments that a person changed before the call was made."""
 
 
 class Answered(Struct, frozen=True, kw_only=True):

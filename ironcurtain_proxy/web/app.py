@@ -7,8 +7,10 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 
 - `POST /api/page` takes `{"ticket"}` and gives `{"key"}`.
 - `GET /api/questions` stays open with the page: a JSON line with all questions at each change.
-- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest
-  identifies the shown bytes: a question whose file has changed since is not answered.
+- `POST /api/answers` takes `{"id", "digest", "approve", "equal", "remember"?, "note"?,
+  "arguments"?}`, the last as a text of JSON; `equal` has the digests of the card's other calls. The
+  digest identifies the shown bytes: a question whose file has changed
+  since is not answered.
 - `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
   `GET /api/explanation` tells step by step why it is asked about.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
@@ -36,7 +38,14 @@ from starlette.routing import Route
 from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, Selection, printable
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, file_change, objection, sent
+from ironcurtain_proxy.mailbox.answering import (
+    Proof,
+    ReviewerAnswer,
+    changes_in,
+    file_change,
+    objection,
+    sent,
+)
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -45,7 +54,14 @@ from ironcurtain_proxy.mailbox.display import (
     summary,
     visible,
 )
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, seconds_left, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import (
+    Mailboxes,
+    PendingRequest,
+    grouped,
+    seconds_left,
+    utc_now,
+)
+from ironcurtain_proxy.model.escalation import as_json
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report.day import calls_part, count_calls
 from ironcurtain_proxy.report.plots import part_of_page
@@ -187,7 +203,9 @@ class ReviewPage:
 
     def _line(self, waiting: list[PendingRequest]) -> bytes:
         now = utc_now()
-        shown = [shown_question(one, self._credential, now) for one in waiting]
+        shown = [
+            shown_question(one, self._credential, now, rest) for one, *rest in grouped(waiting)
+        ]
         return orjson.dumps({"questions": shown}, option=orjson.OPT_APPEND_NEWLINE)
 
     # --- answers ---------------------------------------------------------------------------------
@@ -212,10 +230,26 @@ class ReviewPage:
         given = _answer_in(fields, len(one.request.candidates))
         if given is None:
             return _problem(400, "the answer is not understood")
+        if isinstance(text := fields.get("arguments"), str):
+            given = replace(given, remember=None)
+            try:
+                given = replace(given, changed=changes_in(text, one.request))
+            except ConfigurationError as error:
+                return _problem(400, str(error))
         if words := objection(one.request, self._credential):
             return _problem(403, words)
-        done = await sent(self._mailboxes, one, replace(given, credential=self._credential))
+        given = replace(given, credential=self._credential)
+        for other in () if given.changed else self._equal(one, fields.get("equal")):
+            _ = await sent(self._mailboxes, other, replace(given, remember=None))
+        done = await sent(self._mailboxes, one, given)
         return JSONResponse({"told": done.told}) if done.taken else _problem(409, done.told)
+
+    def _equal(self, one: PendingRequest, shown: object) -> list[PendingRequest]:
+        """Return the calls that were shown on the card of one, as they were shown."""
+        digests = set(shown) if isinstance(shown, list) and all_text(shown) else set[str]()
+        found = [other for other in self._waiting.values() if other.request.digest in digests]
+        cards = grouped([one, *[other for other in found if other.id != one.id]])
+        return [*cards[0][1:]]
 
     async def _rule(self, request: Request) -> Response:
         return await self._about(request, "rule", lambda one: {"command": self._sources.rule(one)})
@@ -317,13 +351,24 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     return respond
 
 
-def shown_question(one: PendingRequest, credential: Proof | None, now: datetime) -> Json:
+def all_text(values: list[object]) -> bool:
+    """Return whether each value is a text."""
+    return all(isinstance(value, str) for value in values)
+
+
+def shown_question(
+    one: PendingRequest,
+    credential: Proof | None,
+    now: datetime,
+    equal: Sequence[PendingRequest] = (),
+) -> Json:
     """One question, in full.
 
     Args:
         one: the question.
         credential: the answering reviewer; None: a person.
         now: aware.
+        equal: the calls that are answered with it.
     """
     request = one.request
     left = seconds_left(request, now)
@@ -340,6 +385,20 @@ def shown_question(one: PendingRequest, credential: Proof | None, now: datetime)
         "candidates": [visible(words) for words in request.candidates],
         "record": _fields(metadata_of(one)),
         "objection": objection(request, credential),
+        "equal": [_shown_equal(other, one) for other in equal],
+        "editable": as_json(dict(request.arguments)) if request.may_edit else None,
+    }
+
+
+def _shown_equal(other: PendingRequest, one: PendingRequest) -> Json:
+    change = file_change(other.request.tool, other.request.arguments)
+    reasons = [field for field in reasons_of(other) if field not in reasons_of(one)]
+    return {
+        "id": other.id,
+        "digest": other.request.digest,
+        "headline": summary(other),
+        "arguments": _fields([*reasons, *arguments_of(other, without=change.shows)]),
+        "changes": [*change.lines],
     }
 
 

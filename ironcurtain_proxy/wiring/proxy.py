@@ -378,6 +378,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
             hosts=remote_hosts(settings),
+            edits=own is None,
             results=Results(
                 {one.name: one.results for one in settings.servers if one.results != ResultRules()},
                 redacted,

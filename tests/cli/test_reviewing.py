@@ -25,7 +25,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
 )
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
 from ironcurtain_proxy.model.decision import HUMAN
-from ironcurtain_proxy.model.escalation import Approved, Declined
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, mark_taken
 from tests.mailbox.mailbox_fixture import CLOCK, a_box, escalation, until, within
 
@@ -306,3 +306,54 @@ async def test_the_numbers_of_ten_thousand_calls_are_kept(tmp_path: Path) -> Non
     ]
     keep_numbers(many, tmp_path / "state")
     assert find("9999", many, tmp_path / "state") is many[9998]
+
+
+async def test_a_person_approves_the_call_with_other_arguments(
+    box_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_box(box_path) as box:
+        asked = replace(escalation(candidates=(within("/etc"),)), editable=True)
+        async with box.asked(asked):
+            for words, said in (
+                (("--args", '{"path": "/etc/hosts"}'), "nothing is changed"),
+                (("--args", "[1]"), "not a JSON object"),
+                (("--args", '{"path": 1, "path": 2}'), "not JSON"),
+                (("--args", '{"path": "/b"}', "--remember"), "goes with no --remember"),
+                (("--args", '{"path": "%s"}' % ("x" * 60_000)), "have more than"),
+            ):
+                with pytest.raises(ConfigurationError, match=said):
+                    await command("approve", asked.id, *words)
+            assert await command("approve", asked.id, "--args", '{"path": "/b", "n": true}') == 0
+            assert "if the policy does not deny" in capsys.readouterr().out
+        ruling = box.rulings[asked.id]
+        assert isinstance(ruling, Approved)
+        assert (ruling.by, ruling.remember) == (HUMAN, None)
+        assert ruling.changed == {"path": "/b", "n": True}
+
+
+async def test_arguments_that_nobody_may_change_are_not_changed(box_path: Path) -> None:
+    async with a_box(box_path) as box:
+        asked = escalation()
+        async with box.asked(asked):
+            with pytest.raises(ConfigurationError, match="cannot be changed"):
+                await command("approve", asked.id, "--args", '{"path": "/b"}')
+            assert await command("deny", asked.id) == 0
+
+
+async def test_calls_of_one_kind_are_answered_together_unless_they_came_later(
+    box_path: Path,
+) -> None:
+    def asking(path: str, *, kind: str = "/etc") -> Escalation:
+        return escalation(arguments={"path": path}, candidates=(within(kind),))
+
+    first, second, other, late = asking("a"), asking("b"), asking("c", kind="/srv"), asking("d")
+    async with a_box(box_path) as box, box.asked(other), box.asked(first), box.asked(second):
+        assert await command("pending") == 0
+        async with box.asked(late):
+            assert await command("approve", first.id, "--remember", "--equal") == 0
+            assert box.rulings == {
+                first.id: Approved(by=HUMAN, remember=0),
+                second.id: Approved(by=HUMAN),
+            }
+            assert await command("deny", other.id) == 0
+            assert await command("deny", late.id, "--equal") == 0

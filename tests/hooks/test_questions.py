@@ -61,6 +61,8 @@ def waiting(home: HookedHome) -> str:
     while True:
         found = list((home.state / "sessions").rglob("request-*.json"))
         if found:
+            # The client makes its own call, so nobody may change it.
+            assert b"mayEdit" not in found[0].read_bytes()
             return found[0].stem.removeprefix("request-")
 
 

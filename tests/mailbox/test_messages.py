@@ -6,9 +6,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
+    Credential,
     Expected,
     Owner,
     clean_line,
@@ -308,3 +310,29 @@ def test_other_names_are_no_requests(name: str) -> None:
 def test_a_request_under_another_name_is_none() -> None:
     raw = request_bytes(escalation(), OWNER)
     assert read_request(request_name(an_id()), raw) is None
+
+
+def test_only_a_person_who_names_what_was_shown_may_change_arguments() -> None:
+    may = structs.replace(EXPECTED, may_edit=True)
+    answer = {"decision": "approved", "requestDigest": "d" * 64, "arguments": {"path": "/b"}}
+    ruling = judge_response(orjson.dumps(answer), may)
+    assert ruling == Approved(by=HUMAN, changed={"path": "/b"})
+    denied = judge_response(orjson.dumps({**answer, "decision": "denied"}), EXPECTED)
+    assert isinstance(denied, Declined)
+    assert denied.kind == "denied"
+    credential = Credential("night", "t" * 40)
+    fields = {**answer, "escalationId": "", "reviewer": "night", "note": ""}
+    proved = {**fields, "proof": credential.proof(fields)}
+    for raw, expected in (
+        (answer, EXPECTED),
+        ({**answer, "arguments": []}, may),
+        ({**answer, "arguments": {}}, may),
+        ({**answer, "whitelistSelection": 0}, may),
+        ({**answer, "requestDigest": "e" * 64}, may),
+        ({name: value for name, value in answer.items() if name != "requestDigest"}, may),
+        ({**answer, "reviewer": "somebody"}, may),
+        (proved, structs.replace(may, credential=credential)),
+    ):
+        ruling = judge_response(orjson.dumps(raw), expected)
+        assert isinstance(ruling, Declined)
+        assert ruling.kind == "invalid"

@@ -1,6 +1,7 @@
 """What a call's record says of its server."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -21,10 +22,12 @@ from ironcurtain_proxy.model.decision import (
     asking_answer,
     held_part,
 )
-from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
+from ironcurtain_proxy.model.escalation import Approved, EscalationId, Origin, OriginReason
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.reply import AuditRecord, PutBack, ResultStatus, ResultSummary
+from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.values import Json
+from tests.questions import a_question
 
 
 def a_case(decision: Decision, server: str = "server") -> Case:
@@ -240,3 +243,45 @@ def test_an_outcome_says_the_same_with_and_without_an_intent_before_it(
     record = after_intent.record(end, elapsed=1.5, sandboxed=True, client="two")
     assert record == alone.record(end, elapsed=1.5, sandboxed=True, client="two")
     assert after_intent.recorded
+
+
+def test_a_changed_call_keeps_what_the_agent_wrote_and_its_approval_counts_once() -> None:
+    policy = OriginReason(origin="policy", ground=Ground("ask", "so"))
+    target = OriginReason(origin="target", ground=Ground("who", "so"))
+    shown = replace(a_question({"path": "/a", "text": "x"}), reasons=(policy,), opening=None)
+    case = a_case(Escalate(Ground("ask", "so")))
+    assert case.use_edit(shown) is None
+    assert case.said_of_edit() == ()
+    for reasons, quorums, counts in (
+        ((policy,), (), True),
+        ((policy, target), (), False),
+        ((policy,), (Quorum(2),), False),
+    ):
+        case.judged = Judgement(decision=case.decision, reasons=reasons, quorums=quorums)
+        case.approve(shown.id)
+        case.edit(Approved(by=HUMAN, changed={"path": "/b"}, remember=0), shown)
+        assert case.call.arguments == {"path": "/b", "text": "x"}
+        assert case.said_of_edit() == (("Changed by a reviewer", "path"),)
+        asked = replace(shown, id=EscalationId("second"), reasons=reasons)
+        approval = case.use_edit(asked)
+        assert (approval is not None) is counts
+        if approval is not None:
+            assert (approval.question, approval.remember, approval.changed) == (
+                shown.id,
+                None,
+                None,
+            )
+        assert case.use_edit(asked) is None
+    assert case.question is None
+    assert case.allowed.changed == ("path",)
+    record = case.record(None, elapsed=0.0, sandboxed=False)
+    assert dict(record.context)["edited"] == {
+        "by": "human",
+        "escalationId": shown.id,
+        "sha256": shown.fingerprint,
+        "instead of": {"path": "/a"},
+    }
+    case.approve(EscalationId("second"))
+    assert str(case.question) == "second"
+    case.start_over()
+    assert (case.edited, case.call.arguments) == (None, {})

@@ -322,3 +322,37 @@ async def test_a_key_shows_the_command_for_a_rule_and_nothing_is_written(
         await page.keyboard.press("Escape")
         await press(page, "d", asked, box)
     assert not (tmp_path / ".ironcurtain/policy.yaml").exists()
+
+
+async def test_equal_calls_share_a_card_and_arguments_can_be_changed(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    def asking(path: str) -> Escalation:
+        made = escalation(seconds=PATIENCE, arguments={"path": path}, candidates=(ETC,))
+        return replace(made, editable=True)
+
+    first, second = asking("/etc/one"), asking("/etc/two")
+    async with (
+        a_page(browser, tmp_path) as (box, page),
+        box.asked(first, PATIENCE),
+        box.asked(second, PATIENCE),
+    ):
+        await expect(page.locator("#waiting button")).to_have_count(1)
+        await expect(page.locator("#body")).to_contain_text("And 2 of 2: files/read_file")
+        await page.locator("#end").scroll_into_view_if_needed()
+        await press(page, "a", second, box)
+        await until(lambda: first.id in box.rulings)
+        third = asking("/etc/three")
+        async with box.asked(third, PATIENCE):
+            await expect(page.locator("#headline")).to_contain_text("/etc/three")
+            await page.locator("#end").scroll_into_view_if_needed()
+            await page.locator("#edited").fill('{"path": "/etc/four"}')
+            await expect(page.locator("#edit")).to_be_enabled()
+            with anyio.fail_after(PATIENCE):
+                while third.id not in box.rulings:
+                    await page.locator("#edit").click()
+                    with anyio.move_on_after(1):
+                        await until(lambda: third.id in box.rulings)
+    ruling = box.rulings[third.id]
+    assert isinstance(ruling, Approved)
+    assert ruling.changed == {"path": "/etc/four"}

@@ -35,9 +35,17 @@ from ironcurtain_proxy.cli.review_screen.waiting_list import (
     title_of,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, file_change, objection, sent
+from ironcurtain_proxy.mailbox.answering import (
+    Proof,
+    ReviewerAnswer,
+    changes_in,
+    file_change,
+    objection,
+    sent,
+)
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, grouped, utc_now
+from ironcurtain_proxy.model.escalation import as_json
 from ironcurtain_proxy.sessions.running import asker_of
 
 GUARD_SECONDS: Final = 0.3
@@ -59,7 +67,7 @@ class ReviewScreen(App[None]):
     #title { height: 1; background: $primary; color: $text; padding: 0 1; }
     #list { height: auto; max-height: 35%; overflow-x: hidden; }
     #detail { height: 1fr; border-top: solid $primary; padding: 0 1; }
-    #note, #words { display: none; }
+    #note, #words, #change { display: none; }
     #status { height: 1; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = KEYS
@@ -76,8 +84,12 @@ class ReviewScreen(App[None]):
         self._credential = credential
         self._all: dict[str, PendingRequest] = {}
         self._waiting: dict[str, PendingRequest] = {}
-        """The open requests that the search leaves. Keys apply only to them."""
+        """The first request of each card."""
         self._search = Search()
+        self._found: dict[str, PendingRequest] = {}
+        """The open requests that the search leaves. Those of one card stand in one row."""
+        self._drawn: tuple[PendingRequest, ...] = ()
+        """The requests on the card that is shown: a key answers these. None joins it meanwhile."""
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
         self._seen: PendingRequest | None = None
@@ -87,8 +99,9 @@ class ReviewScreen(App[None]):
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
+        self._cards: dict[str, tuple[PendingRequest, ...]] = {}
         self._note: PendingRequest | None = None
-        """The request for which a note is being typed, or None if no note is being typed."""
+        """The request for which a note or arguments are being typed, or None."""
         self._together: tuple[str, ...] = ()
         """The requests that the key "together" approves when it is pressed again."""
 
@@ -102,6 +115,7 @@ class ReviewScreen(App[None]):
         yield detail
         yield OneLine("words", "words of a call; enter keeps, escape shows all")
         yield OneLine("note", "a note to the agent; enter denies, escape goes back")
+        yield OneLine("change", "the arguments; enter approves the changed call, escape goes back")
         yield Static(id="status")
         yield KeyLine()
 
@@ -134,15 +148,19 @@ class ReviewScreen(App[None]):
         waiting = {key: one for key, one in found.items() if key not in self._answered}
         came = waiting.keys() - self._all.keys()
         self._all = waiting
-        self._waiting = self._search.chosen(waiting)
+        self._found = self._search.chosen(waiting)
+        cards = grouped([*self._found.values()], {one.id for one in self._drawn})
+        self._cards = {card[0].id: card for card in cards}
+        self._waiting = {key: card[0] for key, card in self._cards.items()}
         left = {key: time_left(one, now) for key, one in self._waiting.items()}
-        self._table().fill(self._waiting, left)
+        counts = {key: len(card) for key, card in self._cards.items()}
+        self._table().fill(self._waiting, left, counts)
         self._follow()
         if came:
             self.bell()
             if len(self.screen_stack) > 1:
                 self.notify("a call waits: escape goes back to it", markup=False)
-        title = title_of(len(self._waiting), len(self._all), self._search.words)
+        title = title_of(len(self._found), len(self._all), self._search.words)
         if title != self._title:
             self._title = title
             self._base.query_one("#title", Static).update(Text(title))
@@ -164,6 +182,7 @@ class ReviewScreen(App[None]):
 
     def _show(self, one: PendingRequest | None, *, by_itself: bool) -> None:
         self._shown = one
+        self._drawn = () if one is None else self._cards.get(one.id, (one,))
         if by_itself:
             self._ready_at = time.monotonic() + GUARD_SECONDS
         if one is not None:
@@ -183,7 +202,8 @@ class ReviewScreen(App[None]):
         request = self._shown.request
         change = file_change(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
-        lines, self._needed = detail_of(self._shown, change, width, asker_of(self._shown).told())
+        asker = asker_of(self._shown).told()
+        lines, self._needed = detail_of(self._shown, change, width, asker, self._drawn[1:])
         # Written as one text: ten thousand lines one by one take seconds. Without a width the
         # library would wrap by the terminal's first one, below the names of fields.
         detail.write(Text("\n").join(lines), width=width)
@@ -237,7 +257,7 @@ class ReviewScreen(App[None]):
             self._say("nothing of this call can be remembered: a approves it once")
             return
         remember = 0 if word == "remember" else None
-        self._answer(one, ReviewerAnswer(approved=word != "deny", remember=remember))
+        self._answer_card(one, ReviewerAnswer(approved=word != "deny", remember=remember))
 
     def action_remember(self, place: int) -> None:
         """Approve the shown request, and remember another candidate than the first."""
@@ -247,7 +267,7 @@ class ReviewScreen(App[None]):
         if place >= len(one.request.candidates):
             self._say(f"there is no {place + 1} among what can be remembered")
             return
-        self._answer(one, ReviewerAnswer(approved=True, remember=place))
+        self._answer_card(one, ReviewerAnswer(approved=True, remember=place))
 
     def action_together(self) -> None:
         """Approve the requests that may be approved together, if they were listed before."""
@@ -255,11 +275,11 @@ class ReviewScreen(App[None]):
             return
         several = {
             key: one
-            for key, one in self._waiting.items()
+            for key, one in self._found.items()
             if not one.request.alone and not objection(one.request, self._credential)
         }
         if not several:
-            left = "; ".join(dict.fromkeys(map(why_alone, self._waiting.values())))
+            left = "; ".join(dict.fromkeys(map(why_alone, self._found.values())))
             self._say(f"approve these one by one: {left}")
             return
         if self._together != tuple(several):
@@ -267,8 +287,8 @@ class ReviewScreen(App[None]):
             # first.
             self._together = tuple(several)
             names = ", ".join([summary(one) for one in several.values()])
-            said = f"A again approves {len(several)} of {len(self._waiting)} together: {names}"
-            others = [one for key, one in self._waiting.items() if key not in several]
+            said = f"A again approves {len(several)} of {len(self._found)} together: {names}"
+            others = [one for key, one in self._found.items() if key not in several]
             apart = [f"{summary(one)} ({why_alone(one)})" for one in others if one.request.alone]
             self._say(f"{said}. Left out: {', '.join(apart)}" if apart else said)
             return
@@ -304,6 +324,18 @@ class ReviewScreen(App[None]):
         self._note = one
         self._open("#note", "")
         self._say(f"denying {summary(one)}")
+
+    def action_change(self) -> None:
+        """Ask for other arguments."""
+        one = self._meant()
+        if one is None or not self._was_seen():
+            return
+        if not one.request.may_edit:
+            self._say("the arguments of this call cannot be changed")
+            return
+        self._note = one
+        self._open("#change", as_json(dict(one.request.arguments)))
+        self._say(f"changing {summary(one)}: the policy judges the changed call")
 
     def action_rule(self) -> None:
         """Show the rule that would allow such calls."""
@@ -381,9 +413,25 @@ class ReviewScreen(App[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the search, or deny with the submitted words."""
         noted = self._note
+        if noted is not None and event.input.id == "change":
+            try:
+                changed = changes_in(event.value, noted.request)
+            except ConfigurationError as error:
+                self._say(str(error))
+                return
+            self._close("")
+            self._answer(noted, ReviewerAnswer(approved=True, changed=changed))
+            return
         self._close("")
         if noted is not None:
-            self._answer(noted, ReviewerAnswer(approved=False, note=event.value))
+            self._answer_card(noted, ReviewerAnswer(approved=False, note=event.value))
+
+    def _answer_card(self, one: PendingRequest, given: ReviewerAnswer) -> None:
+        """Answer every call on the card; what is remembered of the first covers the others."""
+        others = self._drawn[1:] if self._drawn[:1] == (one,) else ()
+        for other in [each for each in others if self._found.get(each.id) == each]:
+            self._answer(other, replace(given, remember=None), look=False)
+        self._answer(one, given)
 
     def _answer(self, one: PendingRequest, given: ReviewerAnswer, *, look: bool = True) -> None:
         problem = objection(one.request, self._credential)

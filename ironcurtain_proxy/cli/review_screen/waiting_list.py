@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.widgets._footer import FooterKey
 
-from ironcurtain_proxy.mailbox.answering import ShownChange
+from ironcurtain_proxy.mailbox.answering import ShownChange, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -53,30 +53,36 @@ class WaitingList(DataTable[Text]):
     def __init__(self) -> None:
         super().__init__(id="list", cursor_type="row", show_header=True)
         self._left: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
 
     def on_mount(self) -> None:
         """Name the columns."""
         for name in _COLUMNS:
             self.add_column(name, key=name)
 
-    def fill(self, waiting: Mapping[str, PendingRequest], left: Mapping[str, str]) -> None:
-        """Show these calls, each with the time left; lines that stay are not moved."""
+    def fill(
+        self,
+        waiting: Mapping[str, PendingRequest],
+        left: Mapping[str, str],
+        counts: Mapping[str, int],
+    ) -> None:
+        """Show these calls, each with the time left and the number of equal calls.
+
+        Lines that stay are not moved.
+        """
         present = {str(key.value) for key in self.rows}
         for key in present - left.keys():
             self.remove_row(key)
         for key, one in waiting.items():
             if key not in present:
-                call = summary(one)
-                self.add_row(
-                    Text(left[key]),
-                    Text(visible(one.session)[:_SESSION_WIDTH]),
-                    Text(call if len(call) <= _CALL_WIDTH else f"{call[:_CALL_WIDTH]}…"),
-                    key=key,
-                )
+                session = Text(visible(one.session)[:_SESSION_WIDTH])
+                self.add_row(Text(left[key]), session, _call_of(one, counts[key]), key=key)
+            elif counts[key] != self._counts.get(key):
+                self.update_cell(key, "call", _call_of(one, counts[key]))
             elif left[key] != self._left.get(key):
                 style = "bold red" if left[key].startswith("0:") else ""
                 self.update_cell(key, "left", Text(left[key], style=style))
-        self._left = dict(left)
+        self._left, self._counts = dict(left), dict(counts)
 
     def put_cursor(self, key: str) -> None:
         """Highlight a call."""
@@ -89,6 +95,11 @@ class WaitingList(DataTable[Text]):
         if not self.row_count:
             return None
         return str(self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value)
+
+
+def _call_of(one: PendingRequest, count: int) -> Text:
+    call = (f"{count} x " if count > 1 else "") + summary(one)
+    return Text(call if len(call) <= _CALL_WIDTH else f"{call[:_CALL_WIDTH]}…")
 
 
 def title_of(shown: int, all_of_them: int, words: str) -> str:
@@ -146,7 +157,13 @@ class Detail(NamedTuple):
     Those after them are for the record."""
 
 
-def detail_of(one: PendingRequest, change: ShownChange, width: int, asker: str = "") -> Detail:
+def detail_of(
+    one: PendingRequest,
+    change: ShownChange,
+    width: int,
+    asker: str = "",
+    equal: Sequence[PendingRequest] = (),
+) -> Detail:
     """Return all details of a request, in lines of at most `width` columns.
 
     The reason of the question comes first, then what would be done and what can be remembered. The
@@ -157,20 +174,21 @@ def detail_of(one: PendingRequest, change: ShownChange, width: int, asker: str =
         change: the diff. Arguments that it shows in full are not shown again.
         width: the columns of the screen.
         asker: who asks, in words; empty where it is not known.
+        equal: the calls that are answered with it, each in full.
     """
     lines = [Text(part, style="bold") for part in fold(summary(one), width)]
     if asker:
         lines += [Text(part, style="dim") for part in fold(asker, width)]
     for field in reasons_of(one):
         lines += _field(field, width, "bold" if field.name == "why" else "")
-    arguments = arguments_of(one, without=change.shows)
-    for field in arguments:
-        lines += _field(field, width, "")
-    if not arguments and not change.shows:
-        lines.append(Text("    no arguments", style="dim"))
-    if change.lines:
-        lines.append(Text("What it changes", style="bold underline"))
-        lines += [part for line in change.lines for part in _change(line, width)]
+    lines += _call(one, change, width)
+    for number, other in enumerate(equal, 2):
+        heading = f"And {number} of {len(equal) + 1}: {summary(other)}"
+        lines += [Text(part, style="bold") for part in fold(heading, width)]
+        for reason in [each for each in reasons_of(other) if each not in reasons_of(one)]:
+            lines += _field(reason, width, "")
+        other_change = file_change(other.request.tool, other.request.arguments)
+        lines += _call(other, other_change, width)
     first, *others = remembered(one).lines
     named = f"r: {first}" if one.request.candidates else first
     lines += _field(Field("remember", (named, *others)), width, "")
@@ -179,6 +197,20 @@ def detail_of(one: PendingRequest, change: ShownChange, width: int, asker: str =
     for field in metadata_of(one):
         lines += _field(field, width, "dim")
     return Detail(lines, needed)
+
+
+def _call(one: PendingRequest, change: ShownChange, width: int) -> list[Text]:
+    """Return the arguments of a call, and what it changes."""
+    lines: list[Text] = []
+    arguments = arguments_of(one, without=change.shows)
+    for field in arguments:
+        lines += _field(field, width, "")
+    if not arguments and not change.shows:
+        lines.append(Text("    no arguments", style="dim"))
+    if change.lines:
+        lines.append(Text("What it changes", style="bold underline"))
+        lines += [part for line in change.lines for part in _change(line, width)]
+    return lines
 
 
 def _field(field: Field, width: int, style: str) -> list[Text]:
@@ -217,6 +249,7 @@ KEYS: Final[list[BindingType]] = [
     Binding("n", "note", "word"),
     Binding("p", "rule", "rule"),
     Binding("question_mark", "keys", "keys", key_display="?"),
+    Binding("c", "change", "change"),
     Binding("e", "explain", "explain"),
     Binding("h", "history", "history"),
     Binding("slash", "search", "search", key_display="/"),
@@ -236,6 +269,7 @@ KEY_WORDS: Final = (
     ("2 to 9", "the same with another kind"),
     ("d", "deny it"),
     ("n", "deny it with a note to the agent"),
+    ("c", "change arguments, and approve the changed call"),
     ("p", "a rule that allows such calls; y writes it"),
     ("e", "why it is asked about, step by step"),
     ("/", "search what waits; escape shows all"),

@@ -80,11 +80,15 @@ function show(waiting) {
   const at = Date.now();
   state.waiting = waiting.map((one) => ({ ...one, ends: one.secondsLeft === null ? null
     : at + one.secondsLeft * 1000 }));
-  $("count").textContent = waiting.length;
-  document.title = (waiting.length ? `(${waiting.length}) ` : "") + "ironcurtain-proxy";
+  const count = waiting.reduce((sum, one) => sum + 1 + one.equal.length, 0);
+  $("count").textContent = count;
+  document.title = (count ? `(${count}) ` : "") + "ironcurtain-proxy";
   if (came.length) notify(came);
   const shown = state.shown && state.waiting.find((one) => one.id === state.shown.id);
-  if (shown && shown.digest === state.shown.digest) state.shown = shown;
+  // What joins a card that is shown was not read yet: it gets a card of its own afterwards.
+  if (shown && shown.digest === state.shown.digest) {
+    state.shown = { ...shown, equal: state.shown.equal };
+  }
   else choose(state.waiting[0] || null, true);
   drawList();
 }
@@ -117,7 +121,8 @@ function rowName(one) {
 }
 
 function newRow(one, name) {
-  const button = element("button", { type: "button" }, one.headline);
+  const count = one.equal.length ? `${one.equal.length + 1} x ` : "";
+  const button = element("button", { type: "button" }, count + one.headline);
   if (one.ends !== null) button.append(element("small", {}, ""));
   button.addEventListener("click", () => {
     choose(state.waiting.find((known) => rowName(known) === name) || null, false);
@@ -150,6 +155,8 @@ function choose(one, byItself) {
     element("option", { value: String(place) }, words)));
   $("kinds").hidden = one.candidates.length === 0;
   $("note").value = "";
+  $("edited").value = one.editable || "";
+  $("edit").hidden = $("change").hidden = one.editable === null;
   $("question").scrollTop = 0;
   watchEnd();
   setButtons();
@@ -161,6 +168,11 @@ function parts(one) {
   found.push(list(one.reasons, "reasons first"));
   if (one.arguments.length) section("Arguments, in full", list(one.arguments, ""));
   if (one.changes.length) section("What it changes", change(one.changes));
+  one.equal.forEach((other, place) => {
+    section(`And ${place + 2} of ${one.equal.length + 1}: ${other.headline}`,
+      list(other.arguments, ""));
+    if (other.changes.length) found.push(change(other.changes));
+  });
   section("What can be remembered", one.candidates.length
     ? element("ul", {}, ...one.candidates.map((words) => element("li", {}, words)))
     : element("p", {}, "Nothing of this call can be remembered."));
@@ -200,13 +212,15 @@ function setButtons() {
   $("approve").disabled = !may || !seen;
   $("remember").disabled = !may || !seen || one.candidates.length === 0;
   $("deny").disabled = !may;
+  $("edit").disabled = !may || !seen;
   $("hint").textContent = one.objection
     || (seen ? "" : "More below: read to the end to approve.");
 }
 
-async function answer(approve, remember) {
+async function answer(approve, remember, edited) {
   const one = state.shown;
-  const button = $(approve ? (remember === null ? "approve" : "remember") : "deny");
+  const name = approve ? (remember === null ? "approve" : "remember") : "deny";
+  const button = $(edited === undefined ? name : "edit");
   if (one === null || button.disabled) return;
   if (Date.now() < state.readyAt) {
     state.readyAt = Date.now() + GUARD_MS;
@@ -217,6 +231,7 @@ async function answer(approve, remember) {
   setButtons();
   const found = await ask("/api/answers", {
     id: one.id, digest: one.digest, approve, remember, note: $("note").value,
+    arguments: edited, equal: one.equal.map((other) => other.digest),
   });
   state.busy = false;
   tell(found.told || found.problem);
@@ -317,6 +332,7 @@ const KEYS = {
   r: () => answer(true, Number($("kind").value)),
   d: () => answer(false, null),
   n: () => { $("more").open = true; $("note").focus(); },
+  c: () => { $("more").open = true; $("edited").focus(); },
   p: () => drawRule(),
   e: () => drawWhy(),
   j: () => move(1),
@@ -332,6 +348,7 @@ const KEY_WORDS = `a      approve the call
 r      approve and remember
 d      deny
 n      a note to the agent
+c      change arguments, and approve the changed call
 e      why it is asked about, step by step
 p      a rule that would allow such calls
 j k    the next and the previous call
@@ -356,6 +373,7 @@ async function start() {
   $("approve").addEventListener("click", KEYS.a);
   $("remember").addEventListener("click", KEYS.r);
   $("deny").addEventListener("click", KEYS.d);
+  $("edit").addEventListener("click", () => answer(true, null, $("edited").value));
   $("rule").addEventListener("click", KEYS.p);
   $("why").addEventListener("click", KEYS.e);
   $("help").addEventListener("click", KEYS["?"]);

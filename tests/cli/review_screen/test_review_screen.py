@@ -334,3 +334,56 @@ async def test_what_came_after_the_first_key_is_named_before_it_goes_together(
                 assert box.rulings == {}
                 await pilot.press("A")
                 await shown(pilot, lambda: {first.id, later.id} <= box.rulings.keys())
+
+
+async def test_calls_of_one_kind_share_a_card_and_one_key_answers_what_was_on_it(
+    tmp_path: Path,
+) -> None:
+    def asking(path: str) -> Escalation:
+        return escalation(arguments={"path": path}, candidates=(within("/etc"),))
+
+    first, second, late = asking("/etc/one"), asking("/etc/two"), asking("/etc/late")
+    async with (
+        a_box(tmp_path / "box") as box,
+        box.asked(first),
+        box.asked(second),
+        a_screen(box.path) as (screen, pilot),
+    ):
+        await ready(screen, pilot, first)
+        assert "And 2 of 2: files/read_file path=/etc/two" in text_of(screen)
+        assert screen.query_one(DataTable).row_count == 1
+        async with box.asked(late):
+            await shown(pilot, lambda: screen.query_one(DataTable).row_count == 2)
+            assert "/etc/late" not in text_of(screen)
+            await pilot.press("r")
+            await shown(pilot, lambda: len(box.rulings) == 2)
+            assert box.rulings == {
+                first.id: Approved(by=HUMAN, remember=0),
+                second.id: Approved(by=HUMAN),
+            }
+            await ready(screen, pilot, late)
+            await pilot.press("d")
+
+
+async def test_arguments_are_changed_before_the_call_is_approved(tmp_path: Path) -> None:
+    asked = replace(escalation(arguments={"path": "/etc/a\u202e"}), editable=True)
+    async with (
+        a_box(tmp_path / "box") as box,
+        box.asked(asked),
+        a_screen(box.path) as (screen, pilot),
+    ):
+        await ready(screen, pilot, asked)
+        await pilot.press("c")
+        line = screen.query_one("#change", Input)
+        assert line.value == '{"path": "/etc/a\\u202e"}'
+        await pilot.press("enter")
+        assert "nothing is changed" in status_of(screen)
+        line.value = '{"path": "/etc/b"'
+        await pilot.press("enter")
+        assert "not JSON" in status_of(screen)
+        line.value = '{"path": "/etc/b"}'
+        await pilot.press("enter")
+        await shown(pilot, lambda: asked.id in box.rulings)
+    ruling = box.rulings[asked.id]
+    assert isinstance(ruling, Approved)
+    assert ruling.changed == {"path": "/etc/b"}
