@@ -51,7 +51,7 @@ class Disk:
         self._mount()
 
     def end(self) -> None:
-        for words in (["umount", str(self.top)], ["losetup", "--detach", self._device]):
+        for words in (["umount", "-l", str(self.top)], ["losetup", "--detach", self._device]):
             subprocess.run(words, check=True)
 
 
