@@ -1,5 +1,6 @@
 """The table of `table.txt`, read once: which files hold credentials, and who needs them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ _XDG: Final[Mapping[str, str]] = {
 }
 _NO_FILES: Final = ("/dev", "/proc", "/sys")
 """`HISTFILE=/dev/null` moves a history to where nothing is kept."""
+_WORD: Final = re.compile(r"[\w.~/-]{4,256}")
+_IS_NAME: Final = re.compile(r"(?:^|/)\.\w|_")
 _RUNTIME: Final = "containers/auth.json"
 """podman's logins, below XDG_RUNTIME_DIR."""
 _KERBEROS: Final = "/tmp/krb5cc_"  # noqa: S108  compared and closed, never opened
@@ -39,6 +42,7 @@ class _Table(Struct, frozen=True):
     text: str
     names: tuple[str, ...]
     examples: tuple[str, ...]
+    keys: tuple[str, ...]
     places: tuple[CredentialPlace, ...]
 
 
@@ -56,6 +60,7 @@ def _table() -> _Table:
         text,
         tuple(" ".join(sections["names"]).split()),
         tuple(" ".join(sections["examples"]).split()),
+        tuple(" ".join(sections["keys"]).split()),
         tuple(_places(sections["places"])),
     )
 
@@ -81,6 +86,11 @@ def places() -> tuple[CredentialPlace, ...]:
     return _table().places
 
 
+def keys() -> tuple[str, ...]:
+    """The places that are closed to every server, whatever the policy says."""
+    return _table().keys
+
+
 def table_bytes() -> bytes:
     """The table as it is written, for what depends on all of it."""
     return _table().text.encode()
@@ -95,6 +105,18 @@ def names() -> tuple[str, ...]:
 def examples() -> frozenset[str]:
     """The names that are exempt, because only examples and programs have them."""
     return frozenset(_table().examples)
+
+
+def named_in(text: str) -> tuple[int, int] | None:
+    """Return where a text names a file that holds credentials, or None if it names none.
+
+    A bare word may be anything: a name counts that is hidden, or has an underscore as few have.
+    """
+    for found in _WORD.finditer(text):
+        name = found.group().strip("~").rstrip("./-")
+        if _IS_NAME.search(name) and is_credential(f"/{name.lstrip('/')}"):
+            return found.span()
+    return None
 
 
 @cache

@@ -31,6 +31,7 @@ from typing import (
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ironcurtain_proxy.credentials.table import named_in
 from ironcurtain_proxy.model.escalation import is_hidden, visible
 from ironcurtain_proxy.model.server import SECTIONS, Section
 from ironcurtain_proxy.model.values import Json
@@ -255,8 +256,7 @@ _INSTRUCTS: Final = re.compile(
     re.IGNORECASE,
 )
 _SECRETS: Final = re.compile(
-    r"\.ssh/|id_rsa|id_ed25519|\.aws/credentials|/etc/(?:passwd|shadow)|\.netrc|\.env\b"
-    r"|private key of the user|contents? of (?:the )?(?:conversation|chat)",
+    r"/etc/(?:passwd|shadow)|private key of the user|contents? of (?:the )?(?:conversation|chat)",
     re.IGNORECASE,
 )
 
@@ -297,10 +297,14 @@ def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId
         yield "hidden-characters", (hidden, hidden + 1)
     if found := _INSTRUCTS.search(text):
         yield "instructs-the-model", found.span()
-    if found := _SECRETS.search(text):
-        yield "speaks-of-secrets", found.span()
+    if secret := named_in(text) or _span(_SECRETS.search(text)):
+        yield "speaks-of-secrets", secret
     if others is not None and (found := others.search(text)):
         yield "names-another-server", found.span()
+
+
+def _span(found: "re.Match[str] | None") -> tuple[int, int] | None:
+    return None if found is None else found.span()
 
 
 def _named(servers: Sequence[str]) -> "re.Pattern[str] | None":

@@ -50,8 +50,7 @@ _REFUSED: Final = (
 )
 _NESTED: Final = frozenset({".cache", ".config", ".local", "share", "state", "Library"})
 """Folders that hold a folder for each program."""
-_KEPT: Final = frozenset({".ssh", ".gnupg", ".aws", ".ironcurtain", ".kube", ".docker", ".npmrc"})
-"""Folders that no proposal names: keys, and configurations that a private copy would hide."""
+_OURS: Final = ".ironcurtain"
 
 
 class RefusedWrite(Struct, frozen=True):
@@ -96,7 +95,7 @@ def folder_for(refused: RefusedWrite, home: str) -> str | None:
         depth += 1
     is_itself = depth == len(below)
     if (
-        below[0] in _KEPT
+        below[0] == _OURS
         or below[depth - 1] in _NESTED
         or (is_itself and not refused.makes_directory)
     ):

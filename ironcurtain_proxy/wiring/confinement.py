@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
-from ironcurtain_proxy.config.policy.policy_loading import KEYS, own_code
+from ironcurtain_proxy.config.policy.policy_loading import own_code
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.credentials.table import names_needed_by, places_of
+from ironcurtain_proxy.credentials.table import keys, names_needed_by, places_of
 from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -185,10 +185,10 @@ def confinements(
             # A directory that does not exist cannot be closed, and requests in it would be
             # readable.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keys = _real([settings.home / key for key in KEYS])
+    closed = _real([settings.home / key for key in keys()])
     writable = {spec.name: _writable(spec, settings, policy) for spec in specs}
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]
-    own = [path for path in _own(settings, policy, open_) if path not in keys]
+    own = [path for path in _own(settings, policy, open_) if path not in closed]
     confined: dict[str, Confinement] = {}
     home = str(real(settings.home))
     # A client may start the proxy without the variable.
@@ -205,7 +205,7 @@ def confinements(
             home=str(settings.home),
             own=tuple(own),
             code=_real(own_code()),
-            keys=keys,
+            keys=closed,
             credentials=hidden_in(home, there, needed),
             real=lambda text: str(real(Path(text))),
             workspace=None if settings.workspace is None else str(settings.workspace),

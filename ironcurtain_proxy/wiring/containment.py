@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.credentials.table import keys
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
@@ -30,14 +31,11 @@ TIMELINES: Final = "timeline"
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-_KEYS: Final = (".ssh", ".gnupg", ".aws")
-
-
 def limits_of(settings: Settings) -> Limits:
     """The limits of the timeline."""
     told = settings.timeline
     own = (settings.state_dir, settings.audit.path, settings.mailbox_dir)
-    left_out = [*own, *[settings.home / key for key in _KEYS]]
+    left_out = [*own, *[settings.home / key for key in keys()]]
     named = [RealPath.from_text(os.path.abspath(path)) for path in left_out]  # noqa: PTH100
     return Limits(
         max_bytes=told.max_bytes,

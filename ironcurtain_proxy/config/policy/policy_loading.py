@@ -40,6 +40,7 @@ from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.credentials.table import keys
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.policy import AskKind, Policy, ProtectedName, ProtectedPath
@@ -55,8 +56,6 @@ _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
 _EVERY_USE: Final[frozenset[ArgumentRole]] = _CHANGES | {"read-path"}
-
-KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 _STEERING_FILES: Final = (
     # Commands that git, or an agent's own client, would run outside any policy.
@@ -129,7 +128,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
         yield from settings.auto_confirm.token_files
     yield settings.audit.path
     yield settings.session_log
-    for key in KEYS:
+    for key in keys():
         yield settings.home / key
     for file in (settings.config_file, settings.servers_file):
         if file is not None:
