@@ -4,6 +4,7 @@ Tried with 2.1.332. A hook that prints something unknown is skipped and the call
 holds no field beyond those of its event.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final, assert_never
@@ -250,7 +251,7 @@ DIALECT: Final = HookDialect(
         ".claude/plugins",
         ".claude/projects/{project}",
     ),
-    makes=(".claude/projects",),
+    makes=(".claude/projects", *map(os.path.dirname, _SNAPSHOTS)),
     writes=(".claude/plans", ".claude/projects/{project}/memory"),
     seconds=585,
     read_event=read_event,

@@ -147,8 +147,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Places of the client's own below the home, which its file tools read unasked; `{project}`
     stands for the client's name of the project."""
     makes: tuple[str, ...] = ()
-    """Directories below the home that the client makes in a session and no command may read: they
-    are there before its sandbox is."""
+    """Directories below the home that the client makes in a session. They are made before its
+    sandbox is, which hides or shows only what is there."""
     writes: tuple[str, ...] = ()
     """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
     agents, commands or credentials."""

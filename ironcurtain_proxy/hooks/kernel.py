@@ -42,7 +42,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
 from ironcurtain_proxy.hooks.launching import prefix_file
-from ironcurtain_proxy.hooks.processes import is_below, is_of_client, start_of
+from ironcurtain_proxy.hooks.processes import is_below, is_of_client, short_path, start_of
 from ironcurtain_proxy.hooks.runs import ClientRuns
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -92,12 +92,18 @@ def serve_door(client: HookClient, parent: int, environ: Mapping[str, str]) -> i
     problem = problem_file(state, client)
     try:
         _serve_door(client, parent, environ, state)
-    except IronCurtainError as error:
+    except Exception as error:
         # The hook that started this process reads none of its output.
         with suppress(OSError):
-            write_whole(problem, str(error).encode())
+            write_whole(problem, _in_words(error).encode())
         raise
     return 0
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ExceptionGroup):
+        return _in_words(error.exceptions[0])
+    return str(error) if isinstance(error, IronCurtainError) else f"a defect: {error!r:.500}"
 
 
 def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], state: Path) -> None:
@@ -394,13 +400,14 @@ class _Listener(Struct, frozen=True):
                 home = str(self.proxy.settings.home)
                 tasks.start_soon(ClientRuns(door, self.client, runs, home).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
-            async with await anyio.create_unix_listener(self.place, mode=0o600) as listener:
 
-                async def serve(stream: SocketStream) -> None:
-                    async with stream, limiter:
-                        await self._serve(door, stream)
+            async def serve(stream: SocketStream) -> None:
+                async with stream, limiter:
+                    await self._serve(door, stream)
 
-                await listener.serve(serve)
+            with short_path(self.place) as place:
+                async with await anyio.create_unix_listener(place, mode=0o600) as listener:
+                    await listener.serve(serve)
 
     async def _end_with_client(self, tasks: TaskGroup) -> None:
         with suppress(ProcessLookupError):

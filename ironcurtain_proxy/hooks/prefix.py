@@ -64,6 +64,8 @@ def main(state: str, text: str) -> "NoReturn":
 
 def _connect(state: str) -> _socket.socket | None:
     """Return the connection to the kernel of the client that started this process."""
+    # The path of a socket has 107 bytes at most, and a home may lie deeper.
+    doors = f"/proc/self/fd/{open_file(state + '/doors', 0)}"
     pid = getppid()
     for _ in range(_LEVELS):
         if pid <= 0:
@@ -74,7 +76,7 @@ def _connect(state: str) -> _socket.socket | None:
         fields = line[line.rfind(b")") + 2 :].split()
         kernel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            kernel.connect(f"{state}/doors/{pid}-{fields[19].decode()}.run")
+            kernel.connect(f"{doors}/{pid}-{fields[19].decode()}.run")
         except OSError:
             kernel.close()
             pid = int(fields[1])

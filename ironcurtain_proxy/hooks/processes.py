@@ -1,15 +1,30 @@
-"""The processes of a client: who speaks at a socket, and who is below whom."""
+"""The sockets of a client's kernel, who speaks there, and which process is below which."""
 
 import os
 import socket
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.mailbox.messages import Owner
 
 _LEVELS: Final = 8
+
+
+@contextmanager
+def short_path(place: Path) -> Iterator[str]:
+    """Give a short path of a socket: 107 bytes are the most, and a home may lie deeper.
+
+    Raises:
+        OSError: its directory is not there.
+    """
+    directory = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{place.name}"
+    finally:
+        os.close(directory)
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:

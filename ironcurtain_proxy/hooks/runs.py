@@ -28,7 +28,7 @@ from msgspec import Struct
 from ironcurtain_proxy.hooks.client_end import HeldRun, OpenCall
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import ShellText, UnreadableEventError
-from ironcurtain_proxy.hooks.processes import is_below, peer_of, start_of
+from ironcurtain_proxy.hooks.processes import is_below, peer_of, short_path, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd
 
@@ -74,13 +74,14 @@ class ClientRuns:
         """Serve until cancelled."""
         self._place.unlink(missing_ok=True)
         try:
-            async with await anyio.create_unix_listener(self._place, mode=0o600) as listener:
+            with short_path(self._place) as place:
+                async with await anyio.create_unix_listener(place, mode=0o600) as listener:
 
-                async def serve(stream: SocketStream) -> None:
-                    assert isinstance(stream, UNIXSocketStream)  # noqa: S101  its listener is one
-                    await self._serve(stream)
+                    async def serve(stream: SocketStream) -> None:
+                        assert isinstance(stream, UNIXSocketStream)  # noqa: S101  its listener is one
+                        await self._serve(stream)
 
-                await listener.serve(serve)
+                    await listener.serve(serve)
         finally:
             self._place.unlink(missing_ok=True)
 

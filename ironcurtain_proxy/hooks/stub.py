@@ -113,8 +113,20 @@ def _parents() -> list[tuple[int, str]]:
 
 def _connect(state: str, parents: list[tuple[int, str]]) -> tuple[str, _socket.socket | None]:
     """Return the door that is there, and its connection; an empty text and None if none is."""
+    try:
+        directory = open_file(f"{state}/doors", 0)
+    except OSError:
+        return "", None
+    try:
+        # The path of a socket has 107 bytes at most, and a home may lie deeper.
+        return _connect_in(f"/proc/self/fd/{directory}", parents)
+    finally:
+        close_file(directory)
+
+
+def _connect_in(doors: str, parents: list[tuple[int, str]]) -> tuple[str, _socket.socket | None]:
     for pid, start in parents:
-        door = f"{state}/doors/{pid}-{start}"
+        door = f"{doors}/{pid}-{start}"
         try:
             stat(door)
         except OSError:

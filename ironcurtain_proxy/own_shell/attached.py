@@ -122,7 +122,7 @@ async def run_attached(
     """
     directory = _directory(arguments)
     try:
-        async with await anyio.connect_unix(setup.views.wire) as stream:
+        async with await _connected(Path(setup.views.wire)) as stream:
             with anyio.fail_after(_SECONDS):
                 fetched = await _fetch(stream, setup, call_digest(arguments))
             try:
@@ -131,6 +131,15 @@ async def run_attached(
                 fetched.remove()
     except (OSError, TimeoutError, anyio.EndOfStream, msgspec.MsgspecError) as error:
         raise WrongArgumentError("no client waits for this command") from error
+
+
+async def _connected(wire: Path) -> UNIXSocketStream:
+    """Return the connection to the kernel. A long path is no address, so its directory is held."""
+    directory = os.open(wire.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return await anyio.connect_unix(f"/proc/self/fd/{directory}/{wire.name}")
+    finally:
+        os.close(directory)
 
 
 def _directory(arguments: Mapping[str, Json]) -> str:

@@ -51,6 +51,15 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     ]
 
 
+def test_a_home_that_lies_deeper_than_the_path_of_a_socket_may_be_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path / ("deep" * 30))
+    monkeypatch.chdir(home.workspace)
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    home.end_session()
+
+
 def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) -> None:
     for mode, expected in {
         "default": "ask",

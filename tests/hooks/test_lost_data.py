@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks.hooked import HookedHome, decision_in
+from tests.e2e.confined_installation import PATH
+from tests.hooks.hooked import HookedHome, as_claude, decision_in
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -23,6 +24,19 @@ LOSSES = {
     "a database": "rm -f data.sqlite && touch data.sqlite",
     "a reset": "git reset --hard && git stash clear",
 }
+HELD = {
+    "a database table": "sqlite3 data.sqlite 'drop table t'",
+    "a file moved over another": "mv notes.txt plan.txt",
+    "a failed move": "mv drafts/a.txt drafts/b.txt missing/ ; rm -r drafts",
+    "a wrong mirror": "rsync -a --delete empty/ mirror/ || (rm -rf mirror && cp -r empty mirror)",
+    "untracked files": "rm -rf more",
+    "ignored files": "rm -rf build",
+    "a worktree": "git worktree remove --force tree",
+    "a database": "rm -f data.sqlite && touch data.sqlite",
+    "a reset": "git reset --hard && git stash clear",
+    "a clean": "git clean -fdx",
+}
+"""Those that a sandbox can hold, in an order in which each destroys something."""
 
 
 def furnish(workspace: Path) -> None:
@@ -31,7 +45,7 @@ def furnish(workspace: Path) -> None:
         subprocess.run(["git", *config, *words], cwd=workspace, check=True, capture_output=True)
 
     git("init", "-q", "-b", "main")
-    (workspace / ".gitignore").write_text(".env\nsecrets.d\n")
+    (workspace / ".gitignore").write_text(".env\nsecrets.d\nbuild\n")
     for name in ("notes.txt", "plan.txt"):
         (workspace / name).write_text(f"{name}\n")
     git("add", ".")
@@ -41,7 +55,15 @@ def furnish(workspace: Path) -> None:
     (workspace / "plan.txt").write_text("not committed, not stashed\n")
     git("worktree", "add", "-q", "-b", "other", "tree")
     (workspace / "tree/work.txt").write_text("of the worktree\n")
-    for name in ("drafts/a.txt", "drafts/b.txt", "secrets.d/key", "mirror/one/two", "empty/.keep"):
+    for name in (
+        "build/out",
+        "more/x",
+        "drafts/a.txt",
+        "drafts/b.txt",
+        "secrets.d/key",
+        "mirror/one/two",
+        "empty/.keep",
+    ):
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (workspace / name).write_text(f"{name}\n")
     (workspace / ".env").write_text("TOKEN=x\n")
@@ -93,5 +115,27 @@ def test_what_a_command_of_the_client_s_own_shell_destroyed_comes_back(
             assert contents(home.workspace) == before, what
         for command in ("rm -rf ~", "rm -rf ~/project", "mv ~/.bashrc /tmp/x", "rm -rf /"):
             assert home.decide("Bash", {"command": command}) in {"ask", "deny"}, command
+    finally:
+        home.end_session()
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
+def test_what_a_command_in_a_view_destroyed_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path, path=PATH)
+    furnish(home.workspace)
+    monkeypatch.chdir(home.workspace)
+    home.fire("SessionStart", {"source": "startup"})
+    try:
+        for what, command in {**HELD, "the project": "rm -rf $PWD/*"}.items():
+            before = contents(home.workspace)
+            call = home.held(command)
+            home.start_command(as_claude(command)).communicate(timeout=60)
+            home.fire("PostToolUse", {**call, "tool_response": {}})
+            assert contents(home.workspace) != before, what
+            done = home.command("rollback", str(home.outcomes()[-1]["requestId"]))
+            assert done.returncode == 0, (what, done.stderr)
+            assert contents(home.workspace) == before, what
     finally:
         home.end_session()

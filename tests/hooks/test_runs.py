@@ -8,13 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
 from tests.hooks.hooked import HookedHome, as_claude, decision_in
 
@@ -282,14 +284,33 @@ def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) 
             assert decision_in(found.stdout) == expected, (mode, tool)
 
 
+SENDS = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as wire:
+    wire.connect(sys.argv[1])
+    wire.sendall(bytes.fromhex(sys.argv[2]))
+    wire.shutdown(socket.SHUT_WR)
+    heard = b""
+    while block := wire.recv(4096):
+        heard += block
+print(heard)
+"""
+
+
+def told(place: Path, content: bytes) -> str:
+    """Return what a program below the client hears at the socket of commands."""
+    words = [sys.executable, "-c", SENDS, str(place), content.hex()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip() or done.stderr
+
+
 def test_whoever_is_not_our_own_shell_fetches_nothing(home: HookedHome) -> None:
     (place,) = (home.state / "doors").glob("*.run")
     home.held("touch stolen")
-    with socket.socket(socket.AF_UNIX) as wire:
-        wire.connect(str(place))
-        wire.sendall(b"shell " + b"0" * 64)
-        with suppress(ConnectionResetError):
-            assert wire.recv(100) == b""
+    waiting = home.start_command(as_claude("touch stolen"))
+    given: dict[str, Json] = {"command": "touch stolen", "cwd": str(home.workspace)}
+    for digest in ("0" * 64, call_digest(given), ""):
+        assert told(place, b"shell " + digest.encode()) == "b''"
     if os.geteuid() == 0:
         child = os.fork()
         if child == 0:
@@ -300,26 +321,27 @@ def test_whoever_is_not_our_own_shell_fetches_nothing(home: HookedHome) -> None:
                 os._exit(0)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert ended(home.start_command(as_claude("touch stolen")))[0] == 0
+    assert ended(waiting)[0] == 0
 
 
-def test_garbage_at_the_socket_ends_nothing(home: HookedHome) -> None:
+GARBAGE = (
+    b"",
+    b"\xff",
+    b"shell \xff\xfe",
+    b"\xff\xff\xff\xff",
+    b"\0\0\0\0",
+    b"\x10\0\0\0short",
+    b"x" * 7000,
+)
+
+
+def test_garbage_at_the_socket_starts_and_ends_nothing(home: HookedHome) -> None:
     (place,) = (home.state / "doors").glob("*.run")
-    for garbage in (
-        b"",
-        b"\xff",
-        b"shell \xff\xfe",
-        b"\xff\xff\xff\xff",
-        b"\0\0\0\0",
-        b"x" * 70_000,
-    ):
-        with socket.socket(socket.AF_UNIX) as wire:
-            wire.connect(str(place))
-            wire.sendall(garbage)
-            wire.shutdown(socket.SHUT_WR)
-            with suppress(ConnectionResetError):
-                while wire.recv(4096):
-                    pass
+    home.fire("UserPromptSubmit", {"prompt": "go on"})
+    for garbage in GARBAGE:
+        heard = told(place, garbage)
+        # Text that is no command of the client's is a hook of somebody's: it starts it itself.
+        assert heard in {"b''", "b'N /bin/bash\\n\\x00'"}, garbage
     assert run(home, "touch still-there")[0] == 0
 
 

@@ -1,0 +1,104 @@
+"""Commands of the real Claude Code do in a view what they do without us, and come back."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.hooks.installing import install, place_in
+from ironcurtain_proxy.model.values import Json
+from tests.e2e.confined_installation import PATH
+from tests.hooks.hooked import CLAUDE, HookedHome
+from tests.hooks.scripted_model import serving
+from tests.hooks.test_claude_code import finished
+from tests.hooks.test_lost_data import HELD, contents, furnish
+from tests.hooks.test_runs import tree
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CLAUDE.exists(), reason="Claude Code is not installed: npm ci"),
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap"),
+]
+
+BYPASS = ("--permission-mode", "bypassPermissions")
+COMMANDS: dict[str, str | dict[str, Json]] = {
+    "its input is empty": "touch a; cat; wc -c",
+    "it has no terminal": "touch a; tty; test -t 1 || echo none",
+    "an interactive interpreter": "touch a; printf 'print(1+1)\\n' | python3 -i",
+    "a terminal of its own": "touch a; script -qec 'stty size; tty' /dev/null | cat -A",
+    "a question to nobody": "touch a; python3 -c 'input()'",
+    "its status": "touch a; exit 3",
+    "a part of it is killed": "touch a; sh -c 'kill -9 $$'; echo $?",
+    "long output": "touch a; seq 1 200000",
+    "long errors": "touch a; seq 1 50000 >&2; exit 1",
+    "bytes": "touch a; printf 'a\\0b\\xff\\n'",
+    "a directory that stays": "mkdir -p sub/deep && cd sub/deep && touch here",
+    "where that is": "pwd; touch there",
+    "back again": "cd ../.. && touch c",
+    "a directory that is not there": "touch d; cd nowhere",
+    "it stays where it was": "pwd; touch e",
+    "a directory that will vanish": "mkdir gone && cd gone && touch x",
+    "it vanishes": "python3 -c 'import shutil; shutil.rmtree(\"../gone\")'; pwd; touch y",
+    "the next command": "pwd; touch z",
+    "the user's aliases and functions": "touch a; ll2; greet bob",
+    "variables end with it": 'export FOO=bar; touch f; echo "$FOO"',
+    "and are gone": 'touch g; echo "[$FOO]"',
+    "jobs that it waits for": "sleep 0.1 & touch a; wait; echo waited",
+    "one that takes too long goes on": {
+        "command": "touch slow; echo before; sleep 2; touch late",
+        "timeout": 500,
+    },
+}
+
+
+def played(root: Path, *, is_hooked: bool) -> tuple[HookedHome, list[tuple[bool, str]]]:
+    """Run the commands in a client, with our hooks or without. Return their results."""
+    home = HookedHome(root, path=PATH)
+    (home.home / ".bashrc").write_text("alias ll2='echo alias'\ngreet() { echo hello $1; }\n")
+    if is_hooked:
+        install(place_in("claude", home.home, home.state))
+    calls: list[tuple[str, dict[str, Json]]] = [
+        ("Bash", {"command": one} if isinstance(one, str) else one) for one in COMMANDS.values()
+    ]
+    with serving(calls) as model:
+        finished(home.run_claude(model, *BYPASS))
+    return home, [(is_error, plain(text, root)) for is_error, text in model.results]
+
+
+def plain(text: str, root: Path) -> str:
+    """Return a result without what differs from one session to the next."""
+    dashed = re.sub(r"[^A-Za-z0-9]", "-", str(root))
+    text = text.replace(str(root), "ROOT").replace(dashed, "ROOT")
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "SESSION", text)
+    text = re.sub(r"(tool-results/|tasks/|ID: )\w+", r"\1NAME", text)
+    return re.sub(r"line 1: +\d+ Killed", "line 1: PID Killed", text)
+
+
+def test_commands_in_a_view_show_and_leave_what_they_do_without_us(tmp_path: Path) -> None:
+    bare, expected = played(tmp_path / "bare", is_hooked=False)
+    hooked, found = played(tmp_path / "hook", is_hooked=True)
+    assert len(expected) == len(found) == len(COMMANDS)
+    for what, one, other in zip(COMMANDS, expected, found, strict=True):
+        assert other == one, what
+    assert tree(hooked.workspace) == tree(bare.workspace)
+    assert [one["decidedBy"] for one in hooked.outcomes()] == ["containment"] * len(COMMANDS)
+
+
+def test_what_a_client_s_command_destroyed_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    home = HookedHome(tmp_path, path=PATH)
+    furnish(home.workspace)
+    install(place_in("claude", home.home, home.state))
+    before = contents(home.workspace)
+    lost = ["rm -rf ~", "rm -f .env", *HELD.values()]
+    with serving([("Bash", {"command": one}) for one in lost]) as model:
+        finished(home.run_claude(model, *BYPASS))
+    # The home, and files of credentials, are nothing that a sandbox can be given.
+    assert [is_error for is_error, _ in model.results][:2] == [True, True]
+    done = [one for one in home.outcomes() if one["decidedBy"] == "containment"]
+    given = [{"command": one, "cwd": str(home.workspace)} for one in HELD.values()]
+    assert [one["arguments"] for one in done] == given
+    assert contents(home.workspace) != before
+    undone = home.command("rollback", "--to", str(done[0]["requestId"]))
+    assert undone.returncode == 0, undone.stderr
+    assert contents(home.workspace) == before
