@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from msgspec import Struct
@@ -23,16 +23,21 @@ from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.private_files import read_beginning, write_whole
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
 
 TIMELINES: Final = "timeline"
 """The directory of all timelines, in that of the proxy's state."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def limits_of(settings: Settings) -> Limits:
-    """The limits of the timeline."""
+def limits_of(settings: Settings) -> "Limits":
+    """Return the limits of the timeline."""
+    # Off unless switched on: most sessions start without the timeline.
+    from ironcurtain_proxy.snapshots.timeline.keeper import Limits  # noqa: PLC0415
+
     told = settings.timeline
     own = (settings.state_dir, settings.audit.path, settings.mailbox_dir)
     left_out = [*own, *[settings.home / key for key in keys()]]
@@ -47,14 +52,18 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def workspace_timeline(settings: Settings, clock: Clock) -> WorkspaceTimeline | None:
-    """The timeline, which the caller runs and closes; None: there is no workspace to keep.
+def workspace_timeline(settings: Settings, clock: Clock) -> "WorkspaceTimeline | None":
+    """Return the timeline, which the caller runs and closes, or None without a workspace.
 
     A timeline that cannot be opened counts as missing: the log names the reason, and no call is
     contained.
     """
     if settings.workspace is None:
         return None
+    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import (  # noqa: PLC0415
+        WorkspaceTimeline,
+    )
+
     try:
         return WorkspaceTimeline(
             settings.state_dir / TIMELINES,

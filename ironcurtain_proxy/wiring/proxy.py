@@ -56,7 +56,7 @@ from ironcurtain_proxy.wiring.call_facts import (
     resolver_for,
 )
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
-from ironcurtain_proxy.wiring.containment import containment_of
+from ironcurtain_proxy.wiring.containment import containment_of, workspace_timeline
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
@@ -232,9 +232,6 @@ def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | No
     config = settings.auto_confirm
     if not settings.containment.undo and (config is None or not config.engine.enabled):
         return None
-    # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.wiring.containment import workspace_timeline  # noqa: PLC0415
-
     return workspace_timeline(settings, clock)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.remote.logins import headers_of, secret_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.condition_reading import host_matches
 from ironcurtain_proxy.model.policy import Policy, Rule
@@ -26,6 +25,11 @@ def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
                 f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}: '
                 "change the rule, or remove the server"
             )
+        from ironcurtain_proxy.downstream.remote.logins import (  # noqa: PLC0415  seldom needed
+            headers_of,
+            secret_of,
+        )
+
         headers_of(spec, endpoint)
         if endpoint.oauth is not None:
             secret_of(endpoint.oauth, spec.credentials, spec.name)
