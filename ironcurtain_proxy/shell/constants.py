@@ -16,8 +16,10 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
 
@@ -38,8 +40,7 @@ _MOST: Final = 32
 """Commands that one command with variables may stand for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """A command with its place in the text."""
 
     start: int
@@ -54,8 +55,7 @@ class Located:
     """The end of the text that only runs after it; 0: it sets no variable."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Definition:
+class _Definition(Struct, frozen=True):
     values: tuple[str | Word, ...]
     """Texts, or patterns of the names of files."""
     start: int
@@ -125,14 +125,14 @@ def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
 def _values(
     value: Word, start: int, known: Mapping[str, _Definition], *, is_loop: bool
 ) -> tuple[str | Word | None, ...]:
-    """The values that a defining word may have; None: one is not known."""
+    """The values that a defining word may have, or None if one is not known."""
     # An assignment keeps the stars; only a loop goes through the files.
     is_names = is_loop and value.is_glob and value.prefix[:1] not in {"", "-", "~"}
     return (value,) if is_names else _texts(value, start, known)
 
 
 def _texts(value: Word, start: int, known: Mapping[str, _Definition]) -> tuple[str | None, ...]:
-    """The texts that a defining word may have; None: it is not known."""
+    """The texts that a defining word may have, or None if it is not known."""
     if value.text is not None:
         # A tilde means a directory or itself, by quotes that are gone.
         return (None,) if "~" in value.text else (value.text,)

@@ -72,7 +72,7 @@ class Part:
 
     @property
     def program(self) -> str | None:
-        """The program's name without a directory; None: it is not known."""
+        """The program's name without a directory, or None if it is not known."""
         return name_of(self.command)
 
 
@@ -238,7 +238,7 @@ _TRANSPARENT: Final = {
 
 
 def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
-    """The commands that a command runs itself; None: it runs none that is known."""
+    """The commands that a command runs itself, or None if it runs none that is known."""
     found = unwrapped(command) if depth > 0 else None
     if found is None:
         return None
@@ -247,7 +247,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
 
 
 def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
-    """The reason why a command that runs others does more than they do; None: it does not."""
+    """The reason why a command that runs others does more than they do, or None if it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
         if reason is not None:

@@ -17,8 +17,10 @@ stays, and of a program without an entry every word stays. So a gap in the table
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import (
     ONLY_READS,
@@ -73,7 +75,7 @@ from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhe
 def families_of(
     parsed: ParsedCommand, place: Place, *, held: bool = False
 ) -> tuple[Family, ...] | None:
-    """The families that all parts of a command need; None: they are not known.
+    """The families that all parts of a command need, or None if they are not known.
 
     Parts that only read need none.
 
@@ -301,13 +303,12 @@ def _is_at_home(place: Place) -> bool:
     return place.directory is not None and is_of_project(place.directory, place)
 
 
-@dataclass(frozen=True, slots=True)
-class _Started:
+class _Started(Struct, frozen=True):
     """A command and the launcher of its program."""
 
     words: Sequence[Word]
     launcher: tuple[str, ...] | None
-    """The launcher; None: the program that it starts is not known."""
+    """The launcher, or None if the program that it starts is not known."""
     rest: Sequence[Word]
 
 
@@ -459,7 +460,10 @@ def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
 
 
 def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | None:
-    """The words. None: one is unknown, and neither a glob nor a message from a here-document."""
+    """Return the words, or None if one is unknown.
+
+    A glob, and a message from a here-document, may be unknown.
+    """
     texts = any(
         part.program == "cat"
         and len(part.command.words) == 1

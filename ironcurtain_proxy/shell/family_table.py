@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.request import ANY, Place, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_inside, is_of_project, is_protected_name, path_of
-from ironcurtain_proxy.shell.programs import expanded, paths
+from ironcurtain_proxy.shell.programs import expanded, paths, word_lists
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 # --- family table
@@ -132,34 +132,8 @@ def behind_dashes(task: Task) -> Task:
 
 
 _AFTER: Final = ("*after",)
-_LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
-    name: (frozenset(flags.split()), frozenset(values.split()))
-    for name, flags, values in (
-        ("pnpm", "-r --recursive -w --workspace-root -s --silent", "--filter -F"),
-        ("npm", "-s --silent", "-w --workspace"),
-        ("yarn", "-s --silent", ""),
-        ("kubectl", "", "-n --namespace --context"),
-        ("helm", "", "-n --namespace --kube-context"),
-        ("docker", "", ""),
-        ("git", "--no-pager", ""),
-        ("mvn", "-q -B -e -o -ntp --no-transfer-progress", "-pl"),
-        ("mvnw", "-q -B -e -o", ""),
-        ("gradlew", "-q --quiet --no-daemon --offline -s -i", ""),
-        ("gradle", "-q --no-daemon", ""),
-        ("gh", "", "-R --repo"),
-        ("glab", "", "-R --repo"),
-        ("aws", "--no-cli-pager", "--profile --region --output"),
-        ("cargo", "-q -v --quiet --verbose --locked --offline", ""),
-        ("ruff", "-q -v", ""),
-        ("uv", "-q -v --quiet", ""),
-        ("poetry", "-q -v -n", ""),
-        ("pip", "-q -v --quiet --disable-pip-version-check", ""),
-        ("terraform", "", ""),
-        ("flutter", "-v --verbose", ""),
-        ("dotnet", "", ""),
-    )
-}
-"""Options that stand before the sub-command or behind it; those with a value second."""
+_LEADING: Final = word_lists("leading-options")
+"""Options that stand before the sub-command or behind it; `=t`: with a value."""
 
 
 def hoisted(words: Sequence[Word]) -> list[Word]:
@@ -167,13 +141,13 @@ def hoisted(words: Sequence[Word]) -> list[Word]:
     name = (words[0].text or "").rpartition("/")[2]
     if name not in _LEADING:
         return list(words)
-    flags, values = _LEADING[name]
+    flags = _LEADING[name]
     at = 1
     while at < len(words):
         text = words[at].text or ""
-        if text in flags or (text.partition("=")[0] in values and "=" in text):
+        if text in flags or ("=" in text and f"{text.partition('=')[0]}=t" in flags):
             at += 1
-        elif text in values and at + 1 < len(words):
+        elif f"{text}=t" in flags and at + 1 < len(words):
             at += 2
         else:
             break
@@ -303,7 +277,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
 
 
 def script_of(words: Sequence[Word], place: Place) -> str | None:
-    """The file of the project that a command runs, as an absolute path; None: it runs none."""
+    """The file of the project that a command runs, as an absolute path, or None if it runs none."""
     if not words:
         return None
     name = words[0].text or ""

@@ -8,8 +8,10 @@ only the shell knows, makes the reading fail: callers then treat the command as 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Word
 
@@ -18,8 +20,7 @@ Arity: TypeAlias = Literal["none", "value", "attached", "optional", "separate", 
 `separate` needs the next word, `value` either, `pair` the next two words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option of a program."""
 
     arity: Arity = "none"
@@ -31,11 +32,10 @@ class Option:
     """Whether its value takes the place of the pattern that is the first operand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(Struct, frozen=True):
     """The options that a program may be given, by name."""
 
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, Option] = msgspec.field(default_factory=dict)
     number: bool = False
     """Whether a number such as `-5` is an option."""
     bundles: bool = True
@@ -44,8 +44,7 @@ class Grammar:
     """Whether options may follow operands."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedOptions:
+class ParsedOptions(Struct, frozen=True):
     """The words of a command as options and operands."""
 
     options: tuple[tuple[str, Word | None], ...]

@@ -7,9 +7,11 @@ whole command besides. Nothing is decided here.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.escalation import (
     SENSITIVE,
@@ -23,6 +25,7 @@ from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.outward import (
+    BARE_INSTALLERS,
     ELSEWHERE,
     deletes_repository,
     may_fetch,
@@ -38,7 +41,6 @@ _DOWNLOADERS: Final = words("curl wget http https xh aria2c")
 _INTERPRETERS: Final = words("sh bash zsh dash ksh fish python python3 node ruby perl php")
 _EVALUATORS: Final = words("eval source .")
 _INSTALLS: Final = words("install i ci add update up upgrade sync download require get create init")
-_BARE_INSTALLERS: Final = words("yarn bundle composer pnpm")
 _LAUNCHERS: Final = words("npx bunx uvx pnpx dlx")
 _PACKAGE_TOOLS: Final = words(
     """
@@ -72,8 +74,7 @@ _MOVERS: Final = MappingProxyType({"mv": "Moves or replaces", "rsync": "Copies"}
 _REMOVERS: Final = words("rm rmdir unlink shred trash srm")
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     rank: int
     """The order of sentences, the gravest first."""
     text: str
@@ -297,7 +298,7 @@ def _installing(part: Part, path: Sequence[str], host: str) -> str | None:
     source = f" from {host}" if host else ""
     if name in _LAUNCHERS:
         return f"Downloads a package{source} and runs it: {_called(part.command, 2)}."
-    is_bare = not path and name in _BARE_INSTALLERS
+    is_bare = not path and name in BARE_INSTALLERS
     if name not in _PACKAGE_TOOLS or not (is_bare or _INSTALLS & set(path)):
         return None
     return f"Installs packages{source}, whose scripts may run: {_called(part.command, 3)}."
@@ -366,7 +367,7 @@ def _hosts(part: Part, effect: CommandEffect) -> str:
 
 
 def _secret_in(command: SimpleCommand) -> Word | None:
-    """The word that names a file with secrets; None: there is none."""
+    """The word that names a file with secrets, or None if there is none."""
     (spoken,) = without_messages([command])
     given = (*spoken.words[1:], *(one.target for one in spoken.redirections))
     return next((word for word in given if names_a_secret([word])), None)

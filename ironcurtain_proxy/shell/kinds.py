@@ -7,8 +7,10 @@ repositories or the account, is no such kind.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import ANY, ONLY_READS, Family, Word
 
@@ -28,7 +30,7 @@ _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=(.*)", re.DOTALL)
 
 
 def wider(family: Family) -> Family | None:
-    """A family that also covers what this one covers, and more; None: there is none."""
+    """A family that also covers what this one covers, and more, or None if there is none."""
     if family.wide is not None:
         return family.widened()
     if family.program[-3:] != ("gh", "pr", "create"):
@@ -42,7 +44,7 @@ _DRAFT: Final = frozenset({"-d", "--draft"})
 
 
 def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The repository that a reading sub-command of `gh` is about; None: it is about more."""
+    """The repository that a reading sub-command of `gh` is about, or None if it is about more."""
     if not kept:
         return ()
     found = _REPOSITORY.fullmatch(kept[0])
@@ -50,7 +52,7 @@ def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def reading_of_api(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The repository that `gh api` reads; None: it may write, or reads outside the kind."""
+    """The repository that `gh api` reads, or None if it may write, or reads outside the kind."""
     endpoint = "" if len(kept) != 1 else kept[0]
     before, glob, behind = endpoint.partition(ANY)
     found = None if glob and "/" in behind else _ENDPOINT.fullmatch(before)
@@ -85,7 +87,7 @@ _BEYOND: Final = re.compile(
 
 
 def graphql(behind: Sequence[Word]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return program and kept words of the family of `gh api graphql`; None: it is not known.
+    """Return program and kept words of the family of `gh api graphql`, or None if it is not known.
 
     A query of pull requests, issues and the like is reading of its repository. A mutation is the
     names of its changes. Anything else stands for itself.
@@ -175,8 +177,7 @@ def _only_repository(fields: Mapping[str, str]) -> str | None:
     return found if re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     """The parsed words of `gh api`."""
 
     methods: tuple[str, ...]

@@ -302,7 +302,7 @@ _SHORT_FLAGS: Final = re.compile(r"-[itdPq]+")
 
 
 def launched(command: str, args: Sequence[str]) -> Launched | None:
-    """The packages that a command line fetches and runs; None: its command is no launcher."""
+    """The packages that a command line fetches and runs, or None if its command is no launcher."""
     words = (command.rpartition("/")[2], *args)
     for launcher in _LAUNCHERS:
         rest = _after(launcher, words)
@@ -312,7 +312,7 @@ def launched(command: str, args: Sequence[str]) -> Launched | None:
 
 
 def container_image(command: str, args: Sequence[str]) -> str | None:
-    """The image that `docker run` starts a container of; None: no container is started."""
+    """The image that `docker run` starts a container of, or None if no container is started."""
     words = [*args]
     if command.rpartition("/")[2] not in _CONTAINERS or not words:
         return None
@@ -330,7 +330,7 @@ def container_image(command: str, args: Sequence[str]) -> str | None:
 
 
 def _after(launcher: _Launcher, words: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The words after the launcher's own; None: it is another program.
+    """The words after the launcher's own, or None if it is another program.
 
     uv takes options before its commands, too: `uv --directory /srv run x`.
     """

@@ -14,12 +14,13 @@ unknown branch as `main`.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.outward import name_of
+from ironcurtain_proxy.shell.programs import entries, word_lists
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 # --- operations
@@ -49,71 +50,18 @@ DANGER: Final[Mapping[ShellOperation, int]] = {
 }
 """The danger of each kind: a higher number is more dangerous."""
 
-_PROGRAMS: Final[Mapping[str, ShellOperation]] = {
-    **dict.fromkeys(("rm", "rmdir", "unlink", "shred", "srm", "trash", "truncate"), "rm"),
-    **dict.fromkeys(("dd", "mkfs", "wipefs", "fdisk", "sfdisk", "parted", "mkswap"), "dd"),
-    **dict.fromkeys(("mount", "umount", "losetup", "swapon", "diskutil", "hdiutil"), "mount"),
-    **dict.fromkeys(("pytest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest",
-                     "py.test", "unittest", "playwright"), "test"),
-    **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "duckdb", "mongo", "mongosh", "sqlcmd",
-                     "redis-cli", "pg_dump", "pg_restore", "dropdb", "createdb", "mysqldump",
-                     "mysqladmin", "cqlsh", "alembic", "flyway", "liquibase"), "database"),
-    **dict.fromkeys(("kubectl", "oc", "helm", "terraform", "tofu", "terragrunt", "pulumi", "cdk",
-                     "sam", "serverless", "sls", "fly", "flyctl", "vercel", "netlify", "heroku",
-                     "eb", "firebase", "wrangler", "ansible", "ansible-playbook", "ansible-pull",
-                     "argocd", "skaffold", "aws", "az", "gcloud", "cap", "kamal", "twine",
-                     "nomad"), "deploy"),
-}  # fmt: skip
+_PROGRAMS: Final = {
+    program: cast("ShellOperation", kind)
+    for kind, programs in word_lists("operation-programs").items()
+    for program in programs
+}
 """The kind of a program's calls that are not safe."""
 
-_PATTERNS: Final[tuple[tuple[ShellOperation, str], ...]] = (
-    ("deploy", r"(?:npm|yarn|pnpm|cargo|poetry|uv|gem|flit|hatch|bun) (?:publish|push)\b.*"),
-    (
-        "deploy",
-        (
-            r"(?:npm|yarn|pnpm|bun|make|just|task|rake|invoke)(?: .*)? \S*"
-            r"(?:deploy|release|publish|promote)\S*.*"
-        ),
-    ),
-    ("deploy", r"(?:docker|podman)(?: .*)? (?:push|deploy|swarm)\b.*"),
-    ("deploy", r"gh (?:release|workflow|pr merge)\b.*"),
-    ("rm", r"(?:docker|podman)(?: .*)? (?:rm|rmi|prune)\b.*"),
-    ("rm", r"g?find(?: .*)? -delete\b.*"),
-    (
-        "database",
-        (
-            r"(?:python3? )?\S*(?:manage\.py|rails|rake|artisan|prisma|knex|sequelize)(?: .*)?"
-            r" \S*(?:migrate|db|flush|seed)\S*.*"
-        ),
-    ),
-    (
-        "test",
-        (
-            r"(?:npm|yarn|pnpm|bun|cargo|go|make|mvn|gradle|swift|dotnet|mix|deno|rake|just|gradlew"
-            r"|mvnw) (?:run |run-script )?(?:test|t|tst|check|nextest)(?:[:-]\S+)?(?: .*)?"
-        ),
-    ),
-    ("test", r"python3? -m (?:pytest|unittest|tox|nox)\b.*"),
-    (
-        "install",
-        (
-            r"(?:npm|pnpm|yarn|bun) (?:install|i|add|ci|in|ins|inst|update|up|upgrade"
-            r"|dedupe|rebuild)\b.*|yarn"
-        ),
-    ),
-    (
-        "install",
-        (
-            r"(?:pip3?|pipx|uv pip|uv tool|conda|mamba|gem|brew|apt|apt-get|dnf|yum|apk|snap|zypper"
-            r"|port|go|cargo|choco|dotnet tool|composer|poetry|bundle|gh extension)(?: -\S+)*"
-            r" (?:install|add|update|upgrade|get|reinstall|sync|require|lock)\b.*"
-        ),
-    ),
-    ("install", r"uv (?:sync|add|lock)\b.*|pacman -S.*|python3? -m pip install\b.*"),
+_BY_PATTERN: Final = tuple(
+    (cast("ShellOperation", kind), re.compile("|".join(text.splitlines()), re.DOTALL))
+    for kind, text in entries("operation-patterns").items()
 )
-"""The kinds by the words of a command, for commands that the tables above lack."""
-
-_BY_PATTERN: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
+"""The kinds by the words of a command, for commands that the table above lacks."""
 
 _GIT_OPERATIONS: Final[Mapping[str, ShellOperation]] = {
     "fetch": "git-fetch",
@@ -257,7 +205,7 @@ may be a directory, whose hooks it runs."""
 
 
 def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:
-    """The refspecs of all its commits and pushes, in order; None: they are not known.
+    """The refspecs of all its commits and pushes, in order, or None if they are not known.
 
     Args:
         parsed: the command.

@@ -19,83 +19,23 @@ from typing import Final
 from ironcurtain_proxy.model.request import Place, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
+from ironcurtain_proxy.shell.programs import entries, word_lists
 
 # --- outward
 
 
-_ALWAYS: Final = words(
-    """
-    curl wget ssh scp sftp telnet ftp nc ncat netcat socat dig nslookup host ping ping6
-    traceroute whois http https xh aria2c rclone mail sendmail mutt nmap mosh gh glab hub tea
-    jira linear aws gcloud gsutil bq az doctl flyctl fly heroku vercel netlify wrangler
-    firebase railway render supabase cf ibmcloud oci s3cmd mc eksctl docker podman nerdctl
-    docker-compose buildah skopeo crane kubectl helm k9s kustomize oc minikube kind terraform
-    tofu terragrunt pulumi ansible ansible-playbook packer vagrant nomad consul vault argocd
-    flux istioctl psql mysql mariadb mysqldump pg_dump redis-cli mongo mongosh sqlcmd cqlsh
-    clickhouse-client brew apt apt-get aptitude dnf yum apk pacman snap flatpak zypper port
-    uvx pipx pnpx dlx twine npm-publish open xdg-open start osascript say pbcopy code
-    cursor claude codex gemini aider goose ollama op
-    """
-)
+_LEAVES: Final = word_lists("leaves")
+_ALWAYS: Final = _LEAVES["always"]
 """Programs for which every call is asked about: most of what they do leaves the machine, or asks a
 service on it that runs outside the sandbox."""
 
-_PRIVILEGED: Final = words(
-    """
-    sudo doas su pkexec systemctl service launchctl crontab at batch mount umount mkfs fdisk
-    parted reboot shutdown halt poweroff init insmod modprobe iptables nft ufw useradd userdel
-    usermod passwd chsh visudo dscl defaults security diskutil
-    """
-)
+_PRIVILEGED: Final = _LEAVES["privileged"]
 """Programs that change the machine itself."""
 
-_SUB_COMMANDS: Final[Mapping[str, frozenset[str]]] = {
-    name: frozenset(commands.split())
-    for name, commands in {
-        "git": "push fetch pull clone ls-remote send-email request-pull fetch-pack send-pack svn p4"
-        " lfs submodule credential",
-        "npm": "install i in ci add update up upgrade publish unpublish login logout adduser view"
-        " info show search outdated audit init create link dist-tag owner access token team"
-        " whoami ping deprecate rebuild dedupe fund",
-        "yarn": "install add up upgrade publish npm dlx create outdated info audit login global",
-        "pnpm": "install i add update up publish dlx create outdated audit login fetch import",
-        "bun": "install add update publish create upgrade",
-        "pip": "install download search index wheel",
-        "pip3": "install download search index wheel",
-        "uv": "pip add sync lock tool publish python self remove",
-        "poetry": "install add update publish lock search self",
-        "pdm": "install add update publish lock sync",
-        "pipenv": "install update lock sync",
-        "conda": "install create update search env",
-        "mamba": "install create update search env",
-        "cargo": "install add publish search update fetch login owner yank",
-        "rustup": "update install toolchain component target self",
-        "go": "get install",
-        "gem": "install push update fetch search owner signin yank",
-        "bundle": "install update add outdated",
-        "composer": "install require update create-project global",
-        "mvn": "deploy release:perform release:prepare",
-        "gradle": "publish",
-        "dotnet": "restore add nuget tool publish",
-        "mix": "deps.get hex.publish local.hex archive.install",
-        "swift": "package",
-        "nix": "run shell develop build flake profile",
-        "mise": "install use upgrade i u plugins self-update ls-remote",
-        "asdf": "install plugin update",
-        "deno": "install publish upgrade",
-        "openssl": "s_client ocsp",
-        "python": "", "hg": "push pull clone incoming outgoing", "svn": "commit ci update up"
-        " checkout co", "jj": "git", "gpg": "--recv-keys --send-keys --keyserver --search-keys",
-    }.items()
-}  # fmt: skip
-_INSIDE: Final = frozenset(
-    {"uv pip list", "uv pip show", "uv pip freeze", "uv pip check", "uv pip tree", "terraform fmt",
-     "terraform validate", "tofu fmt", "tofu validate", "kubectl config current-context",
-     "kubectl config get-contexts", "helm lint", "conda env list", "git lfs ls-files",
-     "git submodule status", "docker compose version"}
-)  # fmt: skip
+_SUB_COMMANDS: Final = word_lists("leaving-sub-commands")
+_INSIDE: Final = frozenset([" ".join(one.split()) for one in entries("leaves")["never"].split(",")])
 """Sub-commands of such programs that need nothing outside."""
-_BARE: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
+BARE_INSTALLERS: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
 """Package tools that install when they are called without a sub-command."""
 
 _ASKS: Final = frozenset({"-v", "-V", "-h", "--version", "--help"})
@@ -111,7 +51,7 @@ _CONNECTIONS: Final = ("/dev/tcp/", "/dev/udp/")
 
 
 def why_outward(command: SimpleCommand) -> str | None:
-    """The reason why a command leaves the sandbox; None: no reason is known."""
+    """The reason why a command leaves the sandbox, or None if no reason is known."""
     if any(one.target.prefix.startswith(_CONNECTIONS) for one in command.redirections):
         return "a redirection opens a connection"
     name = name_of(command)
@@ -165,7 +105,7 @@ def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> st
     known = _SUB_COMMANDS.get(name)
     if known is None:
         return None
-    if not path and name in _BARE and not _ASKS.intersection(word.text for word in rest):
+    if not path and name in BARE_INSTALLERS and not _ASKS.intersection(word.text for word in rest):
         return f"{name} installs packages"
     if path and path[0] in known:
         return f"{name} {path[0]} reaches another machine"
@@ -176,7 +116,7 @@ def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> st
 
 
 def why_privileged(command: SimpleCommand) -> str | None:
-    """The reason why a command changes the machine itself; None: no reason is known."""
+    """The reason why a command changes the machine itself, or None if no reason is known."""
     name = name_of(command)
     if name not in _PRIVILEGED or tuple([word.text for word in command.words[1:]]) in _LISTS[name]:
         return None
@@ -241,7 +181,7 @@ _WHOLE: Final = "removes a whole repository"
 
 
 def why_beyond(command: SimpleCommand, place: Place) -> str | None:
-    """Return the reason why a command works outside the workspace; None: nothing says so."""
+    """Return the reason why a command works outside the workspace, or None if nothing says so."""
     privileged = why_privileged(command)
     if privileged is not None:
         return privileged

@@ -30,7 +30,7 @@ def path_of(word: Word, place: Place) -> str | None:
         return None
     if text.startswith("/"):
         return None if ".." in text.split("/") else _normal(text)
-    # `..` behind a name could follow a link: only at the start is it known where it leads.
+    # `..` after a name could follow a link. At the start of a path its target is known.
     if place.directory is None or not _climbs_first(text):
         return None
     return _normal(f"{place.directory}/{text}")
@@ -96,7 +96,7 @@ OUTSIDE: Final = frozenset(
 
 
 def why_not_read(word: Word, place: Place) -> str | None:
-    """The reason why reading the file of a word is not harmless; None: it is harmless."""
+    """The reason why reading the file of a word is not harmless, or None if it is harmless."""
     if names_a_secret([word]):
         return "it names what commonly holds secrets"
     reason = why_not_list(word, place)
@@ -106,7 +106,7 @@ def why_not_read(word: Word, place: Place) -> str | None:
 
 
 def why_not_list(word: Word, place: Place) -> str | None:
-    """The reason why showing name and size of the file of a word is not harmless; None: it is.
+    """The reason why showing name and size of the file of a word is not harmless, or None if it is.
 
     What lies outside the workspace stays a question: names of keys say what else there is.
     """

@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Final, Literal, TypeAlias
 
-ProgramSection: TypeAlias = Literal["reads", "reaches", "families"]
+from ironcurtain_proxy.model.values import words
+
+ProgramSection: TypeAlias = Literal[
+    "reads",
+    "reaches",
+    "families",
+    "leaves",
+    "leaving-sub-commands",
+    "operation-programs",
+    "operation-patterns",
+    "leading-options",
+    "quiet-git",
+]
 
 _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
 
@@ -22,6 +34,11 @@ def _tables() -> Mapping[str, Mapping[str, str]]:
 def entries(section: ProgramSection) -> Mapping[str, str]:
     """Return the entries of a section, as `expanded` takes them."""
     return _tables()[section]
+
+
+def word_lists(section: ProgramSection) -> Mapping[str, frozenset[str]]:
+    """Return the entries of a section whose values are words."""
+    return {name: words(text) for name, text in entries(section).items()}
 
 
 @functools.cache

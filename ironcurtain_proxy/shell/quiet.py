@@ -18,7 +18,7 @@ it has changed by the time that the part runs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
@@ -36,33 +36,14 @@ from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part
 from ironcurtain_proxy.shell.family_table import is_free_path
 from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import is_inside, is_of_project, path_of
+from ironcurtain_proxy.shell.programs import word_lists
 from ironcurtain_proxy.shell.reads import LOCAL_NAME, SHOWN_VARIABLES
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 # --- quiet
 
 
-_QUIET_GIT: Final[Mapping[str, frozenset[str]]] = {
-    name: words(options)
-    for name, options in {
-        "add": "-A --all -u --update -v .",
-        "commit": "-m --message -a -am -q --quiet --amend --no-edit --allow-empty -s --signoff",
-        "merge": "--no-commit --no-ff --ff --ff-only --squash --no-edit --abort -q --quiet -m",
-        "rebase": "--abort --skip --autostash --onto -q --quiet",
-        "checkout": "-b -B -q --quiet -t --track --no-track --theirs --ours -f --force --",
-        "switch": "-c -C -q --quiet --detach -f --force",
-        "restore": "--staged --worktree -S -W -q --quiet --source --",
-        "reset": "--hard --soft --mixed --keep -q --quiet --",
-        "stash": "-u --include-untracked -k --keep-index -q --quiet -m --message -p",
-        "branch": "-d -D -m -M -f --force --set-upstream-to -u -q --quiet",
-        "cherry-pick": "--no-commit -n --abort --skip --no-edit",
-        "revert": "--no-commit -n --abort --skip --no-edit",
-        "clean": "-f -d -x -fd -df -fdx -q",
-        "rm": "-r -f -rf -q --quiet --cached --",
-        "mv": "-f -k -v",
-        "tag": "-a -m -d -f",
-    }.items()
-}
+_QUIET_GIT: Final = word_lists("quiet-git")
 """The options of git's sub-commands that run nothing."""
 _FILES: Final = words("mkdir touch cp mv rm rmdir")
 _FLAGS: Final = re.compile(r"-[A-Za-z]+|--[a-z-]+")

@@ -13,8 +13,9 @@ runners, version managers), files outside the workspace, and names that commonly
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Assignment, Place, Redirection, Word
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
@@ -34,8 +35,7 @@ Check: TypeAlias = Callable[[ParsedOptions], str | None]
 """A further check: gives the reason why a call is more than reading, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingProgram:
+class ReadingProgram(Struct, frozen=True):
     """A program or a sub-command, and the conditions under which it only reads."""
 
     grammar: Grammar
@@ -185,7 +185,7 @@ LOCAL_NAME: Final = re.compile(
 
 
 def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:
-    """The reason why an assignment can change what programs do; None: it cannot."""
+    """The reason why an assignment can change what programs do, or None if it cannot."""
     if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
         return None
     if not alone and one.value.text is not None:

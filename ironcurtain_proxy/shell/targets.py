@@ -9,8 +9,10 @@ is missing here is asked about when the sandbox stops the command on its way the
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
@@ -74,8 +76,7 @@ def may_lead_elsewhere(command: SimpleCommand) -> bool:
     return UNKNOWN_HOST in _targets(command)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
+class _Reach(Struct, frozen=True):
     """The options of a program by what they say about where it connects."""
 
     options: Mapping[str, Option]
@@ -202,7 +203,7 @@ def _of_option(
 
 
 def _host(word: Word, *, is_bare: bool) -> str | None:
-    """Return the host of an address, or that it is not known; None: the word is no address.
+    """Return the host of an address, or that it is not known, or None if the word is no address.
 
     Args:
         word: an operand or a value.

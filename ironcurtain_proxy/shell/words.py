@@ -6,8 +6,11 @@ could see its end at different places.
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Piece, SimpleCommand, Word
 from ironcurtain_proxy.shell.constants import Located, defines, with_constants
@@ -56,17 +59,16 @@ WORD_KINDS: Final = frozenset(
 """The kinds of node that are words."""
 
 
-@dataclass(slots=True)
-class TextReading:
+class TextReading(Struct):
     """The state while one text is read."""
 
     source: bytes
-    found: list[Located] = field(default_factory=list)
+    found: list[Located] = msgspec.field(default_factory=list)
     """The commands found so far, with their places."""
     unreadable: str | None = None
-    pending: "list[Node]" = field(default_factory=list)
+    pending: "list[Node]" = msgspec.field(default_factory=list)
     """The parts of the tree with commands that are still to be read."""
-    heredoc_lines: set[int] = field(default_factory=set)
+    heredoc_lines: set[int] = msgspec.field(default_factory=set)
     has_background: bool = False
     """Whether a part of the text runs in the background."""
 
@@ -185,7 +187,7 @@ def _joins(left: "Node", parent: "Node") -> bool:
 
 
 def _branch(below: "Node", at: "Node") -> int | None:
-    """Return the end of the branch that a part is in; None: it is in the condition."""
+    """Return the end of the branch that a part is in, or None if it is in the condition."""
     then = next((one for one in at.children if one.type in {"then", "do_group"}), at)
     if below.start_byte < then.start_byte:
         return None
@@ -193,14 +195,13 @@ def _branch(below: "Node", at: "Node") -> int | None:
     return min([one for one in clauses if one > below.start_byte] or [at.end_byte])
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A part of a word: known text, or None."""
 
     text: str | None
     quoted: bool
     variable: str | None = None
-    """The name of the variable that the part stands for; None: it is no variable."""
+    """The name of the variable that the part stands for, or None if it is no variable."""
     is_plain: bool = False
     """Whether the part is the value of that variable, unchanged."""
 

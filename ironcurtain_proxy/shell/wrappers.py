@@ -273,7 +273,7 @@ _CARRIERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def unwrapped(command: SimpleCommand) -> Unwrapped | None:
-    """The commands that a wrapper would run; None: the command is no wrapper."""
+    """The commands that a wrapper would run, or None if the command is no wrapper."""
     text = command.words[0].text if command.words else None
     unwrap = None if text is None else WRAPPERS.get(text.rpartition("/")[2])
     return None if unwrap is None else unwrap(command.words[1:])
