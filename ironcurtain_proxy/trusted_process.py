@@ -8,14 +8,15 @@ the same.
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from copy import deepcopy
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, assert_never
 
 import anyio
+import msgspec
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
@@ -51,18 +52,16 @@ CallStatus: TypeAlias = Literal["success", "denied", "error"]
 """`denied`: it was not carried out. `error`: it was, or nearly, and failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallRequest:
+class ToolCallRequest(Struct, frozen=True, kw_only=True):
     """One call of a program."""
 
     server: str
     """The operator's name of the server."""
     tool: str
-    arguments: Arguments = field(default_factory=dict)
+    arguments: Arguments = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallResponse:
+class ToolCallResponse(Struct, frozen=True, kw_only=True):
     """The result of a tool call."""
 
     status: CallStatus
@@ -80,8 +79,7 @@ class ToolCallResponse:
     """The kind of refusal, such as `policy`, `declined` or `held`; None: the call was made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTool:
+class OfferedTool(Struct, frozen=True, kw_only=True):
     """A tool of a server, as a program lists it."""
 
     server: str

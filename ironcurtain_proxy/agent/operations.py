@@ -159,7 +159,7 @@ class Subscriptions:
         return {"result": {"_meta": {SUBSCRIPTION_KEY: request_id}}}
 
     async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
-        """Tell those of a notification that listen to it."""
+        """Send a notification to the requests that listen for it."""
         for request_id, one in [*self._open.items()]:
             is_news = method == _UPDATED and params is not None and params.get("uri") in one.uris
             if is_news or _LISTS.get(method) in one.lists:

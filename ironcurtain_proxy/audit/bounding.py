@@ -39,7 +39,7 @@ class RecordLimits(Struct, frozen=True):
     value: int = VALUE_LIMIT
     """Bytes of one value."""
     text: int = 64 * 1024
-    """Characters of all, each of which is written as up to 6 bytes; long numbers are such text."""
+    """Characters of all texts and long numbers together. Each is written as up to 6 bytes."""
     nodes: int = 4096
 
 

@@ -6,10 +6,12 @@ Reads only. What a reader chooses is a `Selection`.
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.display import LogEntry, Selection, details, ended_at, entry_of
 from ironcurtain_proxy.audit.files import (
@@ -230,12 +232,11 @@ class _End:
 # --- one call, by its number or the beginning of its id -------------------------------------------
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """The records of one call: its intent, if it had one, and its outcome."""
 
     request_id: str
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Line] = msgspec.field(default_factory=list)
 
 
 def find_calls(members: tuple[Member, ...], reference: str) -> list[Call]:
@@ -307,8 +308,7 @@ def lines_of(call: Call) -> list[str]:
 MOST_CALLS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class CallHistory:
+class CallHistory(Struct, frozen=True):
     """The calls that were recorded."""
 
     members: Callable[[], tuple[Member, ...]]

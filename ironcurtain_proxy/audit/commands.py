@@ -150,9 +150,9 @@ class _Rule(Struct, frozen=True, kw_only=True):
     joined: tuple[tuple[str, str], ...]
     """Options, and the sign in their value that a secret follows."""
     after: tuple[tuple[str, int], ...]
-    """Words, and how many words later a secret stands."""
+    """Words after which a secret follows, and its distance in words."""
     last: tuple[tuple[str, int], ...]
-    """Words, and the least number of words after them, of which the last is a secret."""
+    """Words after which the last word is a secret, if at least so many words follow."""
     others: frozenset[str]
     """The places without a name: `?>>`, `=>`, `/>` and `<<<`."""
 

@@ -11,12 +11,12 @@ A selection of calls of the audit log, and statistics of calls in constant memor
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Final, Literal, assert_never, get_args
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.model.decision import (
     ClientDialog,
@@ -55,8 +55,7 @@ COLOURS: Final[Mapping[str, str]] = {
 PLAIN: Final = "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True, kw_only=True):
     """One record, as `audit` shows it."""
 
     number: str
@@ -325,8 +324,7 @@ _LEAST_OUTCOME: Final = 9
 _SHORT_TIME: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     title: str
     value: Callable[[LogEntry], str]
     widths: tuple[int, ...]
@@ -348,8 +346,7 @@ _COLUMNS: Final = (
 _LAYOUTS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class CallTable:
+class CallTable(Struct, frozen=True):
     """The layout of the lines."""
 
     width: int | None
@@ -432,8 +429,7 @@ REFUSALS: Final = frozenset({"DENIED", "REFUSED", "HELD"})
 """The decisions after which no server got the call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """The conditions of a selection; an empty one holds for every call."""
 
     since: datetime | None = None

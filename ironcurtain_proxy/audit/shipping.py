@@ -1,9 +1,9 @@
 """Records on their way to other machines: each at least once, by machine and number.
 
-Every record has a number that goes on over rotated files, so that (machine, log, number) names it
-for ever. A note beside the log, `audit.jsonl.shipped`, holds the last record that a destination has
-taken, and the place behind it. It is written after the destination has answered: whoever is killed
-in between sends the same records again, and a receiver knows them by their numbers.
+Numbers of records continue across rotated files, so (machine, log, number) identifies a record. The
+file `audit.jsonl.shipped` beside the log holds the last record that a destination accepted, and the
+offset after it. It is written after the destination has answered. A process that is killed in
+between sends the same records again, and the receiver recognises them by their numbers.
 
     records   the lines as they are, into a directory that others read: DIR/MACHINE.LOG.jsonl
     otlp      to a collector of OpenTelemetry, for example https://collector:4318/v1/logs

@@ -5,9 +5,10 @@ write the log and its head file can forge both; an anchor kept elsewhere (`--exp
 """
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.files import (
     Head,
@@ -29,8 +30,7 @@ _MOST_PROBLEMS: Final = 100
 """The most problems that are listed: another kind of file has one in every line."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogProblem:
+class LogProblem(Struct, frozen=True):
     """One fault of a log."""
 
     where: str
@@ -38,8 +38,7 @@ class LogProblem:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogVerdict:
+class LogVerdict(Struct, frozen=True, kw_only=True):
     """The result of a check."""
 
     problems: tuple[LogProblem, ...]

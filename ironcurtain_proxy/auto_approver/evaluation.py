@@ -5,7 +5,7 @@ Knows scenarios and answers. Does not know how a scorecard is shown.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files
@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 
 import anyio
 import orjson
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ironcurtain_proxy.auto_approver.intent import AutoApproveContext
@@ -79,8 +80,7 @@ class _ScenarioLine(BaseModel):
     context: list[tuple[str, str]] = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, frozen=True, kw_only=True):
     """One case with its right answer."""
 
     id: str
@@ -277,8 +277,7 @@ _Z: Final = 1.959964
 """Standard deviations of a 95 % interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
+class ScenarioResult(Struct, frozen=True, kw_only=True):
     """The results for one scenario."""
 
     scenario: Scenario
@@ -290,8 +289,7 @@ class ScenarioResult:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """`count` of `total`, with its 95 % interval after Wilson."""
 
     count: int
@@ -314,8 +312,7 @@ class Share:
         return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Struct, frozen=True, kw_only=True):
     """The score of one judge."""
 
     false_approvals: tuple[str, ...]

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_approver.intent import (
     NO_MESSAGE,
@@ -168,7 +169,7 @@ class AutoApproverConfig:
     approvals_per_minute: int = 20
     target_check: bool = True
     only: tuple[str, ...] = ()
-    """Tools that it may approve, as `SERVER/TOOL` with `*`; without any, every one."""
+    """Tools that it may approve, as `SERVER/TOOL` with `*`. Empty means all."""
     never: tuple[str, ...] = ()
     confidence: float | None = None
     """The least that counts, or None if the model is not asked how sure it is."""
@@ -200,8 +201,7 @@ async def auto_approve(context: AutoApproveContext, model: Model) -> AutoApprove
     return (await consult(context, model)).result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consultation:
+class Consultation(Struct, frozen=True, kw_only=True):
     """One question with all that is known of its answer."""
 
     result: AutoApproveResult

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
@@ -19,15 +21,13 @@ GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
 FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class NotUnderstood:
+class NotUnderstood(Struct, frozen=True):
     """The reason for which a person must decide."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitCall:
+class GitCall(Struct, frozen=True, kw_only=True):
     """An operation in the workspace's own repository."""
 
     operation: GitOperation
@@ -42,8 +42,7 @@ class GitCall:
     """The commit message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileCall:
+class FileCall(Struct, frozen=True, kw_only=True):
     """An operation on paths."""
 
     operation: FileOperation
@@ -55,16 +54,14 @@ class FileCall:
     """The new content of a file that is overwritten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrlCall:
+class UrlCall(Struct, frozen=True, kw_only=True):
     """Fetching a page."""
 
     url: str
     """The URL as the call spells it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequestCall:
+class PullRequestCall(Struct, frozen=True, kw_only=True):
     """A pull request of the workspace's current branch, to the branch that the forge proposes."""
 
     draft: bool
@@ -74,8 +71,7 @@ class PullRequestCall:
     """Title and body, where they are not taken from the commits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallCall:
+class InstallCall(Struct, frozen=True, kw_only=True):
     """Installing packages for the workspace."""
 
     manager: str
@@ -216,8 +212,7 @@ def _leads_to_one_place(fact: ArgumentFact) -> bool:
 # --- files ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _FileTool:
+class _FileTool(Struct, frozen=True):
     operation: FileOperation
     kind: Literal["file", "directory"]
     arguments: frozenset[str]

@@ -341,7 +341,7 @@ _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType
         ("curl",): (grammar_of("-s --silent -S --show-error -i --include -I --head"), _get),
     }
 )  # fmt: skip
-"""Program and sub-command, the options that leave them what they are, and what they then do."""
+"""Each program and sub-command, with the options that do not change its effect, and the effect."""
 
 
 def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str | None:

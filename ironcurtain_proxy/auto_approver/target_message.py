@@ -7,8 +7,9 @@ is understood whole, word for word, or it approves nothing. Words that nobody th
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
@@ -30,8 +31,7 @@ Verb: TypeAlias = Literal[
 """`get`: of an address. `other`: a plain request of which no call is approved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedRequest:
+class StatedRequest(Struct, frozen=True, kw_only=True):
     """One imperative."""
 
     verb: Verb

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from unicodedata import normalize
 
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, visible
 from ironcurtain_proxy.model.grant import OPENS
 from ironcurtain_proxy.model.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(Struct, frozen=True):
     """An object without its secrets."""
 
     fields: Mapping[str, Json]
@@ -50,8 +51,7 @@ class PassedOn(Unreachable):
     """Whether it saw the question."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """The view of a call. Every text is visible, on one line, and bounded."""
 
     scope: str

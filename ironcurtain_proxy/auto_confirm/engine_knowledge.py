@@ -7,11 +7,13 @@ history 60 s. A call waits for a fresh read only if the cache is older than 5 s.
 """
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.briefing import cut
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -139,8 +141,7 @@ _ATTEMPTS: Final = 3
 """The attempts after a loss of the store during a read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lasting:
+class _Lasting(Struct, frozen=True):
     """The knowledge that all sessions share, and when it was asked for."""
 
     asked: float
@@ -149,8 +150,7 @@ class _Lasting:
     knowledge: Knowledge
 
 
-@dataclass(slots=True, kw_only=True)
-class CachedKnowledge:
+class CachedKnowledge(Struct, kw_only=True):
     """The knowledge of one store."""
 
     store: LazyStore
@@ -158,11 +158,11 @@ class CachedKnowledge:
     began: datetime
     """The start. Older open rows were left by an earlier process of the session that was killed."""
     in_thread: InThread
-    pattern_ids: dict[str, int] = field(default_factory=dict)
+    pattern_ids: dict[str, int] = msgspec.field(default_factory=dict)
     """The ids of the patterns, by name."""
     _lasting: _Lasting | None = None
-    _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
-    _wanted: anyio.Event = field(default_factory=anyio.Event)
+    _lately: dict[str, tuple[float, Knowledge]] = msgspec.field(default_factory=dict)
+    _wanted: anyio.Event = msgspec.field(default_factory=anyio.Event)
     _times_forgotten: int = 0
 
     async def of(self, session: str) -> Knowledge:

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
@@ -79,8 +80,7 @@ _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
 
 
-@dataclass(slots=True)
-class _Row:
+class _Row(Struct):
     """The row of a question."""
 
     id: int | None

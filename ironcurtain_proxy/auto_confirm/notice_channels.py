@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandChannel:
+
+class CommandChannel(Struct, frozen=True, kw_only=True):
     """Runs a program, with the notice as its last arguments.
 
     A review: the id and the operation. A summary: `permission_summary`, the number of calls, each
@@ -24,15 +25,13 @@ class WebhookChannel:
     """Never logged: to know the address is often enough to post there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChannel:
+class FileChannel(Struct, frozen=True, kw_only=True):
     """Appends a JSON line."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmuxChannel:
+class TmuxChannel(Struct, frozen=True, kw_only=True):
     """Shows a message in a status line."""
 
     target: str

@@ -10,12 +10,13 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.model.escalation import EscalationId
@@ -36,16 +37,15 @@ OwedLine: TypeAlias = Callable[[], object]
 """Writes one line, in a thread. After an exception it is tried again."""
 
 
-@dataclass(slots=True)
-class OwedLines:
+class OwedLines(Struct):
     """Lines that wait for the store: those of one question in their order."""
 
     in_thread: Callable[[OwedLine], Awaitable[object]]
     """Runs work in a thread. Raises `LedgerError` where it fails."""
     wait: Callable[[float], Awaitable[None]] = anyio.sleep
     most: int = MOST
-    _questions: dict[EscalationId, deque[OwedLine]] = field(default_factory=dict)
-    _some: anyio.Event = field(default_factory=anyio.Event)
+    _questions: dict[EscalationId, deque[OwedLine]] = msgspec.field(default_factory=dict)
+    _some: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -96,13 +96,12 @@ class OwedLines:
 # --- questions without a row ----------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class UnwrittenQuestions:
+class UnwrittenQuestions(Struct):
     """The questions of this session that have no row, in a file that outlives a killed proxy."""
 
     path: Path | None
     """The file, or None if none is kept."""
-    _open: set[EscalationId] = field(default_factory=set)
+    _open: set[EscalationId] = msgspec.field(default_factory=set)
 
     def add(self, identifier: EscalationId, at: datetime) -> None:
         """Note a question."""

@@ -15,6 +15,8 @@ from typing import Final, Protocol
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     UNDECIDED,
@@ -59,16 +61,15 @@ _MOST: Final = 4096
 """The most entries that are remembered as the session's own."""
 
 
-@dataclass(slots=True)
-class SessionFiles:
+class SessionFiles(Struct):
     """The entries of `/tmp` that approved calls of one session made.
 
     An entry is the session's own if it did not exist when the engine approved the call that made
     it. What exists and was not made by it is another program's, whoever owns it.
     """
 
-    _own: set[RealPath] = field(default_factory=set)
-    _awaited: dict[EscalationId, frozenset[RealPath]] = field(default_factory=dict)
+    _own: set[RealPath] = msgspec.field(default_factory=set)
+    _awaited: dict[EscalationId, frozenset[RealPath]] = msgspec.field(default_factory=dict)
     """The entries that calls in progress may make."""
 
     async def found(self, request: AccessRequest) -> FilesFound:
@@ -155,8 +156,7 @@ class LedgerError(IronCurtainError):
     """The store failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Struct, frozen=True, kw_only=True):
     """The engine's intermediate results of a decision."""
 
     scope: str
@@ -248,8 +248,7 @@ class SessionSituation:
         return context_score(required=self.required, actual=actual)
 
 
-@dataclass(slots=True, kw_only=True)
-class AutoConfirm:
+class AutoConfirm(Struct, kw_only=True):
     """A `Reviewer` before all others."""
 
     settings: AutoConfirmSettings
@@ -264,8 +263,8 @@ class AutoConfirm:
     """Called when the engine is asked, because a reviewer may be next. Must return at once."""
     on_approved: Callable[[EngineDecision], None] | None = None
     """Called for each approval of the engine. Must return at once, and never raises."""
-    files: SessionFiles = field(default_factory=SessionFiles)
-    _held: dict[EscalationId, int] = field(default_factory=dict)
+    files: SessionFiles = msgspec.field(default_factory=SessionFiles)
+    _held: dict[EscalationId, int] = msgspec.field(default_factory=dict)
     """The risk of each call of this session that waits for a reviewer."""
 
     async def ask(self, escalation: Escalation) -> Ruling:

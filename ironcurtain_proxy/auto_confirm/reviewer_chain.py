@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias, assert_never
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
@@ -88,8 +89,7 @@ OnStep: TypeAlias = Callable[[Escalation, str, str, str], Awaitable[None]]
 are logged, and the question continues."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ReviewerChain:
+class ReviewerChain(Struct, kw_only=True):
     """Asks the reviewers that a decision of the engine names."""
 
     seats: Mapping[str, Seat]

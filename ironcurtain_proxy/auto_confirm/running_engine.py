@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.notify.notices import lost_notice
@@ -41,8 +42,7 @@ _REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
 """Operations that no point undoes: they leave the machine, or rewrite history."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocableCalls:
+class RevocableCalls(Struct, frozen=True, kw_only=True):
     """The calls of one session that change nothing but the workspace."""
 
     workspace: RealPath
@@ -132,8 +132,7 @@ def warm(first: Iterable[ProcessReviewer]) -> None:
         process.warm()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineParts:
+class EngineParts(Struct, frozen=True, kw_only=True):
     """The engine and its background tasks."""
 
     reviewer: AutoConfirm

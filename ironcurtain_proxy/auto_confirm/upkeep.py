@@ -8,13 +8,14 @@ Each step is a transaction in the background, because the session may end in bet
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Final, Protocol, TypeVar
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
@@ -97,8 +98,7 @@ class InThread(Protocol):
         """Run it in a thread. Raise `LedgerError` where it fails."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Upkeep:
+class Upkeep(Struct, kw_only=True):
     """One for each session."""
 
     store: LazyStore
@@ -106,9 +106,9 @@ class Upkeep:
     keep: timedelta | None = None
     """The time for which the store keeps ended interactions. `None` means for ever."""
     quiet: float = QUIET
-    used: anyio.Event = field(default_factory=anyio.Event)
+    used: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """Set with the first question."""
-    _said: set[str] = field(default_factory=set)
+    _said: set[str] = msgspec.field(default_factory=set)
     """The steps that failed last time."""
 
     async def run(self) -> None:

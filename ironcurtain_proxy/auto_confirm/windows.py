@@ -4,10 +4,11 @@ A file `windows/testing` or `windows/deployment` in the state directory holds th
 ends. The state directory is protected, so that no agent opens a window for itself.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.private_files import write_whole
 
@@ -15,16 +16,14 @@ WindowName: TypeAlias = Literal["testing", "deployment"]
 NAMES: Final[tuple[WindowName, ...]] = ("testing", "deployment")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWindows:
+class OpenWindows(Struct, frozen=True):
     """The open windows."""
 
     testing: bool = False
     deployment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """The windows of this user."""
 
     directory: Path

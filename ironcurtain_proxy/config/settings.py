@@ -173,7 +173,7 @@ class Settings:
     policy_reload: bool = setting("policy.reload", default=True)
     """Whether a running session takes over a changed policy."""
     shadow_policy: Path | None = None
-    """A candidate that is judged beside the policy and recorded; None: there is none."""
+    """A candidate that is judged beside the policy and recorded, or None if there is none."""
     said_in: Mapping[str, str] = field(default_factory=dict)
     """The variable or the file that set each of the two directories, by key."""
     workspace: RealPath | None = None
@@ -219,7 +219,7 @@ class Settings:
     timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
-    """The settings of the engine; None: the section does not exist."""
+    """The settings of the engine, or None if the section does not exist."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables by name; they are removed from the environment."""
     inherited: Mapping[str, str] = field(default_factory=dict, repr=False)

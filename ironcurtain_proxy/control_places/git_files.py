@@ -451,7 +451,7 @@ def is_harmless(before: bytes | None, now: bytes) -> bool:
     """Whether every new setting of a configuration is harmless.
 
     Args:
-        before: the earlier content; None: there was no file.
+        before: the earlier content, or None if there was no file.
         now: the present content.
     """
     if now == before:
@@ -493,7 +493,7 @@ def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:
 
     Args:
         repository: the directory of git, absolute.
-        before: the earlier content; None: there was no file.
+        before: the earlier content, or None if there was no file.
         now: the present content.
     """
     found = worktrees(now)

@@ -143,7 +143,7 @@ def is_credential(path: str, home: str | None = None, workspace: str | None = No
 
     Args:
         path: absolute; or `/` and a relative path, which then is looked at without its directory.
-        home: the home directory; None: not known.
+        home: the home directory, or None if it is not known.
         workspace: the agent's; a place that contains it says nothing.
     """
     if compiled(patterns(home, workspace)).match(path):

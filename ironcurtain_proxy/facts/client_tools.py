@@ -7,8 +7,9 @@ those of Claude Code; the names of other clients are translated to them first.
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.values import Arguments, Json
 
@@ -69,8 +70,7 @@ _GEMINI: Final[Mapping[str, str]] = {
 _PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCall:
+class ServerCall(Struct, frozen=True):
     """A call for a server."""
 
     server: str

@@ -55,7 +55,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     workspace: str | None = None
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
-    """Gives the working directory of a server, by the operator's name; None: unknown."""
+    """Gives the working directory of a server, by the operator's name, or None if it is unknown."""
     sought: Callable[[ParsedCommand, Place], DiskLookups] = _nothing_sought
     """The files that give a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes

@@ -192,7 +192,7 @@ class MiseEntry(Struct, frozen=True):
 
 
 def mise_entry(text: str, task: str) -> MiseEntry | None:
-    """A task with its dependencies, and all text outside of tasks; None: it cannot be read."""
+    """A task with its dependencies, and all text outside of tasks, or None if it cannot be read."""
     import tomllib  # noqa: PLC0415  only where a project uses it
 
     try:
@@ -261,8 +261,8 @@ def hosts_of(
 
     Args:
         family: of a part that is known to reach out.
-        directory: where it runs; None: not known.
-        home: the user's, as the server sees it; None: not known.
+        directory: where it runs, or None if it is not known.
+        home: the user's, as the server sees it, or None if it is not known.
         remotes: git as the server would run it.
     """
     words = [*family.program, *family.kept]

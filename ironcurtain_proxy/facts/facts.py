@@ -245,7 +245,7 @@ class FactReader:
             paths: reads path arguments.
             cwd: where a remote's name is looked up if the call names no repository; None: it is
                 refused, because the server has a working directory of its own.
-            workspace: where git must not climb out of unnoticed; None: it may.
+            workspace: where git must not climb out of unnoticed, or None if it may.
             plain_urls_only: refuse URLs that another parser may read differently, because they are
                 sent as they came. Off only where nothing is sent.
         """
@@ -558,7 +558,7 @@ def _may_push(arguments: Arguments) -> bool:
 
 
 def _branch_of(root: RealPath | None, remotes: GitRemotes, *, pushes: bool) -> str | None:
-    """The branch that the call changes, or pushes by default; None: unknown."""
+    """The branch that the call changes, or pushes by default, or None if it is unknown."""
     branch = None if root is None else current_branch(root)
     return None if pushes and branch and remotes.renames_pushes(str(root)) else branch
 

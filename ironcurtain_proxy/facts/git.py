@@ -38,7 +38,7 @@ class GitOutput(Struct, frozen=True):
     """The result of one command."""
 
     status: int | None
-    """The exit status of git; None: it did not start, took too long, or printed too much."""
+    """The exit status of git, or None if it did not start, took too long, or printed too much."""
     text: str = ""
     no_repository: bool = False
     """The command failed because the directory belongs to no repository."""
@@ -284,7 +284,7 @@ class GitRemotes:
         )
 
     def push_target(self, repository: str, branch: str) -> tuple[str, str] | None:
-        """The remote and branch of `git push` without operands; None: unknown.
+        """The remote and branch of `git push` without operands, or None if it is unknown.
 
         Args:
             repository: a real directory.

@@ -66,7 +66,7 @@ class Names(Struct, frozen=True):
         return f"{server}{SEPARATOR}{name}" if self.has_prefix else name
 
     def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own name of a prompt; None: it is no name of a prompt."""
+        """The server, and its own name of a prompt, or None if it is no name of a prompt."""
         if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         return self._after(exposed, SEPARATOR)
@@ -80,7 +80,7 @@ class Names(Struct, frozen=True):
         return f"{server}{_JOIN}{uri}"
 
     def uri_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own URI of a resource; None: it is no name of a resource."""
+        """The server, and its own URI of a resource, or None if it is no name of a resource."""
         if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         if exposed.startswith(_VIEW):
@@ -301,7 +301,7 @@ class LiveCatalogue:
         )
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) of the agent's name; None: there is none."""
+        """The (server, tool) of the agent's name, or None if there is none."""
         if self._current is None or exposed_name.startswith(RESERVED):
             return None
         tool = self._current.named(exposed_name)

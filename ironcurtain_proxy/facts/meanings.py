@@ -54,7 +54,7 @@ class _Reading(Struct):
     """The relevant part of each file, by path."""
 
     def text(self, path: str) -> str | None:
-        """The text of a file; None: there is none."""
+        """The text of a file, or None if there is none."""
         found = _content(path)
         if found is None:
             return None
@@ -87,7 +87,7 @@ class _Reading(Struct):
 
 
 def meaning_of(family: Family, remotes: GitRemotes | None, root: str | None = None) -> str | None:
-    """The meaning of a family; None: unknown. Blocks; never raises.
+    """The meaning of a family, or None if it is unknown. Blocks; never raises.
 
     Args:
         family: one whose meaning lies in files.
@@ -337,7 +337,7 @@ _RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = MappingProxyType(
 
 
 def _content(path: str) -> bytes | None:
-    """The content of a regular file; None: there is none.
+    """The content of a regular file, or None if there is none.
 
     Raises:
         OSError: it cannot be read.

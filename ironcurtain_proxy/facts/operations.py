@@ -64,7 +64,7 @@ class OperationSource(Struct, frozen=True, kw_only=True):
     prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
     """The prompts by the server's name in the policy and the prompt's name."""
     policy_server: Callable[[str], str | None] = lambda server: server
-    """The name of a server in policy and annotations; None: there is no such server."""
+    """The name of a server in policy and annotations, or None if there is no such server."""
 
 
 class Named(Struct, frozen=True):

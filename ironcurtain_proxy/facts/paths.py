@@ -278,7 +278,7 @@ def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
 
 
 def file_system_type(directory: str) -> int | None:
-    """The number of the file system that holds a directory; None: unknown."""
+    """The number of the file system that holds a directory, or None if it is unknown."""
     if _LIBRARY is None:
         return NO_NUMBER
     buffer = ctypes.create_string_buffer(_BUFFER)

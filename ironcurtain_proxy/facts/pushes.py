@@ -212,7 +212,7 @@ def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
 
 
 def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
-    """A digest of the targets of a family of git commands; None: unknown.
+    """A digest of the targets of a family of git commands, or None if it is unknown.
 
     Every URL of the remote after all rewriting, and the relevant settings. The repository itself is
     no part of it: in another clone the same commands reach the same place.
@@ -239,7 +239,7 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
 
 
 def destinations(family: Family, remotes: GitRemotes) -> tuple[str, ...] | None:
-    """Every URL that a family of git commands reaches; None: unknown."""
+    """Every URL that a family of git commands reaches, or None if it is unknown."""
     root = repository_root(RealPath.from_text(family.directory or ""))
     if isinstance(root, Refusal) or not os.path.isdir(str(root)):  # noqa: PTH112  a text
         return None
@@ -257,7 +257,7 @@ def _urls(family: Family, repository: str, remotes: GitRemotes) -> tuple[str, ..
 
 
 def _named(family: Family) -> tuple[str, str | None]:
-    """The sub-command, and the remote that it names; None: it names none."""
+    """The sub-command, and the remote that it names, or None if it names none."""
     words = [one for one in (*family.program, *family.kept) if not one.startswith("-")]
     if "git" not in words:
         return words[-1], None

@@ -202,7 +202,7 @@ def _is_own(shared: str, packed: frozenset[str], name: str) -> bool:
 
 
 def _packed(shared: str) -> frozenset[str] | None:
-    """Return the packed tags and branches of `origin`; None: they are not known."""
+    """Return the packed tags and branches of `origin`, or None if they are not known."""
     try:
         descriptor = os.open(f"{shared}/packed-refs", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -225,7 +225,7 @@ def is_worktree(directory: str, workspace: str | None) -> bool:
 
     Args:
         directory: real, absolute.
-        workspace: the same; None: not known.
+        workspace: the same, or None if it is not known.
     """
     file = f"{directory}/.git"
     if workspace is None or not stat.S_ISREG(os.lstat(file).st_mode):
@@ -281,7 +281,7 @@ def _joined(place: str, text: str) -> str:
 
 
 def _first_line(path: str) -> str | None:
-    """The first line of a small regular file; None: it is no such file."""
+    """The first line of a small regular file, or None if it is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

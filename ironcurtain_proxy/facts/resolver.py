@@ -85,7 +85,7 @@ class DirectoryFinder:
         self._limiter = anyio.CapacityLimiter(_MAX_DIRECTORY_THREADS)
 
     async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The directories of `directories_of`; None: the deadline has passed.
+        """The directories of `directories_of`, or None if the deadline has passed.
 
         In a thread, because a network file system can hang. The call waits for a reviewer anyway,
         so the cost of a thread does not matter.
@@ -389,7 +389,7 @@ class Resolver:
         return self._repositories.undisturbed(facts.repository, push=facts.pushes)
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The request's paths that are directories; None: unknown."""
+        """The request's paths that are directories, or None if it is unknown."""
         return await self._directories.find(request)
 
     def roots(

@@ -264,7 +264,7 @@ class BudgetBook:
         now: datetime,
         run: GrantId | None = None,
     ) -> Budget | None:
-        """The first run that covers a call; None: no run does. Its budget stays unchanged.
+        """The first run that covers a call, or None if no run does. Its budget stays unchanged.
 
         Args:
             tool: the tool.

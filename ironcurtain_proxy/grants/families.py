@@ -56,7 +56,7 @@ def holds_in_worktrees(family: Family, workspace: RealPath) -> bool:
 
 
 def in_worktree(family: Family, pattern: FamilyPattern, place: Place) -> Family | None:
-    """A family of a pattern as it is in a place; None: it does not hold there.
+    """A family of a pattern as it is in a place, or None if it does not hold there.
 
     The digest of its meaning says where files lie in the worktree, and stays as it is.
     """
@@ -66,7 +66,7 @@ def in_worktree(family: Family, pattern: FamilyPattern, place: Place) -> Family 
 
 
 def moved(family: Family, workspace: RealPath, place: Place) -> Family | None:
-    """A family as it is in another worktree; None: it does not hold there.
+    """A family as it is in another worktree, or None if it does not hold there.
 
     Args:
         family: the approved one.
@@ -107,7 +107,7 @@ class CommandCandidates(Struct, frozen=True, kw_only=True):
 def command_candidates(
     call: EscalatedCall, home: RealPath | None = None, ending: str = ""
 ) -> CommandCandidates | None:
-    """The candidates of a call's command; None: it has none.
+    """The candidates of a call's command, or None if it has none.
 
     Args:
         call: what is asked.
@@ -194,7 +194,7 @@ def of_command(grant: Grant, call: EscalatedCall) -> bool:
 
 
 def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] | None:
-    """The grants that together cover a command; None: a part of it is not covered.
+    """The grants that together cover a command, or None if a part of it is not covered.
 
     Args:
         grants: the grants for commands of this tool.
@@ -307,7 +307,7 @@ def _is_a_limit(name: str, value: Json) -> bool:
 
 
 def identical_call(call: EscalatedCall) -> CallPattern | None:
-    """The pattern of exactly this call; None: its meaning is unknown."""
+    """The pattern of exactly this call, or None if its meaning is unknown."""
     if any(meaning is None for _, meaning in call.place.meanings or ()):
         return None
     return CallPattern(

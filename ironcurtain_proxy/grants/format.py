@@ -170,7 +170,7 @@ class KeptGrant:
     """SHA-256 of how its server was started: another program or database under the same name is
     another server."""
     ends: BootMoment | None = None
-    """The expiry independent of the clock; None: unknown."""
+    """The expiry independent of the clock, or None if it is unknown."""
     basis: str = ""
     """SHA-256 of the rules about its tool and of the tool's annotation: the grant is void under any
     other. Empty: an earlier version kept it."""
@@ -181,8 +181,7 @@ class KeptGrant:
         return self.remembered.grant.id
 
 
-@dataclass(frozen=True, slots=True)
-class ReadGrants:
+class ReadGrants(Struct, frozen=True):
     """The content of a file."""
 
     grants: tuple[KeptGrant, ...] = ()

@@ -159,7 +159,7 @@ def reasons_left(
 
 
 def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
-    """The pattern of "always allow" for a tool; None: its definition is unknown."""
+    """The pattern of "always allow" for a tool, or None if its definition is unknown."""
     if not call.definition:
         return None
     return ToolPattern(

@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.grants.book import Remembered
@@ -64,8 +65,7 @@ class GrantsFileError(IronCurtainError):
     """The file cannot be used: its grants do not count, and none can be kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrantsContent:
+class GrantsContent(Struct, frozen=True):
     """The content of the file at one moment."""
 
     read: ReadGrants
@@ -173,7 +173,7 @@ class Circumstances:
     """The `.git` directory that the workspace shares with other worktrees."""
 
     def kept(self, remembered: Remembered) -> KeptGrant | None:
-        """The kept form of a grant; None: it ends with the session.
+        """The kept form of a grant, or None if it ends with the session.
 
         A capability always ends with its session: it covers every tool, so that no change of a
         tool's definition would ever void it. The identical call of a command ends so, too.
@@ -241,14 +241,12 @@ class Circumstances:
         return end if grant.expires is None else min(end, grant.expires)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
+class _Use(Struct, frozen=True, kw_only=True):
     more: int
     last: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Delta:
+class _Delta(Struct, frozen=True, kw_only=True):
     """The changes of a session since its last write, applied to the current file."""
 
     added: tuple[KeptGrant, ...]

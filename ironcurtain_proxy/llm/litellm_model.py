@@ -23,6 +23,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 import anyio
 import anyio.to_thread
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.values import Json
@@ -94,8 +95,7 @@ class ModelError(IronCurtainError):
     """The model could not be asked. The message contains neither the key nor the question."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelId:
+class ModelId(Struct, frozen=True):
     """A parsed model id, `provider:model`."""
 
     provider: Provider
@@ -122,8 +122,7 @@ def parse_model_id(text: str) -> ModelId:
     return ModelId(known, model.strip())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Struct, frozen=True, kw_only=True):
     """A model's answer."""
 
     text: str | None

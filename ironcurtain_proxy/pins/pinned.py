@@ -18,7 +18,6 @@ import difflib
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import (
@@ -158,8 +157,7 @@ _MOST_COMPARED: Final = 20_000
 """Characters of a part that are compared for likeness."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinChange:
+class PinChange(Struct, frozen=True, kw_only=True):
     """One part that waits for a person."""
 
     section: Section

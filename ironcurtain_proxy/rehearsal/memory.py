@@ -9,9 +9,12 @@ recorded user refused is not remembered.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.decision.authorizer import goes_by_name
 from ironcurtain_proxy.facts.catalogue import fingerprint
@@ -66,11 +69,10 @@ class EscalatedStep:
         )
 
 
-@dataclass(slots=True)
-class Families:
+class Families(Struct):
     """Approved families, by the workspace of the approval."""
 
-    _known: dict[RealPath, set[Family]] = field(default_factory=dict)
+    _known: dict[RealPath, set[Family]] = msgspec.field(default_factory=dict)
 
     def add(self, workspace: RealPath, families: Sequence[Family]) -> None:
         """Remember those that may cover other commands."""
@@ -89,14 +91,15 @@ class Families:
         )
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """The approvals of one project."""
 
-    approvals: Approvals = field(default_factory=lambda: Approvals(GrantBook(), BudgetBook()))
-    families: Families = field(default_factory=Families)
+    approvals: Approvals = msgspec.field(
+        default_factory=lambda: Approvals(GrantBook(), BudgetBook())
+    )
+    families: Families = msgspec.field(default_factory=Families)
     """The families of this project and of the other worktrees of its repository."""
-    identical: set[tuple[str, str]] = field(default_factory=set)
+    identical: set[tuple[str, str]] = msgspec.field(default_factory=set)
     """Approved commands, by session and fingerprint."""
     _number: int = 0
 
@@ -203,17 +206,16 @@ WAYS: Final[tuple[Savings, ...]] = ("each", "remembered", "contained")
 _LONGEST: Final = 100
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The questions of one set of rules."""
 
-    asked: Counter[Savings] = field(default_factory=Counter)
+    asked: Counter[Savings] = msgspec.field(default_factory=Counter)
     denied: int = 0
     spared_by_grants: int = 0
     """The questions without savings that the grants of a file cover."""
-    kinds: dict[Savings, Counter[str]] = field(default_factory=dict)
-    examples: dict[tuple[Savings, str], Counter[str]] = field(default_factory=dict)
-    denials: Counter[str] = field(default_factory=Counter)
+    kinds: dict[Savings, Counter[str]] = msgspec.field(default_factory=dict)
+    examples: dict[tuple[Savings, str], Counter[str]] = msgspec.field(default_factory=dict)
+    denials: Counter[str] = msgspec.field(default_factory=Counter)
     """The number of denials by rule."""
 
     def note(self, way: Savings, asked: EscalatedStep) -> None:

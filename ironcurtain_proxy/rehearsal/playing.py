@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
@@ -41,23 +42,21 @@ _TOOLS: Final = tuple(
 )
 
 
-@dataclass(slots=True)
-class Rehearsed:
+class Rehearsed(Struct):
     """The result of a rehearsal."""
 
     calls: int = 0
     sessions: int = 0
     without_place: int = 0
     """Calls of sessions without a known directory."""
-    tallies: dict[SceneRules, Tally] = field(
+    tallies: dict[SceneRules, Tally] = msgspec.field(
         default_factory=lambda: {rules: Tally() for rules in RULES}
     )
-    passed_over: Counter[str] = field(default_factory=Counter)
+    passed_over: Counter[str] = msgspec.field(default_factory=Counter)
     broken: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
+class Assumed(Struct, frozen=True, kw_only=True):
     """The values that transcripts lack."""
 
     home: str
@@ -77,16 +76,15 @@ def rehearse(recording: Recording, assumed: Assumed, environ: Mapping[str, str])
     return player.found
 
 
-@dataclass(slots=True)
-class _Player:
+class _Player(Struct):
     scenes: Scenes
     assumed: Assumed
-    found: Rehearsed = field(default_factory=Rehearsed)
-    _workspaces: dict[str, str] = field(default_factory=dict)
-    _memories: dict[tuple[SceneRules, Savings, str], Memory] = field(default_factory=dict)
-    _families: dict[tuple[SceneRules, Savings, str], Families] = field(default_factory=dict)
+    found: Rehearsed = msgspec.field(default_factory=Rehearsed)
+    _workspaces: dict[str, str] = msgspec.field(default_factory=dict)
+    _memories: dict[tuple[SceneRules, Savings, str], Memory] = msgspec.field(default_factory=dict)
+    _families: dict[tuple[SceneRules, Savings, str], Families] = msgspec.field(default_factory=dict)
     """The approved families, by the repository of the worktrees that share them."""
-    _given: dict[tuple[SceneRules, str], Memory] = field(default_factory=dict)
+    _given: dict[tuple[SceneRules, str], Memory] = msgspec.field(default_factory=dict)
 
     async def play(self, calls: Sequence[TranscriptCall]) -> None:
         for call in calls:

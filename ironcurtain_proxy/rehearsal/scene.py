@@ -5,13 +5,14 @@ during the rehearsal; no file of the operator is read or written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+import msgspec
 import orjson
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
@@ -47,16 +48,14 @@ _COMMANDS: Final[dict[str, Json]] = {
 RULES: Final[tuple[SceneRules, ...]] = ("shipped", *PRESETS)
 
 
-@dataclass(frozen=True, slots=True)
-class SceneJudge:
+class SceneJudge(Struct, frozen=True):
     """The judge of one set of rules."""
 
     policy: Policy
     overlay: Overlay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Scene(Struct, frozen=True, kw_only=True):
     """Judges the calls of one workspace."""
 
     workspace: RealPath
@@ -108,15 +107,14 @@ _RECORDED: Final = "recorded"
 """The meaning of a family of git in a rehearsal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scenes:
+class Scenes(Struct, frozen=True):
     """Builds scenes, one for each home and workspace."""
 
     directory: Path
     """The directory of the documents, which exists during the rehearsal."""
     environ: Mapping[str, str]
-    _scenes: dict[tuple[str, str], Scene] = field(default_factory=dict)
-    _definitions: dict[tuple[str, str], CataloguedTool] = field(default_factory=dict)
+    _scenes: dict[tuple[str, str], Scene] = msgspec.field(default_factory=dict)
+    _definitions: dict[tuple[str, str], CataloguedTool] = msgspec.field(default_factory=dict)
 
     def set_up(self) -> None:
         """Write the documents of all rules."""

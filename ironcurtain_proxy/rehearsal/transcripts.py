@@ -15,11 +15,13 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import ServerCall, of_gemini, of_patch
@@ -45,15 +47,14 @@ class TranscriptCall:
     """Whether the user refused it."""
 
 
-@dataclass(slots=True)
-class Recording:
+class Recording(Struct):
     """All calls of some transcripts in order, and the unreadable parts."""
 
-    calls: list[TranscriptCall] = field(default_factory=list)
+    calls: list[TranscriptCall] = msgspec.field(default_factory=list)
     files: int = 0
     broken_lines: int = 0
     """Lines that are no JSON object, or whose call does not have the form of its format."""
-    unreadable: list[str] = field(default_factory=list)
+    unreadable: list[str] = msgspec.field(default_factory=list)
     """Files, each with the reason."""
     other_files: int = 0
     """Files in which no line was of a known format."""
@@ -180,8 +181,7 @@ def is_of_codex(row: Mapping[str, Json]) -> bool:
     return kind in _CALLS or ("instructions" in row and "id" in row)
 
 
-@dataclass(slots=True)
-class Rollout:
+class Rollout(Struct):
     """One file, read line by line."""
 
     session: str

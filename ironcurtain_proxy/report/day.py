@@ -6,9 +6,11 @@ calls are kept.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, shown_time
@@ -36,27 +38,26 @@ _LAST: Final = 50
 _MOST_WAITS: Final = 100_000
 
 
-@dataclass(slots=True)
-class Day:
+class Day(Struct):
     """Counts of calls."""
 
     total: int = 0
     errors: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    minutes: dict[datetime, Counter[str]] = field(default_factory=dict)
+    kinds: Counter[str] = msgspec.field(default_factory=Counter)
+    minutes: dict[datetime, Counter[str]] = msgspec.field(default_factory=dict)
     """The counts by the minute of arrival, UTC."""
-    tools: dict[str, Counter[str]] = field(default_factory=dict)
-    clients: dict[str, Counter[str]] = field(default_factory=dict)
-    sessions: set[str] = field(default_factory=set)
-    rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tools: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
+    clients: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
+    sessions: set[str] = msgspec.field(default_factory=set)
+    rules: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """Rules and deciding parties of refused or denied calls."""
-    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    asked: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """Rules and tools of calls with a question to a reviewer."""
     unreviewed: int = 0
     """Calls that needed a reviewer, and were refused because there was none."""
-    waits: list[int] = field(default_factory=list)
+    waits: list[int] = msgspec.field(default_factory=list)
     """Milliseconds of reviewers' answers."""
-    last_refused: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=_LAST))
+    last_refused: deque[LogEntry] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
 
     @property
     def questions(self) -> int:

@@ -12,10 +12,11 @@ Texts go through `plots.shown`, so that no words of an agent become markup.
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 # --- plots
 
@@ -282,8 +283,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'
 _STYLE: Final = Path(__file__).with_name("page.css")
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """One figure."""
 
     name: str
@@ -294,8 +294,7 @@ class Tile:
     """Whether the figure meets its target, or None if it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSection:
+class ReportSection(Struct, frozen=True):
     """One plot or table."""
 
     title: str
@@ -305,8 +304,7 @@ class ReportSection:
     """Whether it has the full width."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPart:
+class ReportPart(Struct, frozen=True):
     """The part of a report about one subject."""
 
     title: str

@@ -40,7 +40,7 @@ class SessionLock:
 
     @classmethod
     def of(cls, directory: Path) -> "SessionLock | None":
-        """Create a directory if needed, and lock it; None: it cannot be created or locked."""
+        """Create a directory if needed, and lock it, or None if it cannot be created or locked."""
         for _ in range(_ATTEMPTS):
             try:
                 make_private(directory)

@@ -26,7 +26,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -303,8 +303,7 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
 _MOST_WORDS: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """The asker of a question; an unknown part is empty. All texts can be printed safely."""
 
     client: str = ""

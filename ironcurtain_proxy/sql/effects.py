@@ -105,7 +105,7 @@ def _refused(text: str) -> str:
 
 
 def _reading(text: str, dialect: str) -> tuple[SqlEffect, str] | None:
-    """The effect in one dialect; None: it cannot be read."""
+    """The effect in one dialect, or None if it cannot be read."""
     # A tenth of a second to import, and only calls with SQL need it.
     import sqlglot  # noqa: PLC0415
 

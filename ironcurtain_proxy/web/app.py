@@ -21,7 +21,7 @@ The running server of the page, on a loopback socket.
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Final
@@ -30,6 +30,7 @@ import anyio
 import anyio.to_thread
 import orjson
 import uvicorn
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -106,8 +107,7 @@ _FILES: Final = {
 _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageSources:
+class PageSources(Struct, frozen=True, kw_only=True):
     """The functions of the command that the page uses."""
 
     opened: Callable[[], None]

@@ -38,7 +38,7 @@ class Access:
         return self._ticket
 
     def open_page(self, ticket: str) -> str | None:
-        """Exchange a ticket for the key of a page; None: the ticket is invalid."""
+        """Exchange a ticket for the key of a page, or None if the ticket is invalid."""
         if not _is_same(ticket, self._ticket):
             return None
         self._ticket = secrets.token_urlsafe(_BYTES)

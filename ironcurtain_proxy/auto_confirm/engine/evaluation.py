@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,
@@ -183,7 +185,7 @@ def is_policy_critical(origins: tuple[Origin, ...], roles: tuple[ArgumentRole, .
 
     Args:
         origins: what asked for a review.
-        roles: the argument roles that escalated. None: the rule was about the whole call.
+        roles: the argument roles that escalated, or None if the rule was about the whole call.
     """
     return "policy" in origins and (not roles or not _HARMLESS.issuperset(roles))
 
@@ -239,8 +241,7 @@ class Assessment:
     is_night: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     action: EngineAction
     reason: str
     target: str | None = None

@@ -6,8 +6,9 @@ INVARIANT: words of the agent can add an operation or a danger, never remove one
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, assert_never, get_args
+
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.operations import (
@@ -127,8 +128,7 @@ _ORDER: Final[Mapping[OperationKind, int]] = {
 _HERE: Final = re.compile(r"localhost|(.+\.)?localhost|127(\.\d{1,3}){3}|\[?::1\]?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(Struct, frozen=True):
     """One thing that a call does."""
 
     operation: OperationKind
@@ -136,8 +136,7 @@ class Touch:
     """The path, or None if it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSubject:
+class CallSubject(Struct, frozen=True, kw_only=True):
     """The operations and scopes of a call."""
 
     touches: tuple[Touch, ...]

@@ -10,6 +10,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.patterns import (
     NOTHING_FOUND,
     ApprovalPattern,
@@ -46,8 +49,7 @@ class WorkContext:
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextScore:
+class ContextScore(Struct, frozen=True):
     """Points earned, of points possible."""
 
     earned: int = 0
@@ -144,8 +146,7 @@ class Interaction:
         return Party(session=self.session, session_type=self.session_type)
 
 
-@dataclass(frozen=True, slots=True)
-class ApproveRate:
+class ApproveRate(Struct, frozen=True):
     """Decisions of people and reviewers on one operation and scope.
 
     Decisions of the engine and the auto-approver do not count: the engine would feed itself.
@@ -162,11 +163,10 @@ class ApproveRate:
 _ENOUGH = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InteractionHistory:
+class InteractionHistory(Struct, frozen=True, kw_only=True):
     """Recent work in all sessions of this user."""
 
-    operations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    operations: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The number of approvals of each operation."""
     directories: frozenset[RealPath] = frozenset()
     """The directories of approved calls."""

@@ -5,7 +5,6 @@ Rows of high and critical risk always go to a reviewer, and a cell says who may 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -40,8 +39,7 @@ _COLUMNS: Final[Mapping[SessionType, int | None]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of the matrix."""
 
     key: RowKey

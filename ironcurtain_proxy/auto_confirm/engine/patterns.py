@@ -180,8 +180,7 @@ _SETS: Final = {"d": "[0-9]", "w": "[0-9A-Za-z_]", "s": r"[ \t\n\r\f\v]"}
 """ASCII, as in the rules for paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathRegex:
+class PathRegex(Struct, frozen=True):
     """A compiled pattern."""
 
     text: str

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.matrix import (
@@ -228,8 +230,7 @@ READS: Final = "safe"
 """The operation of a command that is shown to only read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleVerdict:
+class RuleVerdict(Struct, frozen=True):
     """The answer of the rules."""
 
     word: MatrixWord
@@ -351,8 +352,7 @@ Priority: TypeAlias = Literal[8, 9, 10]
 ARCHITECT_OPERATIONS: Final = frozenset({"delete", "git-force-push", "deploy"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """The target of a review, with its urgency."""
 
     target: str

@@ -10,6 +10,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
@@ -19,8 +21,7 @@ NightAction: TypeAlias = Literal["escalate", "hold"]
 """The action at night for calls that nothing approved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NightMode:
+class NightMode(Struct, frozen=True, kw_only=True):
     """The hours in which a reviewer decides instead of the engine's default."""
 
     enabled: bool = True
@@ -97,8 +98,7 @@ class SafetyRule:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalationTargets:
+class EscalationTargets(Struct, frozen=True, kw_only=True):
     """The reviewers of each kind of call, by name."""
 
     high_risk: str = "architect_manager"
@@ -108,8 +108,7 @@ class EscalationTargets:
     accepted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewerSetting:
+class ReviewerSetting(Struct, frozen=True, kw_only=True):
     """A configured reviewer."""
 
     name: str

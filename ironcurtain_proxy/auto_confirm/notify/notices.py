@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.model.values import Json
 
@@ -55,8 +57,7 @@ class ReviewNotice:
         return (self.interaction_id, self.operation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryNotice:
+class SummaryNotice(Struct, frozen=True, kw_only=True):
     """A summary of the engine's own approvals."""
 
     target: str
@@ -99,8 +100,7 @@ class SummaryNotice:
         return f"{self.highest_risk / 100:.2f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostNotice:
+class LostNotice(Struct, frozen=True, kw_only=True):
     """A reviewer is abandoned."""
 
     reviewer: str

@@ -20,6 +20,7 @@ import anyio.to_thread
 import orjson
 from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
@@ -179,8 +180,7 @@ Wait: TypeAlias = Callable[[float], Awaitable[None]]
 """Sleeps for this many seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summaries:
+class Summaries(Struct, frozen=True):
     """The schedule of summaries."""
 
     tally: ApprovalTally

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -16,8 +16,7 @@ FILE_NAME: Final = "given-up-reviewers.json"
 _MOST_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonedReviewer:
+class AbandonedReviewer(Struct, frozen=True):
     """A reviewer that a session no longer asks."""
 
     session: str

@@ -21,6 +21,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import anyio
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -47,8 +48,7 @@ TOO_LONG: Final = "it is too long"
 ReviewerWord: TypeAlias = Literal["approve", "deny"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessAnswer:
+class ProcessAnswer(Struct, frozen=True, kw_only=True):
     """A well-formed answer of the process that was started, to some question."""
 
     id: str
@@ -58,16 +58,14 @@ class ProcessAnswer:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoAnswer(Struct, frozen=True):
     """A line that answers no question."""
 
     reason: str
     """Holds nothing of what was said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedOutput:
+class ParsedOutput(Struct, frozen=True, kw_only=True):
     """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     MAX_NAME,
@@ -83,8 +84,7 @@ _MAX_REASON: Final = 500
 _EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
+class ModelAnswer(Struct, frozen=True):
     """The decision of a model."""
 
     decision: ModelWord

@@ -9,13 +9,15 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
@@ -61,8 +63,7 @@ WELL_AFTER: Final = 5.0
 """Seconds of readiness after which the count begins anew."""
 
 
-@dataclass(slots=True)
-class ProcessStarts:
+class ProcessStarts(Struct):
     """The starts of one process. All times are monotonic seconds."""
 
     restarts: int
@@ -117,10 +118,9 @@ _ENDED: Final = PassedOn(_HAS_ENDED)
 _NOT_STARTED: Final = PassedOn("its process could not be started", asked=False)
 
 
-@dataclass(slots=True, eq=False)
-class _AskedQuestion:
+class _AskedQuestion(Struct, eq=False):
     escalation: Escalation
-    answered: anyio.Event = field(default_factory=anyio.Event)
+    answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ruling: Ruling | None = None
 
     def settle(self, ruling: Ruling) -> None:
@@ -130,17 +130,16 @@ class _AskedQuestion:
             self.answered.set()
 
 
-@dataclass(slots=True, eq=False)
-class _Running:
+class _Running(Struct, eq=False):
     """One run of the process."""
 
     process: ReviewerProcess
     dialect: Dialect
     reader: LineReader
     writer: LineWriter
-    ready: anyio.Event = field(default_factory=anyio.Event)
+    ready: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """Set once it can be asked, or never will be."""
-    open: dict[str, _AskedQuestion] = field(default_factory=dict)
+    open: dict[str, _AskedQuestion] = msgspec.field(default_factory=dict)
     strange: int = 0
     """The number of lines that were no answers."""
 

@@ -5,9 +5,10 @@ import os
 import stat
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.private_files import make_private_directory
@@ -45,8 +46,7 @@ def identity(path: Path) -> Identity | None:
     return None
 
 
-@dataclass(slots=True)
-class OpenFile:
+class OpenFile(Struct):
     """An opened SQLite file."""
 
     path: Path

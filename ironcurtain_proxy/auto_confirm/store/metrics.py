@@ -60,8 +60,7 @@ class Ratio:
         return f"{told} {self.of}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Struct, frozen=True, kw_only=True):
     """The distribution of a quantity. Percentiles by nearest rank. `None` means no values."""
 
     count: int = 0

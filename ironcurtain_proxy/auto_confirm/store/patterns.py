@@ -7,11 +7,12 @@ promotes it.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, InteractionHistory
@@ -104,8 +105,7 @@ _ENDED: Final = _BY_ID.values(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(Struct, frozen=True):
     operation: str
     session_type: str | None
     session: str
@@ -234,8 +234,7 @@ LATELY: Final = 1000
 """The number of recent approvals that count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(Struct, frozen=True, kw_only=True):
     """The lessons of operators, people and reviewers, in all sessions."""
 
     patterns: tuple[PatternRow, ...]

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS, RiskBand
@@ -62,8 +62,7 @@ RESPONSE_BOUNDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds; the last bar is for longer times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     """The counts of one period."""
 
     start: datetime
@@ -73,8 +72,7 @@ class Slot:
     safe_decided: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Struct, frozen=True, kw_only=True):
     """The data of all plots."""
 
     step: timedelta
@@ -97,8 +95,7 @@ def collect(store: Store, since: datetime | None = None) -> Series:
     return store.read(lambda connection: _collect(connection, since))
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     minute: datetime
     band: str
     outcome: PromptOutcome

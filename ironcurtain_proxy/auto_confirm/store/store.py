@@ -9,12 +9,12 @@ nothing. Synchronous and thread-safe: an async caller calls it in a thread.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import SessionHealth
@@ -56,8 +56,7 @@ _LAST: Final = 10
 _ENOUGH: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(Struct, frozen=True):
     """A session at one moment, and the calls of others that wait before it."""
 
     health: SessionHealth

@@ -16,12 +16,12 @@ older proxy from using a newer store.
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection, Dialect, Inspector
 from sqlalchemy.schema import CreateColumn
@@ -394,8 +394,7 @@ def _add_missing(connection: Connection, column: "sa.Column[str]", values: tuple
 # The opening of a store: for the first time, again after a loss, or for inspection.
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOrigin:
+class StoreOrigin(Struct, frozen=True):
     """The arguments of an opened store, to open it again."""
 
     url: str | None

@@ -8,11 +8,11 @@ Annotations of a server's tools: the roles of their arguments, and their kind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.proposal import (
     DESTROYS,
@@ -50,8 +50,7 @@ _ENOUGH: Final = 3
 """The number of common tools that identifies a known server, unless that server has fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTool:
+class KnownTool(Struct, frozen=True):
     """A tool as the shipped files describe it."""
 
     arguments: Mapping[str, Json]

@@ -52,7 +52,7 @@ class DescribedServer:
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()
-    """The prompts, with their arguments as a schema; None: the server did not list them."""
+    """The prompts, with their arguments as a schema, or None if the server did not list them."""
     resources: tuple[str, ...] = ()
     """The URIs, and templates of URIs, of the server's resources."""
 

@@ -17,6 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.values import Json, words
 
@@ -77,7 +80,7 @@ class ProposedTool:
     name: str
     arguments: Mapping[str, Proposed]
     effect: ToolEffect | None
-    """The effect; None: it is not known, so containment never settles a call."""
+    """The effect, or None if it is not known, so containment never settles a call."""
     why: str = ""
     """The evidence."""
     paths: Roles = ()
@@ -103,15 +106,14 @@ command. `looks`, `keeps`: it reads, or changes, the server's own data; only for
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTool:
+class ReadTool(Struct, frozen=True, kw_only=True):
     """A tool with its arguments and its kind."""
 
     name: str
     kind: ToolKind
     arguments: Mapping[str, Json]
     """Roles by argument, as `tool-annotations.json` writes them."""
-    schema: Mapping[str, Json] = field(default_factory=dict)
+    schema: Mapping[str, Json] = msgspec.field(default_factory=dict)
     command: str | None = None
     """The argument that holds a shell command."""
     changes: bool = True
@@ -119,7 +121,7 @@ class ReadTool:
     why: str = ""
     """The reason for which the tool is `unknown` or denied, for people."""
     effect: str | None = None
-    """The effect by its pack or its name; None: neither says it, or the kind says it."""
+    """The effect by its pack or its name, or None if neither says it, or the kind says it."""
     is_packed: bool = False
     """Whether a pack describes it."""
     is_denied: bool = False
@@ -127,8 +129,7 @@ class ReadTool:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadServer:
+class ReadServer(Struct, frozen=True, kw_only=True):
     """A server's tools, and its name in policy and annotations."""
 
     name: str
@@ -261,8 +262,7 @@ _ELSEWHERE: Final = re.compile(
 _OTHERS: Final = WORDS["interpreters"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunArgument:
+class RunArgument(Struct, frozen=True):
     """The argument whose text a tool runs."""
 
     argument: str

@@ -6,8 +6,10 @@ nothing read-only, `destructiveHint` and `openWorldHint` make a change more grav
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.proposal import (
     DESTROYS,
@@ -56,8 +58,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
     return frozenset([word for word in words if word not in _NOUNS])
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """A search through the schema of one tool."""
 
     about: ArgumentContext

@@ -11,9 +11,11 @@ unchanged. A role of paths would rewrite a text that may be no path.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.proposal import (
     PATH_FORMATS,
@@ -82,8 +84,7 @@ _NONE: Final[Roles] = ("none",)
 _UNCLEAR: Final[Roles] = ("unclear",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentContext:
+class ArgumentContext(Struct, frozen=True, kw_only=True):
     """The tool around an argument."""
 
     words: frozenset[str]

@@ -93,9 +93,9 @@ class NotificationsForm(CheckedForm, frozen=True, kw_only=True, rename={}):
     command: Maybe[tuple[NameText, ...]] = UNSET
     """For `command`: the program and its arguments."""
     url: Maybe[_WebAddress] = UNSET
-    """For `webhook`."""
+    """For `webhook`: the address that notices are sent to."""
     file: Maybe[NameText] = UNSET
-    """For `file`."""
+    """For `file`: the file that notices are added to."""
     target: Maybe[_TmuxTarget] = UNSET
     """For `tmux`: a session, window or pane."""
     summary_minutes: Annotated[float, Meta(ge=0, le=1440)] = _SUMMARY_MINUTES

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.config.clients.known import KnownClient
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import fill
@@ -23,8 +25,7 @@ _HOME: Final = frozenset({"userHome", "HOME", "env:HOME"})
 _SLASH: Final = frozenset({"pathSeparator", "/"})
 
 
-@dataclass(frozen=True, slots=True)
-class VariableDirectories:
+class VariableDirectories(Struct, frozen=True):
     """The directories that variables stand for."""
 
     workspace: str
@@ -161,16 +162,14 @@ class MovableServer:
     """Keys of the client that mean nothing to the proxy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnmovableServer:
+class UnmovableServer(Struct, frozen=True, kw_only=True):
     """A server that stays as it is."""
 
     name: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyEntry:
+class ProxyEntry(Struct, frozen=True):
     """An entry that starts this proxy already."""
 
     name: str

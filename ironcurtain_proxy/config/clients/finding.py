@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.entries import (
     MovableServer,
@@ -36,8 +37,7 @@ _MOVED: Final = {"CODEX_HOME": ".codex", "XDG_CONFIG_HOME": ".config"}
 """Directories below the home directory that a variable moves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTable:
+class ServerTable(Struct, frozen=True, kw_only=True):
     """A table of servers in a client's file."""
 
     place: TablePath
@@ -51,8 +51,7 @@ class ServerTable:
     """All names in the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFile:
+class ClientFile(Struct, frozen=True, kw_only=True):
     """A configuration of a client."""
 
     client: KnownClient
@@ -64,16 +63,14 @@ class ClientFile:
     """Whether the file lies in the workspace, where other people may share it."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableFile:
+class UnusableFile(Struct, frozen=True):
     """A configuration that cannot be used and stays unchanged."""
 
     path: Path
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class FoundClients:
+class FoundClients(Struct, frozen=True):
     """All configurations of clients."""
 
     files: tuple[ClientFile, ...]

@@ -17,7 +17,6 @@ import json  # noqa: TID251  orjson does not say where a value ends
 import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 import orjson
@@ -73,8 +72,7 @@ class TextFormat(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """Members of one table that are replaced by one new member."""
 
     place: TablePath
@@ -182,7 +180,7 @@ class _Member(Struct, frozen=True):
     start: int
     end: int
     comma: int | None
-    """The position of the comma behind it; None: there is none."""
+    """The position of the comma behind it, or None if there is none."""
 
 
 class JsonText:

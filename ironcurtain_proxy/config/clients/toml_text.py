@@ -9,10 +9,10 @@ removed and put back gets further blank lines.
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
@@ -30,8 +30,7 @@ _TOKEN: Final = re.compile(
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """The lines of one table: from its header to its last value."""
 
     path: tuple[str, ...]

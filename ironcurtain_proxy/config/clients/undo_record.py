@@ -13,7 +13,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
@@ -64,15 +63,14 @@ class UndoRecord(Struct, frozen=True, kw_only=True):
     """The origin of each server, by its name behind the proxy; see `plan.origin_of`."""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoneFile:
+class UndoneFile(Struct, frozen=True):
     """The result of restoring one file."""
 
     entry: ChangedFile
     state: UndoState
     why: str = ""
     backup: Path | None = None
-    """The copy that is kept; None: it was removed."""
+    """The copy that is kept, or None if it was removed."""
 
 
 def digest(content: bytes) -> str:

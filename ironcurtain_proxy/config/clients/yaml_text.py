@@ -5,9 +5,9 @@ comments and quotes, but neither several blanks nor every indentation of a list.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from ironcurtain_proxy.config.clients.text_format import (
@@ -22,8 +22,7 @@ from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml
 from ironcurtain_proxy.model.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(Struct, frozen=True):
     """The lines of one member."""
 
     name: str

@@ -4,12 +4,11 @@ No other file is read: no user configuration, no shipped annotations, no built-i
 paths.
 """
 
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import field
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.policy_file import Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
@@ -49,8 +48,7 @@ class EngineForm(Document, frozen=True, kw_only=True):
     container_workspace_dir: NameText | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedEngine:
+class LoadedEngine(Struct, frozen=True, kw_only=True):
     """The files of one directory, read for decisions."""
 
     loaded: LoadedPolicy

@@ -17,8 +17,10 @@ An argument or a tool without annotation is denied; `check` reports it before th
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.proposal import words_of
 from ironcurtain_proxy.config.annotating.propose import propose
@@ -45,8 +47,7 @@ RuleSubject: TypeAlias = tuple[str, str, ArgumentRole | None]
 """Server, tool and resource role of one evaluation; None: the tool may have no resource role."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRoles:
+class ToolRoles(Struct, frozen=True):
     """The roles that a tool's arguments can have."""
 
     possible: frozenset[ArgumentRole]
@@ -70,8 +71,7 @@ class ToolRoles:
         return (*resources,) if always else (*resources, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Subjects:
+class Subjects(Struct, frozen=True):
     """The subjects of all annotated tools."""
 
     roles: Mapping[tuple[str, str], ToolRoles]
@@ -157,20 +157,18 @@ def lint_rules(
     _Linter(Subjects.of(annotations), tuple(places), report).lint(rules[: len(places)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """An earlier rule that covers a subject completely, or only for paths in a directory."""
 
     index: int
     within: RealPath | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Linter:
+class _Linter(Struct, frozen=True):
     subjects: Subjects
     places: tuple[RulePlace, ...]
     report: Report
-    said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
+    said: dict[RuleSubject, list[_Said]] = msgspec.field(default_factory=dict)
     """The subjects that earlier rules cover."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
@@ -290,21 +288,20 @@ def _words(words: _Words) -> str:
 # --- lint annotations
 
 
-@dataclass(frozen=True, slots=True)
-class LiveTools:
+class LiveTools(Struct, frozen=True):
     """The tools that the running servers offer."""
 
     definitions: tuple[ToolDefinition, ...]
     """The tools, by the operator's server name."""
     answered: frozenset[str]
     """The servers that answered."""
-    silent: Mapping[str, str] = field(default_factory=dict)
-    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    silent: Mapping[str, str] = msgspec.field(default_factory=dict)
+    hosts: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """The hosts that the sandbox of a server kept it from."""
     """The reason why a server did not answer, as far as known."""
-    prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
+    prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = msgspec.field(default_factory=dict)
     """The prompts by server; a server that did not list them is missing."""
-    resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resources: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """The URIs of resources, and templates of URIs, by server."""
 
 

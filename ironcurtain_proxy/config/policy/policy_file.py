@@ -216,7 +216,7 @@ class PolicyFile(Struct, frozen=True):
     places: tuple[RulePlace, ...] = ()
     """The places of the rules, in the same order."""
     base: BaseName | None = None
-    """The base; None: the file names none."""
+    """The base, or None if the file names none."""
     command_servers: tuple[str, ...] = ()
     """Servers that run commands; a preset has special rules about them."""
 
@@ -230,7 +230,7 @@ class PolicyReader:
     workspace: RealPath | None = None
     """The directory that `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
-    """The lists of `dynamic-lists.json`; None: there is no such file."""
+    """The lists of `dynamic-lists.json`, or None if there is no such file."""
     purpose: Purpose = "enforce"
     report: Report
 

@@ -84,11 +84,11 @@ class PolicyFiles:
     """The operator's annotations; None: only the shipped ones are used."""
     lists: Path | None
     short: Path | None = None
-    """The operator's rules in short; None: there are none."""
+    """The operator's rules in short, or None if there are none."""
     project: ProjectFiles | None = None
-    """The files of the project layer; None: there is no project layer."""
+    """The files of the project layer, or None if there is no project layer."""
     managed: ManagedFiles | None = None
-    """The files of the administrator's layer; None: this machine has none."""
+    """The files of the administrator's layer, or None if this machine has none."""
     reviewers: Path | None = None
     """Where the persons who may approve are named, if there is such a file."""
     alone: bool = False
@@ -236,7 +236,7 @@ def _first(name: str, *directories: Path | None) -> Path | None:
 
 
 FileStamp: TypeAlias = tuple[int, ...] | None
-"""The state of one file; None: there is no such file."""
+"""The state of one file, or None if there is no such file."""
 
 FileStamps: TypeAlias = tuple[FileStamp, ...]
 

@@ -134,7 +134,7 @@ def is_never_general(facts: Facts) -> bool:
 def proposal_for(
     facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
 ) -> RuleProposal | None:
-    """The narrowest rule that allows a call; None: there is none, or it may not be general."""
+    """The narrowest rule that allows a call, or None if there is none, or it may not be general."""
     if isinstance(authorize(facts.request, policy), Allow):
         return None
     return next(

@@ -19,7 +19,6 @@ package. A tool that appears later has no annotation: `unknownTools` decides.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -125,14 +124,13 @@ FileState: TypeAlias = Literal["new", "same", "elsewhere", "other"]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(Struct, frozen=True):
     """The planned content of one file."""
 
     path: Path
     content: bytes
     before: bytes | None
-    """The present content; None: the file does not exist."""
+    """The present content, or None if the file does not exist."""
     state: FileState
 
 
@@ -183,8 +181,7 @@ def write(files: Sequence[PlannedFile], now: datetime) -> list[tuple[PlannedFile
 # --- compose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Documents:
+class Documents(Struct, frozen=True, kw_only=True):
     """The files that are written below `~/.ironcurtain`."""
 
     policy: dict[str, Json]

@@ -302,7 +302,7 @@ def read_layers(
     Args:
         environ: for the path of the file.
         environment: the settings found there.
-        config: the file that the command line names; None: it names none.
+        config: the file that the command line names, or None if it names none.
         home: the home directory.
         report: gets the mistakes.
         keys: all keys of the file, as `section.key`.

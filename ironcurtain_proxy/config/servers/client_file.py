@@ -6,9 +6,10 @@ reported.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -19,8 +20,7 @@ from ironcurtain_proxy.model.values import Json
 _OURSELVES: Final = "ironcurtain-proxy"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientServers:
+class ClientServers(Struct, frozen=True):
     """The servers of a client, and the parts of its file that were left out."""
 
     entries: dict[str, dict[str, Json]]

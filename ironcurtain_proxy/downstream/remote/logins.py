@@ -134,7 +134,7 @@ class LoginFile:
             ) from None
 
     def remove(self) -> bool:
-        """Forget the login. False: there was none."""
+        """Delete the login. Return False if there was none."""
         try:
             self.path.unlink()
         except FileNotFoundError:
