@@ -204,3 +204,49 @@ def of_gemini(name: str, given: Arguments) -> ClientCalls:
             return tuple([("WebFetch", {"url": url}) for url in _URL.findall(text)])
         case _:
             return ((tool, given),)
+
+
+_CURSOR: Final[Mapping[str, str]] = {
+    "Shell": "Bash",
+    "Read": "Read",
+    "ReadFile": "Read",
+    "Write": "Write",
+    "TabWrite": "Write",
+    "Edit": "Edit",
+    "StrReplace": "Edit",
+    "EditNotebook": "Edit",
+    "Delete": "Delete",
+    "Grep": "Grep",
+    "Glob": "Glob",
+    "LS": "LS",
+    "ListDir": "LS",
+    "WebFetch": "WebFetch",
+}
+"""The tools of Cursor by their own names."""
+_CURSOR_PATHS: Final = (
+    *("file_path", "path", "target_file", "target_notebook", "target_directory"),
+    "working_directory",
+)
+
+
+def of_cursor(name: str, given: Arguments) -> ClientCalls:
+    """Return the call of a tool of Cursor. What names two places is broken."""
+    tool = _CURSOR.get(name)
+    paths = [given[key] for key in _CURSOR_PATHS if given.get(key)]
+    path = paths[0] if paths and paths.count(paths[0]) == len(paths) else None
+    is_odd = bool(paths) and path is None
+    match tool:
+        case "Bash":
+            command = None if is_odd else given.get("command")
+            return (("Bash", {"command": command, **({"cwd": path} if path else {})}),)
+        case "Read" | "Write" | "Edit" | "Delete":
+            content = given.get("contents", given.get("content"))
+            return ((tool, {**given, "content": content, "file_path": path}),)
+        case "Glob" | "Grep" | "LS":
+            pattern = given.get("glob_pattern", given.get("pattern"))
+            return ((tool, {"path": 0 if is_odd else path, "pattern": pattern}),)
+        case "WebFetch":
+            return (("WebFetch", {"url": given.get("url")}),)
+        case _:
+            # A name of the common table that is no tool of Cursor is not known here.
+            return ((f"cursor {name}", given),)

@@ -50,18 +50,21 @@ _PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "claude": (".claude/settings.json", ".claude/settings.local.json"),
     "codex": (".codex/config.toml",),
     "gemini": (".gemini/settings.json",),
+    "cursor": (),
 }
 """A project's own settings, by client."""
 _TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
     "claude": ".claude/projects/*/*.jsonl",
     "codex": ".codex/sessions/*/*/*/*.jsonl",
     "gemini": ".gemini/tmp/*/chats/*.json*",
+    "cursor": ".cursor/projects/*/agent-transcripts/*",
 }
 """The client's own records of its sessions, from the home."""
 _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "claude": ("claude", "cli.js"),
     "codex": ("codex", "codex.js"),
     "gemini": ("gemini", "gemini.js"),
+    "cursor": ("cursor", "cursor-agent"),
 }
 """The names of the client's own program."""
 _log: Final = logging.getLogger(__name__)

@@ -37,6 +37,7 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "claude": (".claude", "settings.json"),
     "codex": (".codex", "hooks.json"),
     "gemini": (".gemini", "settings.json"),
+    "cursor": (".cursor", "hooks.json"),
 }
 """The user's file with hooks, by client, from the home."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
@@ -109,6 +110,8 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     file, known = place.file, _kept_of(place)
     before = _text(file)
     document = _document(file, before)
+    if place.client == "cursor":
+        document.setdefault("version", 1)
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ConfigurationError(f'{file}: "hooks" is no object')
@@ -301,6 +304,11 @@ def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
         elif client == "gemini":
             hook |= {"name": "ironcurtain", "timeout": seconds * 1000}
             hook["command"] = hook_line(client, event, state, observes=observes)
+        elif client == "cursor":
+            # It has no list inside an entry, and a hook that fails denies.
+            line = hook_line(client, event, state, observes=observes)
+            entries[event] = {"command": line, "timeout": seconds, "failClosed": not observes}
+            continue
         else:
             hook["command"] = hook_line(client, event, state, observes=observes)
         entries[event] = {"hooks": [hook]}
@@ -329,7 +337,7 @@ def is_first(entries: Json) -> bool:
 
 
 def _is_our_entry(entry: Json) -> bool:
-    inner = entry.get("hooks") if isinstance(entry, dict) else None
+    inner = entry.get("hooks", [entry]) if isinstance(entry, dict) else None
     hooks = inner if isinstance(inner, list) else []
     return any(is_ours(orjson.dumps(one).decode()) for one in hooks if isinstance(one, dict))
 

@@ -39,12 +39,14 @@ _LEVELS = 8
 """The most processes between the client and this one."""
 _START = 15.0
 """Seconds for the start of a kernel."""
-_SECONDS = {"gemini": 50}
+_SECONDS = {"gemini": 50, "cursor": 50}
 """Seconds for an answer, ten less than the client waits; other clients wait 600."""
 _GATES = (
     "PreToolUse",
     "PermissionRequest",
     "BeforeTool",
+    "preToolUse",
+    "beforeMCPExecution",
 )
 _CLAUDE = (
     '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'
@@ -54,6 +56,7 @@ _DENIALS = {
     "claude": _CLAUDE,
     "codex": _CLAUDE,
     "gemini": '{"decision":"deny","reason":"%s"}\n',
+    "cursor": '{"permission":"deny","user_message":"%s","agent_message":"%s"}\n',
 }
 _ASKED = (
     '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny",'

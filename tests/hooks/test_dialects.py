@@ -1,12 +1,19 @@
 """What each client sends, as recorded from the real programs, and what each may be answered."""
 
+import sys
 from pathlib import Path
 from typing import Final
 
 import orjson
 import pytest
 
-from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call, of_gemini, of_patch
+from ironcurtain_proxy.facts.client_tools import (
+    ServerCall,
+    as_server_call,
+    of_cursor,
+    of_gemini,
+    of_patch,
+)
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import (
     AfterCall,
@@ -62,6 +69,13 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
         {},
         {"decision": "ask", "reason": "why"},
         {"decision": "deny", "reason": "why"},
+    ],
+    # `ask` is lost in its Auto-review mode.
+    "cursor": [
+        {"permission": "allow"},
+        {"permission": "allow"},
+        {"permission": "deny", "user_message": "why", "agent_message": "why"},
+        {"permission": "deny", "user_message": "why", "agent_message": "why"},
     ],
 }
 
@@ -128,3 +142,32 @@ def test_a_tool_that_watches_a_command_is_judged_as_that_command() -> None:
     found = DIALECTS["claude"].read_event("PreToolUse", event)
     assert isinstance(found, BeforeCall)
     assert found.calls == (("Bash", {"command": "curl x"}),)
+
+
+def test_a_server_s_call_in_cursor_is_passed_by_only_if_the_proxy_itself_is_started() -> None:
+    own = str(Path(sys.prefix) / "bin/ironcurtain-proxy")
+    for command, is_ours in (
+        (own, True),
+        (f"{own} serve --config x", True),
+        ("ironcurtain-proxy", False),
+        (f"/bin/evil {own}", False),
+        ('"', False),
+        ("", False),
+    ):
+        event: dict[str, Json] = {
+            "tool_name": "read",
+            "tool_input": "{}",
+            "command": command,
+            "workspace_roots": [HERE],
+        }
+        found = DIALECTS["cursor"].read_event("beforeMCPExecution", event)
+        assert isinstance(found, BeforeCall)
+        assert (found.tool == "mcp__ironcurtain") is is_ours, command
+        assert as_server_call(*found.calls[0], HERE) == "none"
+
+
+def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:
+    odd: dict[str, Json] = {"path": "a", "file_path": "/etc/b", "content": "", "command": "ls"}
+    for name in ("Read", "Write", "Grep", "Delete"):
+        assert as_server_call(*of_cursor(name, odd)[0], HERE) == "broken", name
+    assert as_server_call(*of_cursor("Bash", {"command": "ls"})[0], HERE) == "none"

@@ -155,7 +155,7 @@ def test_a_project_that_switches_hooks_off_is_told(
     assert switched_off_by(client, tmp_path) == file
 
 
-@pytest.mark.parametrize("client", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("client", ["claude", "codex", "gemini", "cursor"])
 def test_the_entries_of_each_client_are_known_again_and_removed(
     client: HookClient, tmp_path: Path
 ) -> None:
@@ -164,7 +164,8 @@ def test_the_entries_of_each_client_are_known_again_and_removed(
     document = orjson.loads(file.read_bytes())
     file.write_bytes(orjson.dumps({**document, "more": 1}))
     assert remove(place_in(client, tmp_path, tmp_path / "state")) == "taken out"
-    assert orjson.loads(file.read_bytes()) == {"hooks": {}, "more": 1}
+    left = {"version": 1} if client == "cursor" else {}
+    assert orjson.loads(file.read_bytes()) == {"hooks": {}, "more": 1, **left}
 
 
 @pytest.mark.parametrize("text", [OTHERS, "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', "\x00"])
