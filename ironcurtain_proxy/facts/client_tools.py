@@ -250,3 +250,38 @@ def of_cursor(name: str, given: Arguments) -> ClientCalls:
         case _:
             # A name of the common table that is no tool of Cursor is not known here.
             return ((f"cursor {name}", given),)
+
+
+_COPILOT: Final[Mapping[str, str]] = {
+    "bash": "Bash",
+    "view": "Read",
+    "create": "Write",
+    "edit": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "web_fetch": "WebFetch",
+}
+"""The tools of Copilot CLI by their own names."""
+
+
+def of_copilot(name: str, given: Arguments) -> ClientCalls:
+    """Return the calls of a tool of Copilot CLI: one, or one for each directory of a search."""
+    tool, path = _COPILOT.get(name), given.get("path")
+    match tool:
+        case "Bash":
+            return (("Bash", {"command": given.get("command")}),)
+        case "Read" | "Write" | "Edit":
+            texts = {"old_string": given.get("old_str"), "new_string": given.get("new_str")}
+            return ((tool, {"file_path": path, "content": given.get("file_text"), **texts}),)
+        case "Glob" | "Grep":
+            where = given.get("paths")
+            places = where if isinstance(where, list) and where else [where]
+            pattern = given.get("pattern")
+            return tuple([(tool, {"path": one, "pattern": pattern}) for one in places])
+        case "WebFetch":
+            return (("WebFetch", {"url": given.get("url")}),)
+        case _ if name == "apply_patch":
+            return of_patch(given.get("input", given.get("patch"))) or (("Edit", {}),)
+        case _:
+            # A name of the common table that is no tool of this client is not known here.
+            return ((f"copilot {name}", given),)

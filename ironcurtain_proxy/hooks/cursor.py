@@ -34,8 +34,7 @@ from ironcurtain_proxy.hooks.events import (
     object_of,
     text_of,
 )
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import Arguments, Json, words
 
 EVENTS: Final[Mapping[str, int]] = {
     "preToolUse": 60,

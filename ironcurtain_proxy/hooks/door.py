@@ -118,8 +118,9 @@ class Door:
         match event:
             case AfterCall():
                 self._after(event)
-            case Prompt(text=text):
-                self._prompt(text)
+            case Prompt(text=text, caller=caller):
+                if caller == CallingAgent():
+                    self._prompt(text)
             case TurnEnded(caller=caller):
                 self._is_turn = self._is_turn and bool(caller.id)
                 self._close([one for one in self._open if one.caller.id == caller.id])

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.values import Arguments, Json
 
-HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor"]
+HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor", "copilot"]
 """The clients whose hooks are known."""
 
 
@@ -63,9 +63,11 @@ class AfterCall(Struct, frozen=True, kw_only=True):
 
 
 class Prompt(Struct, frozen=True):
-    """The user's words."""
+    """The user's words, or those that an agent gives to a sub-agent."""
 
     text: str
+    caller: CallingAgent = CallingAgent()
+    """Who got them: only those of the main agent are the user's."""
 
 
 class TurnEnded(Struct, frozen=True):

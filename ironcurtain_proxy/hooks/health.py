@@ -51,6 +51,7 @@ _PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "codex": (".codex/config.toml",),
     "gemini": (".gemini/settings.json",),
     "cursor": (),
+    "copilot": (),
 }
 """A project's own settings, by client."""
 _TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
@@ -58,6 +59,7 @@ _TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
     "codex": ".codex/sessions/*/*/*/*.jsonl",
     "gemini": ".gemini/tmp/*/chats/*.json*",
     "cursor": ".cursor/projects/*/agent-transcripts/*",
+    "copilot": ".copilot/session-state/*/events.jsonl",
 }
 """The client's own records of its sessions, from the home."""
 _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
@@ -65,6 +67,7 @@ _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "codex": ("codex", "codex.js"),
     "gemini": ("gemini", "gemini.js"),
     "cursor": ("cursor", "cursor-agent"),
+    "copilot": ("copilot", "npm-loader.js"),
 }
 """The names of the client's own program."""
 _log: Final = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
@@ -38,8 +38,11 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "codex": (".codex", "hooks.json"),
     "gemini": (".gemini", "settings.json"),
     "cursor": (".cursor", "hooks.json"),
+    "copilot": (".copilot", "hooks", "ironcurtain.json"),
 }
 """The user's file with hooks, by client, from the home."""
+_VERSIONED: Final = frozenset({"cursor", "copilot"})
+"""The clients whose files say the version of their form."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
 
@@ -110,7 +113,7 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     file, known = place.file, _kept_of(place)
     before = _text(file)
     document = _document(file, before)
-    if place.client == "cursor":
+    if place.client in _VERSIONED:
         document.setdefault("version", 1)
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
@@ -294,25 +297,32 @@ def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Jso
 
 def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
     """Return the entry of each event in the client's form."""
-    client, state = place.client, Path(HOME) if place.is_managed else place.state
-    entries: dict[str, Json] = {}
-    for event, seconds in DIALECTS[client].events.items():
-        hook: dict[str, Json] = {"type": "command", "timeout": seconds}
-        if client == "claude":
+    state = Path(HOME) if place.is_managed else place.state
+    events = DIALECTS[place.client].events
+    return {
+        event: _entry(place.client, event, seconds, state, observes=observes)
+        for event, seconds in events.items()
+    }
+
+
+def _entry(client: HookClient, event: str, seconds: int, state: Path, *, observes: bool) -> Json:
+    line = hook_line(client, event, state, observes=observes)
+    hook: dict[str, Json] = {"type": "command", "command": line, "timeout": seconds}
+    match client:
+        case "claude":
             first, *rest = hook_words(client, event, state, observes=observes)
-            hook |= {"command": first, "args": [*rest]}
-        elif client == "gemini":
-            hook |= {"name": "ironcurtain", "timeout": seconds * 1000}
-            hook["command"] = hook_line(client, event, state, observes=observes)
-        elif client == "cursor":
-            # It has no list inside an entry, and a hook that fails denies.
-            line = hook_line(client, event, state, observes=observes)
-            entries[event] = {"command": line, "timeout": seconds, "failClosed": not observes}
-            continue
-        else:
-            hook["command"] = hook_line(client, event, state, observes=observes)
-        entries[event] = {"hooks": [hook]}
-    return entries
+            return {"hooks": [{**hook, "command": first, "args": [*rest]}]}
+        case "codex":
+            return {"hooks": [hook]}
+        case "gemini":
+            return {"hooks": [{**hook, "name": "ironcurtain", "timeout": seconds * 1000}]}
+        case "cursor":
+            # What fails would let the call run, unless it says so.
+            return {"command": line, "timeout": seconds, "failClosed": not observes}
+        case "copilot":
+            return {"type": "command", "bash": line, "timeoutSec": seconds}
+        case _:
+            assert_never(client)
 
 
 def _without_ours(hooks: dict[str, Json]) -> bool:

@@ -56,6 +56,7 @@ _DENIALS = {
     "claude": _CLAUDE,
     "codex": _CLAUDE,
     "gemini": '{"decision":"deny","reason":"%s"}\n',
+    "copilot": '{"permissionDecision":"deny","permissionDecisionReason":"%s"}\n',
     "cursor": '{"permission":"deny","user_message":"%s","agent_message":"%s"}\n',
 }
 _ASKED = (

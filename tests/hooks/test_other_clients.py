@@ -1,4 +1,4 @@
-"""The real Codex CLI and Gemini CLI, each driven by a scripted model."""
+"""The real Codex CLI, Gemini CLI and Copilot CLI, each driven by a scripted model."""
 
 import os
 import signal
@@ -12,10 +12,11 @@ from msgspec import Struct
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in
 from ironcurtain_proxy.hooks.launching import INTERPRETER
-from tests.hooks.hooked import CODEX, GEMINI, HookedHome
+from tests.hooks.hooked import CODEX, COPILOT, GEMINI, HookedHome
 from tests.hooks.scripted_model import (
     Block,
     ScriptedModel,
+    answer_claude,
     answer_codex,
     answer_gemini,
     serving,
@@ -32,12 +33,22 @@ class RealClient(Struct, frozen=True):
     answer: Callable[[ScriptedModel, str, Block], tuple[bytes, str]]
     shell: tuple[str, str]
     denied: str
+    unanswered: str = "no approval channel available"
+    """Why a call was denied that nobody could be asked about."""
 
 
 CLIENTS = [
     RealClient("codex", CODEX, answer_codex, ("exec_command", "cmd"), "blocked by PreToolUse hook"),
     RealClient(
         "gemini", GEMINI, answer_gemini, ("run_shell_command", "command"), "execution blocked"
+    ),
+    RealClient(
+        "copilot",
+        COPILOT,
+        answer_claude,
+        ("bash", "command"),
+        "Denied by preToolUse hook",
+        "unable to ask user for confirmation",
     ),
 ]
 
@@ -63,14 +74,18 @@ def hooked(client: RealClient, root: Path) -> HookedHome:
 
 
 def run(client: RealClient, home: HookedHome, model: ScriptedModel) -> None:
-    start = home.run_codex if client.name == "codex" else home.run_gemini
+    start = {
+        "codex": home.run_codex,
+        "gemini": home.run_gemini,
+        "copilot": home.run_copilot,
+    }[client.name]
     out, err = start(model).communicate(timeout=250)
     assert "done" in out, (out, err)
 
 
 def commands(client: RealClient, *texts: str) -> list[tuple[str, Block]]:
     tool, argument = client.shell
-    return [(tool, {argument: text}) for text in texts]
+    return [(tool, {argument: text, "description": "x"}) for text in texts]
 
 
 def test_what_is_allowed_runs_and_what_nobody_approves_does_not(
@@ -83,13 +98,15 @@ def test_what_is_allowed_runs_and_what_nobody_approves_does_not(
     texts = [text for _, text in model.results]
     assert client.denied not in texts[0]
     assert client.denied in texts[1]
-    assert "no approval channel available" in texts[1]
+    assert client.unanswered in texts[1]
     assert client.denied not in texts[2]
     assert not (home.workspace / "made").exists()
     ended = [
         str(one["result"]["status"]) for one in home.outcomes() if isinstance(one["result"], dict)
     ]
-    assert sorted(ended) == ["denied", "success", "success"]
+    # Copilot asks its user, finds none, and says nothing more of the call.
+    never_ran = "error" if client.name == "copilot" else "denied"
+    assert sorted(ended) == [never_ran, "success", "success"]
     assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
@@ -121,7 +138,11 @@ def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_
     home = hooked(client, tmp_path)
     file = next(
         one
-        for name in (".codex/hooks.json", ".gemini/settings.json")
+        for name in (
+            ".codex/hooks.json",
+            ".gemini/settings.json",
+            ".copilot/hooks/ironcurtain.json",
+        )
         if (one := home.home / name).exists()
     )
     word = INTERPRETER if gone == "interpreter" else "stub.py"
