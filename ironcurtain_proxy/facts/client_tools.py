@@ -285,3 +285,38 @@ def of_copilot(name: str, given: Arguments) -> ClientCalls:
         case _:
             # A name of the common table that is no tool of this client is not known here.
             return ((f"copilot {name}", given),)
+
+
+_OPENCODE: Final[Mapping[str, str]] = {
+    "bash": "Bash",
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "list": "LS",
+    "webfetch": "WebFetch",
+}
+"""The tools of opencode by their own names."""
+
+
+def of_opencode(name: str, given: Arguments) -> ClientCalls:
+    """Return the calls of a tool of opencode: one, or one for each file of a patch."""
+    tool = _OPENCODE.get(name)
+    match tool:
+        case "Bash":
+            place = given.get("workdir")
+            where: dict[str, Json] = {"cwd": place} if isinstance(place, str) and place else {}
+            return (("Bash", {"command": given.get("command"), **where}),)
+        case "Read" | "Write" | "Edit":
+            texts = {"old_string": given.get("oldString"), "new_string": given.get("newString")}
+            path, content = given.get("filePath"), given.get("content")
+            return ((tool, {"file_path": path, "content": content, **texts}),)
+        case "Glob" | "Grep" | "LS":
+            return ((tool, {"path": given.get("path"), "pattern": given.get("pattern")}),)
+        case "WebFetch":
+            return (("WebFetch", {"url": given.get("url")}),)
+        case _ if name == "apply_patch":
+            return of_patch(given.get("patchText")) or (("Edit", {}),)
+        case _:
+            return ((f"opencode {name}", given),)

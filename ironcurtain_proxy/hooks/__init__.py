@@ -13,5 +13,5 @@ approvals, timeline and audit log hold as at the MCP door.
 - `runs`: the start of a client's commands, which our own shell holds. `processes`: who asks.
 - `client_end`: the client as a server of the kernel.
 - `events`: the words that all dialects share. `dialects`: the table of them.
-- `claude`, `codex`, `gemini`, `cursor`, `copilot`: one client's dialect each.
+- `claude`, `codex`, `gemini`, `cursor`, `copilot`, `opencode`: one client's dialect each.
 """

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.values import Arguments, Json
 
-HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor", "copilot"]
+HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
 """The clients whose hooks are known."""
 
 

@@ -29,6 +29,7 @@ from ironcurtain_proxy.hooks.installing import (
     file_of,
     is_first,
     kept_file,
+    plugin_of,
     prefix_of,
 )
 from ironcurtain_proxy.hooks.kernel import (
@@ -52,6 +53,7 @@ _PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "gemini": (".gemini/settings.json",),
     "cursor": (),
     "copilot": (),
+    "opencode": (),
 }
 """A project's own settings, by client."""
 _TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
@@ -60,6 +62,7 @@ _TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
     "gemini": ".gemini/tmp/*/chats/*.json*",
     "cursor": ".cursor/projects/*/agent-transcripts/*",
     "copilot": ".copilot/session-state/*/events.jsonl",
+    "opencode": ".local/share/opencode/opencode.db*",
 }
 """The client's own records of its sessions, from the home."""
 _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
@@ -68,6 +71,7 @@ _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "gemini": ("gemini", "gemini.js"),
     "cursor": ("cursor", "cursor-agent"),
     "copilot": ("copilot", "npm-loader.js"),
+    "opencode": ("opencode", "opencode.exe"),
 }
 """The names of the client's own program."""
 _log: Final = logging.getLogger(__name__)
@@ -195,7 +199,8 @@ def state_of(client: HookClient, home: Path) -> HookState:
     if document.get("disableAllHooks") is True:
         return "switched off"
     found = hooks if isinstance(hooks, dict) else {}
-    if all(is_first(found.get(event)) for event in DIALECTS[client].events):
+    is_loaded = client != "opencode" or plugin_of(file_of(client, home)).exists()
+    if is_loaded and all(is_first(found.get(event)) for event in DIALECTS[client].events):
         return "installed"
     return "incomplete" if is_ours(orjson.dumps(found).decode()) else "absent"
 

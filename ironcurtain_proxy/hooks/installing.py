@@ -39,6 +39,7 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "gemini": (".gemini", "settings.json"),
     "cursor": (".cursor", "hooks.json"),
     "copilot": (".copilot", "hooks", "ironcurtain.json"),
+    "opencode": (".config", "opencode", "ironcurtain.json"),
 }
 """The user's file with hooks, by client, from the home."""
 _VERSIONED: Final = frozenset({"cursor", "copilot"})
@@ -47,6 +48,7 @@ _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUT
 """The variables that a kernel starts with, as they are when the hooks are installed."""
 
 
+_PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
 _PREFIX: Final = "CLAUDE_CODE_SHELL_PREFIX"
 """The variable of Claude Code with the program that starts the commands of its shell."""
 
@@ -66,6 +68,11 @@ class _Kept(Struct, frozen=True):
 def file_of(client: HookClient, home: Path) -> Path:
     """Return the user's file with hooks, with all links followed."""
     return Path(os.path.realpath(home.joinpath(*_FILES[client])))
+
+
+def plugin_of(file: Path) -> Path:
+    """Return the program that opencode loads, which reads the file with the command lines."""
+    return file.with_name("plugins") / "ironcurtain.js"
 
 
 class HookPlace(Struct, frozen=True, kw_only=True):
@@ -137,7 +144,16 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     write_whole(place.kept, json.encode(_Kept(str(file), before, _digest(written))))
     file.parent.mkdir(parents=True, exist_ok=True)
     _write(place, written)
+    _write_plugin(place)
     return file
+
+
+def _write_plugin(place: HookPlace) -> None:
+    """Write the program that reads the file, for a client that has no hooks of its own."""
+    if place.client == "opencode":
+        plugin = plugin_of(place.file)
+        plugin.parent.mkdir(exist_ok=True)
+        write_whole(plugin, _PLUGIN.read_bytes())
 
 
 def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
@@ -148,6 +164,9 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
         OSError: it cannot be written.
     """
     file, kept, known = place.file, place.kept, _kept_of(place)
+    if place.client == "opencode":
+        # First: without its file it denies every call.
+        plugin_of(file).unlink(missing_ok=True)
     now = _text(file)
     if known is not None and now is not None and _digest(now.encode()) == known.digest:
         if known.before is None:
@@ -319,6 +338,8 @@ def _entry(client: HookClient, event: str, seconds: int, state: Path, *, observe
         case "cursor":
             # What fails would let the call run, unless it says so.
             return {"command": line, "timeout": seconds, "failClosed": not observes}
+        case "opencode":
+            return {"command": [*hook_words(client, event, state, observes=observes)]}
         case "copilot":
             return {"type": "command", "bash": line, "timeoutSec": seconds}
         case _:

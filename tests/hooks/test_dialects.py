@@ -72,6 +72,12 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
         {"decision": "ask", "reason": "why"},
         {"decision": "deny", "reason": "why"},
     ],
+    "opencode": [
+        {"decision": "allow"},
+        {"decision": "allow"},
+        {"decision": "deny", "reason": "why"},
+        {"decision": "deny", "reason": "why"},
+    ],
     "copilot": [
         {},
         {"permissionDecision": "allow", "permissionDecisionReason": "why"},

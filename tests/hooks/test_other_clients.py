@@ -1,6 +1,7 @@
-"""The real Codex CLI, Gemini CLI and Copilot CLI, each driven by a scripted model."""
+"""The real Codex CLI, Gemini CLI, Copilot CLI and opencode, each driven by a scripted model."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from msgspec import Struct
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in
 from ironcurtain_proxy.hooks.launching import INTERPRETER
-from tests.hooks.hooked import CODEX, COPILOT, GEMINI, HookedHome
+from tests.hooks.hooked import CODEX, COPILOT, GEMINI, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
     Block,
     ScriptedModel,
@@ -50,6 +51,7 @@ CLIENTS = [
         "Denied by preToolUse hook",
         "unable to ask user for confirmation",
     ),
+    RealClient("opencode", OPENCODE, answer_claude, ("bash", "command"), "Denied by IronCurtain"),
 ]
 
 
@@ -78,6 +80,7 @@ def run(client: RealClient, home: HookedHome, model: ScriptedModel) -> None:
         "codex": home.run_codex,
         "gemini": home.run_gemini,
         "copilot": home.run_copilot,
+        "opencode": home.run_opencode,
     }[client.name]
     out, err = start(model).communicate(timeout=250)
     assert "done" in out, (out, err)
@@ -142,11 +145,13 @@ def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_
             ".codex/hooks.json",
             ".gemini/settings.json",
             ".copilot/hooks/ironcurtain.json",
+            ".config/opencode/ironcurtain.json",
         )
         if (one := home.home / name).exists()
     )
     word = INTERPRETER if gone == "interpreter" else "stub.py"
-    file.write_text(file.read_text().replace(f"{word} ", f"{word}-is-gone "))
+    # The word ends a command line's part: a blank follows, or a list's quotation mark.
+    file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', f"{word}-is-gone", file.read_text()))
     assert "is-gone" in file.read_text()
     with serving(commands(client, "touch made"), client.answer) as model:
         run(client, home, model)
