@@ -60,6 +60,13 @@ def test_a_home_that_lies_deeper_than_the_path_of_a_socket_may_be_is_served(
     home.end_session()
 
 
+def test_an_event_at_the_end_of_a_turn_starts_no_kernel(home: HookedHome) -> None:
+    # The client may have gone.
+    assert home.fire("Stop", {"session_id": "s"}).returncode == 0
+    doors = home.state / "doors"
+    assert not doors.exists() or not [*doors.iterdir()]
+
+
 def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) -> None:
     for mode, expected in {
         "default": "ask",

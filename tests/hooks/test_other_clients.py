@@ -133,7 +133,8 @@ def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
     assert client.denied not in texts[0]
     for text in texts[1:]:
         assert client.denied in text
-        assert "the kernel of this session has ended, so nothing was run" in text
+        # A connection that the dying kernel had taken is reset.
+        assert "so nothing was run" in text
 
 
 @pytest.mark.parametrize("gone", ["interpreter", "stub"])
