@@ -415,12 +415,9 @@ _NAMED: Final = re.compile(
     re.ASCII | re.IGNORECASE | re.MULTILINE,
 )
 
-_WORD_OF_SHELL: Final = r"[^\s\"'\\`=;|&()<>!,:]"
-_FILE: Final = re.compile(
-    rf"{_WORD_OF_SHELL}*/{_WORD_OF_SHELL}+"
-    rf"|(?<=\s){_WORD_OF_SHELL}+\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)(?!{_WORD_OF_SHELL})"
-)
-"""A word that names a file: with a slash, or behind a program and with the ending of a script."""
+WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+"""The words of commands, which may be paths."""
+_SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
 
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "repositoryformatversion"): _SETTING_NUMBER,
@@ -481,9 +478,11 @@ def named_programs(text: str) -> Iterator[str]:
     for section, _, key, value in _settings(text):
         # Without a section it is no configuration.
         if section and (section, key) not in _HARMLESS and (section, key) not in _HARMLESS_IF_NEW:
-            for word in _FILE.findall(value or key):
-                # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash, too.
-                yield from {word, word.lstrip("/")}
+            for place, word in enumerate(WORDS.findall(value or key)):
+                # A program without a slash does not lie there, but what follows it may.
+                if "/" in word or (place and _SCRIPTS.search(word)):
+                    # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
+                    yield from {word, word.lstrip("/")}
 
 
 def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from ironcurtain_proxy.control_places.git_files import WORDS
 from ironcurtain_proxy.control_places.rules import is_in_cache
 
 _KERNELS: Final = "/proc"
@@ -25,13 +26,15 @@ _MOST: Final = 100
 
 
 _COMMANDS: Final = re.compile(
-    r"[\w-]*(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
-    r"(\[[^\]]*\]|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\n]*)",
+    r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
+    r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
 )
-"""In JSON, YAML and TOML alike."""
-_WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+"""In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
+_LONGEST: Final = 1 << 16
+"""The characters of a script that are read."""
+_OF_SHELLS: Final = frozenset({"sh", "bash", "zsh"})
 _STARTED_BY_HAND: Final = "launch.json"
 
 
@@ -43,11 +46,12 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     stem, _, ending = name.rpartition(".")
-    is_settings = bool(stem) and not name.startswith(".envrc")
-    if name == _STARTED_BY_HAND or ending == "md":
+    is_settings = stem and ending not in _OF_SHELLS and not name.startswith(".envrc")
+    if name == _STARTED_BY_HAND or ending == "md" or "\0" in text:
         return
-    for part in [one[1] for one in _COMMANDS.finditer(text)] if is_settings else [text]:
-        for word in _WORDS.findall(part):
+    commands = [one[1] for one in _COMMANDS.finditer(text)] if is_settings else [text[:_LONGEST]]
+    for part in commands:
+        for word in WORDS.findall(part):
             yield _OF_VARIABLE.sub("", word, count=1) if word[0] in "$/" else word
 
 

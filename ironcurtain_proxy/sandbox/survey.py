@@ -318,6 +318,8 @@ class Survey:
     """Directories that cannot be looked into, the last time."""
     _listed: dict[str, _Directory] = field(default_factory=dict, init=False)
     _repositories: set[tuple[str, ...]] = field(default_factory=set, init=False)
+    _closed: dict[str, _Stamp] = field(default_factory=dict, init=False)
+    """The directories that were closed to us before any server ran."""
 
     def walk(self) -> list[Found]:
         """Return all control places that exist."""
@@ -359,9 +361,8 @@ class Survey:
             if path.count("/") > _DEEPEST:
                 self.refused.append(path)
                 return None
-            is_ours = status.st_uid == os.geteuid()
-            if is_ours and status.st_mode & _READABLE != _READABLE and not self.learns:
-                self.let_in(path)
+            if status.st_uid == os.geteuid() and status.st_mode & _READABLE != _READABLE:
+                self._enter(path, stamp)
             is_sure = abs(now - status.st_ctime_ns) > _COARSE_NS
             return self._list(_Directory(path, stamp, context, is_sure))
         except (FileNotFoundError, NotADirectoryError):
@@ -371,6 +372,13 @@ class Survey:
             if os.geteuid() in {0, _owner(path)}:
                 self.refused.append(path)
             return None
+
+    def _enter(self, path: str, stamp: _Stamp) -> None:
+        """Open a closed directory of ours, unless it is as it was before any server ran."""
+        if self.learns:
+            self._closed[path] = stamp
+        elif self._closed.get(path) != stamp:
+            self.let_in(path)
 
     def _list(self, listed: _Directory) -> _Directory:
         path = listed.path

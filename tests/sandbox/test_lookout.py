@@ -401,3 +401,19 @@ def test_what_was_there_moves_with_the_directory_that_holds_it(w: Watched) -> No
 def test_a_file_that_names_servers_and_was_there_is_closed_and_restored(w: Watched) -> None:
     mine = [w.put(".mcp.json", "mine"), w.put(".cursor/mcp.json", "mine").parent]
     assert set(map(str, mine)) <= set(w.begin())
+
+
+def test_a_directory_that_the_user_closed_stays_closed_until_a_server_has_touched_it(
+    w: Watched,
+) -> None:
+    hook = "shut/r/.git/hooks/pre-commit"
+    (w.top / "shut").mkdir(0)
+    w.begin()
+    w.look()
+    assert (w.top / "shut").stat().st_mode & 0o777 == 0
+    (w.top / "shut").chmod(0o700)
+    w.put(hook, EVIL)
+    (w.top / "shut").chmod(0)
+    w.look()
+    (w.top / "shut").chmod(0o700)
+    assert not (w.top / hook).exists()
