@@ -196,6 +196,8 @@ class Settings:
     """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
     server_in_names: bool = setting("serverInNames", default=False)
     """Whether the agent's names of tools carry their server's also where there is one server."""
+    show_denied_tools: bool = setting("showDeniedTools", default=False)
+    """Whether tools are listed of which the policy denies every call."""
     drain_seconds: Seconds = setting("drainSeconds", 15.0)
     """Seconds that calls in progress may take to finish once the agent has closed its input."""
     audit: AuditSettings

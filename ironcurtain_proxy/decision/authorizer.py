@@ -20,6 +20,8 @@ from dataclasses import replace
 from typing import Final
 
 from ironcurtain_proxy.decision.invariants import (
+    CONTAINED_SERVERS,
+    INTROSPECTION,
     INVARIANTS,
     contained_roles,
     decide_question,
@@ -34,7 +36,13 @@ from ironcurtain_proxy.decision.rules import (
     decision_of,
     resource_roles,
 )
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import (
+    RESOURCE_ROLES,
+    ROLE_TRAITS,
+    ArgumentRole,
+    RoleSpec,
+    ToolAnnotation,
+)
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest
@@ -137,6 +145,67 @@ def _by_rules(request: AccessRequest, policy: Policy) -> Decision:
     if len(open_roles) == 1:
         return combine([(open_roles[0], decide_role(request, policy, open_roles[0]))])
     return combine((role, decide_role(request, policy, role)) for role in open_roles)
+
+
+# --- tools whose calls are all denied
+
+
+def is_always_denied(
+    server: str, tool: str, annotation: ToolAnnotation | None, policy: Policy
+) -> bool:
+    """Return whether every call of a tool is denied, whatever its arguments are.
+
+    False where that is not certain: such tools are not shown, and one that works would be missed.
+
+    Args:
+        server: its name in the policy.
+        tool: the server's own name.
+        annotation: the operator's; None: there is none.
+        policy: decides.
+    """
+    if server in policy.trusted_servers:
+        return False
+    everything = policy.book.about(server, tool, None)
+    if policy.unknown_tools == "ask" and not any(_denies_all(rule) for rule in everything):
+        return False
+    if annotation is None:
+        return True
+    specs = annotation.arguments.values()
+    roles = RESOURCE_ROLES & {role for spec in specs for role in spec.every_role()}
+    asks_by_host = any(ROLE_TRAITS[role].category == "url" for role in roles)
+    if (asks_by_host and policy.domain_allowlists.get(server)) or tool == INTROSPECTION:
+        return False
+    sure = RESOURCE_ROLES & {role for spec in specs for role in _in_every_call(spec)}
+    if sure:
+        return any(_is_closed(server, tool, role, policy) for role in sure)
+    return all(_is_closed(server, tool, role, policy) for role in (*roles, None))
+
+
+def _in_every_call(spec: RoleSpec) -> frozenset[ArgumentRole]:
+    """Return the roles that an argument has in each call."""
+    if spec.inside:
+        return frozenset()
+    return frozenset(spec.default).intersection(*[case.roles for case in spec.cases])
+
+
+def _denies_all(rule: Rule) -> bool:
+    return rule.effect == "deny" and not rule.conditions and rule.roles is None
+
+
+def _is_closed(server: str, tool: str, role: ArgumentRole | None, policy: Policy) -> bool:
+    """Return whether all values of a role are denied, and its absence is, too."""
+    is_contained = role is not None and ROLE_TRAITS[role].contained
+    may_settle = policy.workspace is not None and server in CONTAINED_SERVERS and is_contained
+    for book in (policy.book, *[floor.book for floor in policy.floors]):
+        for rule in book.about(server, tool, role):
+            if _denies_all(rule) and (rule.restricts_workspace or not may_settle):
+                return True
+            if rule.effect != "deny" or may_settle:
+                break
+        else:
+            if book is policy.book and not may_settle:
+                return True
+    return False
 
 
 # --- containment

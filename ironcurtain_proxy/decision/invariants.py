@@ -80,6 +80,9 @@ def decide_question(request: AccessRequest, asked: ServerQuestion, policy: Polic
 Invariant: TypeAlias = Callable[[AccessRequest, Policy], Decision | None]
 """An invariant returns a decision, or None if it does not apply."""
 
+INTROSPECTION: Final = "list_allowed_directories"
+"""The tool of the filesystem server that says what the policy allows it."""
+
 CONTAINED_SERVERS: Final = frozenset({"filesystem", "git"})
 """Servers whose path arguments name all files that a call touches, so that a path in the workspace
 is settled by its location."""
@@ -128,7 +131,7 @@ def introspection(request: AccessRequest, _policy: Policy) -> Decision | None:
     """Allow questions about the policy itself."""
     if (
         request.server == "filesystem"
-        and request.tool == "list_allowed_directories"
+        and request.tool == INTROSPECTION
         and request.annotated
         and not request.has_arguments
     ):

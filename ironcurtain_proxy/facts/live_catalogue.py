@@ -199,6 +199,10 @@ ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]
 """Gives the held tools of a server, each with the reason why a person must accept it first."""
 
 
+ToolHiding: TypeAlias = Callable[[str, str, ToolAnnotation | None], bool]
+"""Says of a tool, by its server's name in the policy, whether it is not listed."""
+
+
 class LiveCatalogue:
     """Implements `ports.ToolFinder`, and answers `tools/list`."""
 
@@ -221,6 +225,8 @@ class LiveCatalogue:
             has_prefix: names carry their server's, also where there is one server.
         """
         self._pins = pins
+        self.hides: ToolHiding = lambda _server, _tool, _annotation: False
+        """Whether a tool is not listed, although it can be called and is denied then."""
         self._judged: dict[str, tuple[tuple[ToolDefinition, ...], Mapping[str, str]]] = {}
         """The tools that were compared with their pins, and the held ones among them, by server."""
         self._servers = tuple(servers)
@@ -290,7 +296,11 @@ class LiveCatalogue:
         """Every tool's object as its server wrote it, apart from its name and that of its view."""
         for spec in self._servers:
             await self._source.until_settled(spec.name)
-        return [self._exposed(tool) for tool in self.refresh().tools if not tool.held]
+        tools = self.refresh().tools
+        return [self._exposed(one) for one in tools if not (one.held or self._is_hidden(one))]
+
+    def _is_hidden(self, tool: CataloguedTool) -> bool:
+        return self.hides(tool.policy_server, tool.definition.name, tool.annotation)
 
     def declares_view(self, server: str, uri: str) -> bool:
         """Whether a tool of a server declares this resource as its view (MCP Apps)."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.decision.authorizer import is_always_denied
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
@@ -18,6 +19,7 @@ from ironcurtain_proxy.mediation.outcome import Outcomes, Results
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Pins, World
@@ -58,6 +60,10 @@ class Session(Struct, frozen=True, kw_only=True):
     planner: Planner
     in_force: PolicyInForce
     pins: Pins
+
+    def hides(self, server: str, tool: str, annotation: ToolAnnotation | None) -> bool:
+        """Return whether a tool is not listed, because the policy can only deny its calls."""
+        return is_always_denied(server, tool, annotation, self.in_force.policy)
 
     @classmethod
     def begin(

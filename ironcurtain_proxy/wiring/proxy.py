@@ -150,6 +150,8 @@ class Proxy(Struct, kw_only=True):
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
+        if not self.settings.show_denied_tools:
+            self.catalogue.hides = self.operations.session.hides
         self.servers.hooks.roots = self._roots
         self.reloading.on_change = self._policy_changed
         self.servers.hooks.on_tools_changed = self._tools_changed

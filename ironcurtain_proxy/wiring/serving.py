@@ -250,9 +250,9 @@ async def _instructions(proxy: Proxy) -> Introduction:
 
 
 async def _notice_lists(agent: AgentServer) -> None:
-    """Tell the agent that a changed policy shows other prompts and resources."""
+    """Tell the agent that a changed policy shows other tools, prompts and resources."""
     agent.subscriptions.end()
-    for what in ("prompts", "resources"):
+    for what in ("tools", "prompts", "resources"):
         await agent.notice(f"notifications/{what}/list_changed", None)
 
 

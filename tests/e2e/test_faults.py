@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import DEADLINE, RawClient, at, text, texts
-from tests.e2e.servers.scripted import TOOLS
+from tests.e2e.servers.scripted import SHOWN
 from tests.program import FRESH
 
 MEGABYTE = 1 << 20
@@ -50,7 +50,7 @@ def test_a_crash_in_the_middle_of_a_call_ends_that_call_and_the_server_comes_bac
     assert "Traceback" not in text(dead)
     assert text(agent.call("well__answer", {"text": "unharmed"})) == "unharmed"
     call_until_it_works(agent, "sick__answer")
-    assert len(agent.tools()) == 2 * len(TOOLS)
+    assert len(agent.tools()) == 2 * len(SHOWN)
     agent.call("well__release", {"key": "k"})
     assert text(agent.result(well)) == "held until now"
     outcome = next(entry for entry in pair.outcomes() if entry["toolName"] == "die")
@@ -219,7 +219,7 @@ def test_a_server_that_does_not_start_is_a_warning_and_the_rest_go_on(
     installation.add_scripted("well")
     installation.allow_scripted("well")
     agent = installation.start()
-    assert agent.tool_names() == [f"well__{tool}" for tool in TOOLS]
+    assert agent.tool_names() == [f"well__{tool}" for tool in SHOWN]
     assert text(agent.call("well__answer", {"text": "alone"})) == "alone"
     said = agent.errors.read_text(encoding="utf-8") + installation.session_log.read_text(
         encoding="utf-8"

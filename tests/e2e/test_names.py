@@ -4,12 +4,12 @@ import pytest
 
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at, text
-from tests.e2e.servers.scripted import TOOLS
+from tests.e2e.servers.scripted import SHOWN
 
 
 def test_the_tools_of_a_single_server_have_their_bare_names(scripted: Installation) -> None:
     agent = scripted.start()
-    assert agent.tool_names() == list(TOOLS)
+    assert agent.tool_names() == list(SHOWN)
     assert text(agent.call("answer", {"text": "here"})) == "here"
 
 
@@ -21,7 +21,7 @@ def test_the_tools_of_several_servers_carry_the_name_of_their_server(
     installation.allow_scripted("one", "two")
     agent = installation.start()
     assert sorted(map(str, agent.tool_names())) == sorted(
-        f"{server}__{tool}" for server in ("one", "two") for tool in TOOLS
+        f"{server}__{tool}" for server in ("one", "two") for tool in SHOWN
     )
     assert text(agent.call("two__answer", {"text": "second"})) == "second"
     assert [at(params, "name") for params in installation.received("two")] == ["answer"]
@@ -58,6 +58,6 @@ def test_only_the_filtered_servers_run(installation: Installation) -> None:
     installation.add_scripted("two")
     installation.allow_scripted("one", "two")
     agent = installation.start(SERVER_FILTER="two")
-    assert agent.tool_names() == list(TOOLS)
+    assert agent.tool_names() == list(SHOWN)
     assert text(agent.call("answer", {"text": "alone"})) == "alone"
     assert not installation.journal_file("one").exists()

@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, at, text
-from tests.e2e.servers.scripted import TOOLS
+from tests.e2e.servers.scripted import SHOWN, TOOLS
 
 ODD_TOOLS = (
     '{"tools":[{"zeta":[1,1.0,1e2,-0.0,0.1],"name":"echo","title":"Echo \\u00e9","inputSchema":'
@@ -41,7 +41,8 @@ def test_every_page_of_a_long_list_is_shown(installation: Installation) -> None:
     """G26."""
     installation.add_scripted(env={"SCRIPTED_PAGE": "3"})
     installation.allow_scripted()
-    assert installation.start().tool_names() == list(TOOLS)
+    assert installation.start().tool_names() == list(SHOWN)
+    assert installation.start(SHOW_DENIED_TOOLS="true").tool_names() == list(TOOLS)
 
 
 def test_the_servers_own_result_comes_back_with_everything_in_it(agent: RawClient) -> None:
@@ -141,12 +142,15 @@ def test_new_tools_of_a_server_are_announced_and_can_be_used(installation: Insta
     assert received["arguments"] == {"text": "new"}
 
 
-def test_a_new_tool_that_nobody_annotated_is_listed_but_denied(scripted: Installation) -> None:
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_new_tool_that_nobody_annotated_is_listed_where_that_is_asked_for_and_denied(
+    is_shown: bool, scripted: Installation
+) -> None:
     scripted.variables["PINS"] = "off"
-    agent = scripted.start()
+    agent = scripted.start(SHOW_DENIED_TOOLS=str(is_shown).lower())
     agent.call("change", {"add": "surprise"})
     agent.notification("notifications/tools/list_changed")
-    assert "surprise" in agent.tool_names()
+    assert ("surprise" in agent.tool_names()) is is_shown
     result = agent.call("surprise", {"text": "x"})
     assert result["isError"] is True
     assert scripted.last_decision()[0] == "deny"

@@ -88,6 +88,7 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser | None]]] = MappingProxyType(
         "SESSION_LOG_PATH": ("sessionLogPath", str),
         "SANDBOX_POLICY": ("sandboxPolicy", str),
         "UNKNOWN_TOOLS": ("unknownTools", str),
+        "SHOW_DENIED_TOOLS": ("showDeniedTools", _switch),
         "PINS": ("pins", str),
         "SERVER_FILTER": ("serverFilter", _names),
         "SERVER_CREDENTIALS": ("serverCredentials", None),

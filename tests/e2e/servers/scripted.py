@@ -51,6 +51,9 @@ TOOLS: Final[Mapping[str, Mapping[str, str]]] = {
     "stderr": {"text": "string", "times": "integer"},
     "write": {"latin1": "string", "times": "integer", "answer": "boolean"},
 }
+
+SHOWN: Final = tuple([name for name in TOOLS if name != "forbidden"])
+"""The tools of which the policy of the tests allows or asks about some call."""
 """Every tool with its arguments and their types."""
 
 STUBBORN: Final = (
