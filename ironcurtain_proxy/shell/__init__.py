@@ -1,6 +1,7 @@
 """Shell commands: grammar, effects, kinds of operations.
 
-- `statements`, `words`, `constants`: a text becomes a `ParsedCommand`.
+- `statements`, `words`, `constants`: a text becomes a `ParsedCommand`. `here_documents`: what the
+  grammar does not read is read without them. `counters`: arithmetic that runs nothing.
 - `effects`: what a command can do, the worst of its parts.
 - `grammar`, `programs`: the options of programs, by the table `programs.toml`.
 - `reads`, `readers`: what only reads.

@@ -28,6 +28,8 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
+from ironcurtain_proxy.shell.counters import C_FOR, counted
+from ironcurtain_proxy.shell.here_documents import lifted
 from ironcurtain_proxy.shell.words import BLANK, WORD_KINDS, TextReading, read_test_word, read_word
 
 if TYPE_CHECKING:
@@ -106,10 +108,14 @@ _EXPRESSIONS: Final = WORD_KINDS | {"subscript", "binary_expression", "unary_exp
 
 
 def _container(reading: TextReading, node: "Node") -> None:
-    _check_gaps(reading, node.children, _SPACE, node)
     raw = reading.text_of(node)
-    if raw.startswith(b"(("):
+    names = counted(raw, reading.source) if raw.startswith(b"((") else ()
+    if names is None:
         reading.refuse("arithmetic is not understood")
+    elif raw.startswith(b"((") and raw.endswith(b"))") and raw.count(b"))") == 1:
+        reading.count(node, names)
+        return
+    _check_gaps(reading, node.children, _SPACE, node)
     if node.type == "compound_statement" and not _is_group(reading, node):
         reading.refuse("a group is not understood")
     if node.type == "for_statement":
@@ -168,6 +174,17 @@ def _for_head(reading: TextReading, node: "Node") -> None:
     named = frozenset[str]().union(*(word.variables for word in values))
     value = Word(None, variables=named if values else frozenset({"@"}))
     reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)), tuple(values))
+
+
+def _counting(reading: TextReading, node: "Node") -> None:
+    """Read `for ((i=0; i<3; i++)); do …; done`, whose head only counts."""
+    body = node.children[-1]
+    head = C_FOR.fullmatch(reading.source[node.start_byte : body.start_byte])
+    names = None if head is None else counted(head[1], reading.source)
+    if body.type != "do_group" or names is None:
+        reading.refuse("a loop is not understood")
+    reading.count(node, names or ())
+    reading.pending.append(body)
 
 
 def _command(reading: TextReading, node: "Node") -> None:
@@ -250,11 +267,14 @@ def _name(reading: TextReading, node: "Node") -> str:
 
 
 def _assignment_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """Read `name=value`. Arrays, subscripts and `+=` are refused."""
+    """Read `name=value`, or an array of words. Subscripts and `+=` are refused."""
     _check_gaps(reading, node.children, re.compile(rb""), node)
     children = node.children
     value = children[2] if len(children) == 3 else None  # noqa: PLR2004
     plain = len(children) >= 2 and children[0].type == "variable_name" and children[1].type == "="  # noqa: PLR2004
+    if plain and not parts.words and value is not None and value.type == "array":
+        parts.assignments.append(Assignment(_name(reading, children[0]), _array(reading, value)))
+        return
     if not plain or parts.words or (value is not None and value.type not in WORD_KINDS):
         reading.refuse("an assignment is not understood")
         reading.pending.extend(children)
@@ -263,6 +283,20 @@ def _assignment_part(reading: TextReading, node: "Node", parts: _CommandParts) -
     name = _name(reading, children[0])
     word = Word("") if value is None else read_word(reading, value)
     parts.assignments.append(Assignment(name, word))
+
+
+def _array(reading: TextReading, node: "Node") -> Word:
+    """Read `(a "$b" c)`, whose words are known when the array is used."""
+    _check_gaps(reading, node.children, _SPACE, node)
+    found = frozenset[str]()
+    for previous, child in itertools.pairwise(node.children[:-1]):
+        word = _target(reading, child)
+        # `[$x]=a` gives one of them a place, and evaluates it.
+        is_separate = previous.type == "(" or previous.end_byte < child.start_byte
+        if not is_separate or reading.text_of(child).startswith(b"["):
+            reading.refuse("an array is not understood")
+        found |= word.variables
+    return Word(None, variables=found)
 
 
 def _file_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
@@ -417,6 +451,7 @@ _STATEMENTS: Final[Mapping[str, Callable[[TextReading, "Node"], None]]] = {
     "declaration_command": _declaration,
     "unset_command": _declaration,
     "test_command": _test,
+    "c_style_for_statement": _counting,
     "variable_assignment": _alone,
     "variable_assignments": _alone,
 }
@@ -433,6 +468,8 @@ MAX_DEPTH: Final = 4
 """The most levels of texts in texts, such as `sh -c "sh -c ls"`."""
 
 _CONTINUED: Final = re.compile(r"\A(?:[ \t\n]*\\\n)+")
+_TIMED: Final = re.compile(r"\A[ \t\n]*time[ \t]+(?:-p[ \t]+)?(?=[({])")
+"""`time` before a group, which the grammar does not know. It changes nothing of what runs."""
 _NAMES: Final = re.compile(r"[\w.+-]+")
 
 TEXT_RUNNERS: Final = frozenset(
@@ -447,7 +484,17 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
     A text that is empty, or only a comment, runs nothing and is readable.
     """
     # A shell joins continued lines first: at the start of a text they say nothing.
-    text = _CONTINUED.sub("", text, count=1)
+    text = _TIMED.sub("", _CONTINUED.sub("", text, count=1), count=1)
+    parsed = _parsed(text, depth)
+    without = lifted(text) if parsed.unreadable is not None and depth > 0 else None
+    if without is None:
+        return parsed
+    other = _parsed(without.text, depth)
+    commands = without.given_back(other.commands)
+    return parsed if other.unreadable or commands is None else replace(other, commands=commands)
+
+
+def _parsed(text: str, depth: int) -> ParsedCommand:
     reason = _unfit(text)
     if reason is None and depth <= 0:
         reason = "commands are nested too deeply"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.model.request import Piece, SimpleCommand, Word
+from ironcurtain_proxy.model.request import Assignment, Piece, SimpleCommand, Word
 from ironcurtain_proxy.shell.constants import Located, defines, with_constants
+from ironcurtain_proxy.shell.counters import counted
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,7 +34,10 @@ _VALUE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_
 """The value of a variable, unchanged."""
 _EXPANSION: Final = re.compile(
     rb"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?|[0-9@*#?]"
-    rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*)\}"
+    rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*"
+    rb"|[A-Za-z_0-9]+(?::(?: -)?[0-9]+){1,2}"  # a part of it, by numbers
+    rb"|[A-Za-z_0-9]+//?[#%]?[A-Za-z0-9_.:*?,@ -]+(?:/[A-Za-z0-9_.:,@ -]*)?"  # something replaced
+    rb"|[A-Za-z_0-9]+(?:\^\^?|,,?))\}"  # in capitals, or small letters
 )
 _ARITHMETIC: Final = re.compile(rb"\$\(\([ 0-9+*/%-]+\)\)")
 """Arithmetic of numbers: a name would be evaluated, and `a[$(id)]` in it would run."""
@@ -91,6 +95,12 @@ class TextReading(Struct):
         is_first = _is_certain(node) and _leads(node)
         until = _until(node) if defines(command) else 0
         self.found.append(Located(node.start_byte, command, is_first, values, node.end_byte, until))
+
+    def count(self, node: "Node", names: tuple[str, ...]) -> None:
+        """Note that arithmetic may give other numbers to these variables."""
+        if names:
+            changed = tuple([Assignment(name, Word(None)) for name in names])
+            self.add(node, SimpleCommand(assignments=changed))
 
     def refuse(self, reason: str) -> None:
         """Make the text unreadable; the first reason stays."""
@@ -305,12 +315,20 @@ def _concatenated(reading: TextReading, node: "Node") -> list[_Piece]:
         position = child.end_byte
         if child.type in WORD_KINDS:
             pieces += _pieces(reading, child)
-        else:  # such as a lone `$`
+        elif child.type == "$" and _ends_word(reading, child, node):
+            pieces.append(_Piece("$", quoted=True))
+        else:  # such as a lone `$` inside
             reading.refuse("a word is not understood")
             pieces.append(_Piece(None, quoted=False))
     if position != node.end_byte:
         reading.refuse("a word has a gap")
     return pieces
+
+
+def _ends_word(reading: TextReading, dollar: "Node", word: "Node") -> bool:
+    """Return whether a `$` is the last character of a word, where a shell takes it as it is."""
+    after = reading.source[dollar.end_byte : dollar.end_byte + 1]
+    return dollar.end_byte == word.end_byte and after in {b"", b" ", b"\t", b"\n", b";", b"|", b"&"}
 
 
 def _quoted(reading: TextReading, node: "Node") -> list[_Piece]:
@@ -347,7 +365,8 @@ def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
     _check_expansion(reading, node, raw)
     if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):
         return _Piece("0", quoted=True)
-    reading.pending.append(node)
+    if node.type != "arithmetic_expansion" or counted(raw[1:], reading.source) is None:
+        reading.pending.append(node)
     named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
     is_plain = _VALUE.fullmatch(raw) is not None
     return _Piece(None, quoted, None if named is None else named[1].decode(), is_plain)
@@ -360,7 +379,7 @@ def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:
         case "expansion":
             reading.require(_EXPANSION, raw, "an expansion is not understood")
         case "arithmetic_expansion":
-            reading.require(_ARITHMETIC, raw, "arithmetic is not understood")
+            _check_arithmetic(reading, node, raw)
         case "command_substitution" | "process_substitution":
             if raw.startswith(b"$(("):
                 reading.refuse("a substitution can be taken for arithmetic")
@@ -370,6 +389,14 @@ def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:
             pass
         case other:
             reading.refuse(f"a {other} is not understood")
+
+
+def _check_arithmetic(reading: TextReading, node: "Node", raw: bytes) -> None:
+    names = counted(raw[1:], reading.source)
+    if names is not None and raw.endswith(b"))") and raw.count(b"))") == 1:
+        reading.count(node, names)
+    else:
+        reading.require(_ARITHMETIC, raw, "arithmetic is not understood")
 
 
 def _unescaped(reading: TextReading, text: str) -> str:

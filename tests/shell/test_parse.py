@@ -61,6 +61,11 @@ def test_quotes_are_removed_as_bash_does() -> None:
         ("a <(ls)", "/dev/fd/*", False),
         ("a $((1+2))", "*", True),
         ("a $'x'*", "x*", True),
+        ("a ${x:0:3} b", "*", True),
+        ("a ${x: -3}", "*", True),
+        ("a pre${x//_/-}", "pre*", True),
+        ("a ${x^^}", "*", True),
+        ("a ${x/#v/}", "*", True),
     ],
 )
 def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: bool) -> None:
@@ -80,6 +85,9 @@ def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: b
         "for i in $(rm x); do ls; done", "for i in a b; do ls; rm x; done", "A=$(rm x) ls",
         "ls > $(rm x)", "ls <<< $(rm x)", "[ -f $(rm x) ] && ls", "[[ $(rm x) == ls ]]; ls",
         "cat <<'E'; ls\nE\nrm x", "ls # a\nrm x", "ls $(ls $(rm x))", "export A=$(rm x); ls",
+        "cat <<E | rm x\nE", "cat <<E && rm x\nE", "cat - <<'E'\n'\nE\nrm x", "a=(b\n$(rm x))",
+        "for ((i=0; i<3; i++)); do rm x; done", "i=0; ((i++)) && rm x", "time ( ls; rm x )",
+        "cat - <<E 2>&1 | ls\n$HOME\nE\nrm x", "cat - <<-E # '\n\ta'\n\tE\nrm x",
         'ls "${x:-$(rm x)}"', "ls ${x:=$(rm x)}", "ls $(( $(rm x) ))", "ls ${a[$(rm x)]}",
         "a=($(rm x)); ls", "f() { rm x; }; ls", "case $(rm x) in a) ls;; esac", "coproc rm x; ls",
     ],
@@ -93,13 +101,14 @@ def test_no_command_is_lost(text: str) -> None:
 def test_what_bash_could_take_otherwise_is_not_read() -> None:
     cases = [
         "f() { ls; }", "function ls { rm x; }", "coproc ls", "case x in a) ls;; esac",
-        "select x in a; do ls; done", "for ((;;)); do ls; done", "((x++))", "let x=1 '",
+        "select x in a; do ls; done", "for ((;x;)); do ls; done", "((x++))", "let x=1 '",
         "echo $((x))", "echo $((a[0]))", "echo $[1]", "echo ${x@P}", "echo ${!x}", "echo ${x:=a}",
-        "echo ${x/a/b}", "echo ${a[$(id)]}", "a[$(id)]=1", "a=(1 2)", "a+=b ls", "ls {x}>/dev/null",
+        "echo ${x/a/$(b)}", "echo ${a[$(id)]}", "a[$(id)]=1", "a=([1]=2)", "a+=b ls",
+        "echo ${x:y:1}", "ls {x}>/dev/null",
         "ls 'a", 'ls "a', "ls $(a", "ls `a", "ls )", "ls ;; ls", "if ls", "ls &&", "| ls",
         "{ls;}", "{ ls }", "ls $\"a\"", "echo $'\\0'", "echo $'\\xff'", "echo $'\\cx'", "@(a|b)",
         "ls a(b)", "cat <<E\n$(rm x)\nE", "cat <<E\n`rm x`\nE", "cat <<E\na\\\nE\nE", "cat <<E",
-        "cat <<A <<B\nA\nB", "cat <<E | rm x\nE", "echo `a \\` b`", "ls;#x", '"a $ b"', "ls <> x",
+        "cat <<A <<B\nA\nB", "echo `a \\` b`", "ls;#x", '"a $ b"', "ls <> x",
         "[ a > b ]", "ls\u00a0-l", "ls\u2003x", "ls\r\n", "ls\x00", "ls\x0b-l", "ls \ud800",
         "$((ls) | rm)", "ls a\\\n#|rm", "echo \\\"\\\n#|rm x", "l\\\ns",
         "ls 2 >& ", "for i in a\nb; do ls; done", "done", "then ls", "}",
@@ -122,6 +131,80 @@ def test_redirections_are_kept(text: str, expected: list[str]) -> None:
     assert parsed.unreadable is None
     found = [r.operator for command in parsed.commands for r in command.redirections]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "body"),
+    [
+        ("git commit -F - <<'E' && git push\na $(b)\nE", ["git", "commit", "-F", "-"], "a $(b)\n"),
+        ("python3 - a 2>&1 <<E | tail\nprint(1)\nE\nls", ["python3", "-", "a"], "print(1)\n"),
+        ("cat - <<'E' >x; ls\nit's\n E\nE", ["cat", "-"], "it's\n E\n"),
+        ("cat - <<-E || ls\n\t$HOME\n\tE", ["cat", "-"], "\t$HOME\n"),
+        ("cat - <<\\E\n" + "x" * MAX_LENGTH + "\nE", ["cat", "-"], "x" * MAX_LENGTH + "\n"),
+        ("ls a\\\n b 'c\nd'; cat - <<'E'\n`x`\nE\n", ["cat", "-"], "`x`\n"),
+    ],
+)
+def test_a_here_document_is_read_whatever_else_stands_on_its_line(
+    text: str, words: list[str], body: str
+) -> None:
+    parsed = parse_command(text)
+    assert parsed.unreadable is None
+    (found,) = [one for one in parsed.commands if [w.text for w in one.words] == words]
+    assert [one.target.text for one in found.redirections if one.operator == "<<"] == [body]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat - <<'E' \\\n x\nE\n",
+        "cat - <<E 'a\nE\n'\nE\n", "cat - <<E\n$(id)\nE", "cat - <<E\n",
+        "cat - <<E \"$(echo \"a\")\"\nE\n", "echo a\\ #' <<E\n'\nE\nls -", "cat - <<E <<F\nE\nF\n",
+        "echo $'\\'' - <<E\n'\nE\n", "cat - </here-document-0 <<E | x\nE", "echo $((1<<E))\nE",
+        "cat - <<E\na\nE x\n", "echo `a` - <<E\nE", "cat - <<E$x\nE\n", "cat - <<'E'x\nE\n",
+    ],
+)  # fmt: skip
+def test_a_here_document_that_could_end_elsewhere_is_not_read(text: str) -> None:
+    assert not [
+        one
+        for command in parse_command(text).commands
+        for one in command.redirections
+        if one.operator == "<<" and parse_command(text).unreadable is None
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i=0; ((i++))", "i=0\nwhile ((i<3)); do i=$((i+1)); done",
+        "i=0; until ((i>=3)); do ((i+=2)); done",
+        "for ((i=0; i<10; i++)); do ls; done", "n=5; for ((i=1;i<=n;i++)); do ls; done", "((1))",
+        "ls; i=0 && echo $(($i*2+1))", "i=0; while [ $i -lt 3 ]; do i=$((i+1)); done",
+    ],
+)  # fmt: skip
+def test_arithmetic_of_numbers_is_read_and_makes_no_variable_a_constant(text: str) -> None:
+    parsed = parse_command(f"{text}; echo $i")
+    assert parsed.unreadable is None
+    assert parsed.commands[-1].words[-1].text is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "((i++))", "i=$(x); ((i++))", "i=0; read i; ((i++))", "i=0; i=x; ((i++))",
+        "i=0 ls; ((i++))",
+        "i=0; j=i; ((j++))", "i=0; ((i=a[0]))", "i=0; printf -v $x 1; ((i++))", "(i=0); ((i++))",
+        "x && i=0; ((i++))", "if x; then\ni=0\nfi; ((i++))", "echo '\ni=0\n'; ((i++))",
+        "i=0; ((i$x))",
+        "i=0; r\\ead $(x); ((i++))", 'i=0; re"ad" $(x); ((i++))', "i=0; i=$((i+1))$x; ((i++))",
+        "i=0; for i in 'a[$(id)]'; do ((i++)); done", "cat <<E\ni=0\nE\n((i++))", "echo $(($1))",
+        "i=0; export $x; ((i++))", "i=0; . x; ((i++))", "for ((i=0;i<n;i++)); do ls; done",
+        "x || for ((i=0;i<9;i++)); do ls; done; ((i++))", "i=0; $'read' $x; ((i++))",
+        "i=0 & ((i++))",
+    ],
+)  # fmt: skip
+def test_arithmetic_with_a_name_that_may_hold_anything_is_not_read(text: str) -> None:
+    """A shell evaluates what the name holds: `i='a[$(id)]'` runs `id`."""
+    assert parse_command(text).unreadable is not None
 
 
 def test_assignments_and_the_variable_of_a_loop_are_kept() -> None:
