@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
@@ -17,11 +17,13 @@ from ironcurtain_proxy.mailbox.answering import (
     Posted,
     Proof,
     ReviewerAnswer,
+    Signer,
     changes_in,
     objection,
     outcomes,
     post,
     read_token,
+    signed,
     still_waits,
     word_for,
 )
@@ -37,9 +39,19 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     sessions_directory,
     utc_now,
 )
-from ironcurtain_proxy.mailbox.messages import Credential
+from ironcurtain_proxy.mailbox.messages import (
+    MAX_NOTE,
+    Credential,
+    clean_line,
+    signed_response_bytes,
+)
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
+if TYPE_CHECKING:
+    from ironcurtain_proxy.fleet.board import Board
+
+DATABASE: Final = "IRONCURTAIN_DATABASE"
+"""The variable that names the database of a fleet if `relay` and `desk` are given none."""
 TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name
 """The variable that names the token file if `--token-file` does not."""
 _AT_ONCE: Final = 64
@@ -58,6 +70,32 @@ def add_directories(parser: argparse.ArgumentParser) -> None:
         help="an escalation directory; may be repeated "
         "(default: ESCALATION_DIR, and all sessions under ~/.ironcurtain/sessions)",
     )
+
+
+def add_database(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add `--database`."""
+    parser.add_argument(
+        "--database",
+        default="",
+        metavar="URL",
+        help=f"{about}: postgresql://USER@HOST/NAME; a password: in ~/.pgpass",
+    )
+
+
+def database_of(options: argparse.Namespace) -> str:
+    """Return the address of the database.
+
+    Raises:
+        ConfigurationError: none is given, or its library is not installed.
+    """
+    url: str = options.database or os.environ.get(DATABASE, "")
+    if not url:
+        raise ConfigurationError(f"give --database postgresql://…, or {DATABASE}")
+    # An extra, for these commands alone.
+    from ironcurtain_proxy.config.extras import require  # noqa: PLC0415
+
+    require("postgres", "--database")
+    return url
 
 
 def add_credential(parser: argparse.ArgumentParser) -> None:
@@ -152,12 +190,15 @@ def add_references(parser: argparse.ArgumentParser) -> None:
         help="also the calls of the same kind that `pending` listed for the same reasons",
     )
     add_directories(parser)
+    add_database(parser, "answer questions of all machines there")
     add_credential(parser)
 
 
 def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
     """Answer the requests that the command line names. Return 0 if every answer was accepted."""
     given = replace(given, credential=credential_of(options))
+    if options.database:
+        return _answer_there(options, given)
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
@@ -187,6 +228,8 @@ def answer_changed(options: argparse.Namespace, given: ReviewerAnswer, arguments
     """
     if len(options.references) != 1 or options.references == ["all"]:
         raise ConfigurationError("--args is for one call: name its id")
+    if options.database:
+        raise ConfigurationError("--args is for calls of this machine, and --database for others")
     mailboxes = existing_mailboxes_of(options)
     try:
         one = find(options.references[0], mailboxes.pending(utc_now()), state_directory())
@@ -195,6 +238,51 @@ def answer_changed(options: argparse.Namespace, given: ReviewerAnswer, arguments
         return 1
     given = replace(given, changed=changes_in(arguments, one.request))
     return 0 if answer_several(mailboxes, [one], given) else 1
+
+
+def _answer_there(options: argparse.Namespace, given: ReviewerAnswer) -> int:
+    """Answer questions that other machines have sent to a database."""
+    from ironcurtain_proxy.fleet.board import Board  # noqa: PLC0415  an extra
+    from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase  # noqa: PLC0415
+
+    signer = given.credential
+    if signer is None or isinstance(signer, Credential):
+        raise ConfigurationError("--database needs --key FILE: only signed answers count there")
+    if options.equal:
+        raise ConfigurationError("--equal is for the calls of this machine: name each id")
+    database = FleetDatabase(database_of(options))
+    try:
+        board = Board(database)
+        waiting = board.pending(utc_now())
+        done = [_sent_there(board, waiting, one, given, signer) for one in options.references]
+    except DatabaseError as error:
+        complain(str(error))
+        return 1
+    finally:
+        database.close()
+    return 0 if all(done) else 1
+
+
+def _sent_there(
+    board: "Board",
+    waiting: Sequence[PendingRequest],
+    reference: str,
+    given: ReviewerAnswer,
+    signer: Signer,
+) -> bool:
+    """Sign the answer to one question. Return whether its machine takes it."""
+    try:
+        one = find(reference, waiting, state_directory())
+    except NotPendingError as error:
+        complain(str(error))
+        return False
+    if has_changed(one, state_directory()):
+        complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
+        return False
+    note = clean_line(given.note)[:MAX_NOTE]
+    done = board.answer(one, signed_response_bytes(signed(one.request, given, signer, note)))
+    (say if done.taken else complain)(done.told)
+    return done.taken
 
 
 def _chosen(

@@ -270,7 +270,7 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 def _base_modules() -> Iterator[str]:
     above_the_extras = (
         *("auto_confirm.store", "llm.http", "downstream.remote.", "front.", "web.", "telemetry."),
-        *("bundle.repository", "bundle.update"),
+        *("bundle.repository", "bundle.update", "fleet."),
         "__main__",
     )
     first = {

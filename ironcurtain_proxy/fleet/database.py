@@ -1,0 +1,329 @@
+"""Questions and answers of many machines, in PostgreSQL.
+
+    questions   one row for each question that waits on a machine: the bytes of its request
+    answers     signed answers, as they will lie in the mailbox of that machine
+    logins      who has logged in to the page, by the digest of a random word
+
+The database is a mailbox that cannot approve. Whoever writes to it can hide or delay a question; an
+answer counts at the machine by its signature alone, which covers the digest of the request that the
+machine itself has written.
+
+The row is the truth, and a notice (`NOTIFY`) only wakes: each machine has a channel of its own, and
+reads again every few seconds besides.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from msgspec import Struct
+from psycopg import sql
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES
+
+T = TypeVar("T")
+
+QUESTIONS_CHANNEL: Final = "ironcurtain_questions"
+COUNTED: Final = "counted"
+NOT_COUNTED: Final = "not counted"
+_LOCK: Final = 0x1C_F1EE7
+_CONNECT_SECONDS: Final = 5
+_MOST_SHOWN: Final = 1000
+_AT_ONCE: Final = 200
+_TABLES: Final = (
+    """CREATE TABLE IF NOT EXISTS ironcurtain_questions (
+        id uuid PRIMARY KEY, home text NOT NULL, host text NOT NULL, digest text NOT NULL,
+        request bytea NOT NULL, asked timestamptz NOT NULL, ends timestamptz,
+        seen timestamptz NOT NULL DEFAULT now(), is_open boolean NOT NULL DEFAULT true)""",
+    """CREATE INDEX IF NOT EXISTS ironcurtain_open
+        ON ironcurtain_questions (home) WHERE is_open""",
+    """CREATE INDEX IF NOT EXISTS ironcurtain_digest ON ironcurtain_questions (digest)""",
+    # By its content: the same answer, sent twice, is one row, and no forged row can take the place
+    # of an answer that comes later.
+    """CREATE TABLE IF NOT EXISTS ironcurtain_answers (
+        question uuid NOT NULL, hash text NOT NULL, body bytea NOT NULL, outcome text,
+        at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (question, hash))""",
+    """CREATE INDEX IF NOT EXISTS ironcurtain_waiting
+        ON ironcurtain_answers (question) WHERE outcome IS NULL""",
+    """CREATE TABLE IF NOT EXISTS ironcurtain_logins (
+        word text PRIMARY KEY, kind text NOT NULL, said jsonb NOT NULL,
+        ends timestamptz NOT NULL)""",
+)
+
+
+class DatabaseError(IronCurtainError):
+    """The database does not do what it was asked. The message holds no password."""
+
+
+class SentQuestion(Struct, frozen=True, kw_only=True):
+    """A question as a row."""
+
+    id: str
+    host: str
+    """The name of the machine, as it says."""
+    digest: str
+    """SHA-256 of the request's bytes, as the machine says. Readers compute their own."""
+    request: bytes
+    asked: datetime
+    ends: datetime | None
+
+
+class WaitingAnswer(Struct, frozen=True):
+    """An answer that its machine has not looked at."""
+
+    question: str
+    hash: str
+    body: bytes
+
+
+class FleetDatabase:
+    """The tables."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet.
+
+        Raises:
+            ConfigurationError: it is no address of PostgreSQL.
+        """
+        try:
+            parsed = sa.make_url(url)
+        except (ArgumentError, ValueError):
+            parsed = None  # its message would repeat the address, which may hold a password
+        if parsed is None or parsed.drivername not in {"postgresql", "postgres"}:
+            raise ConfigurationError("--database: write postgresql://USER@HOST/NAME")
+        self.where = parsed.render_as_string(hide_password=True)
+        self._engine = sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            hide_parameters=True,
+            pool_pre_ping=True,
+            pool_timeout=_CONNECT_SECONDS,
+            connect_args={
+                "connect_timeout": _CONNECT_SECONDS,
+                "options": "-c statement_timeout=15s -c lock_timeout=5s",
+            },
+        )
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Do something in one transaction.
+
+        Raises:
+            DatabaseError: it was not done.
+        """
+        try:
+            with self._engine.begin() as connection:
+                return work(connection)
+        except SQLAlchemyError as error:
+            raise DatabaseError(f"{self.where}: {_words(error)}") from None
+
+    def prepare(self) -> None:
+        """Make the tables, if they are not there. A reader's account needs no right to do so.
+
+        Raises:
+            DatabaseError: it was not done.
+        """
+
+        def made(connection: Connection) -> None:
+            there = connection.exec_driver_sql("SELECT to_regclass('ironcurtain_logins')").scalar()
+            if there is None:
+                # Two that make the same table at once would disturb each other.
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                for statement in _TABLES:
+                    connection.exec_driver_sql(statement)
+
+        self.run(made)
+
+    def listener(self, channel: str) -> "Listener":
+        """Return what waits for notices in a channel. Nothing is connected yet."""
+        return Listener(self._engine, self.where, channel)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # --- a machine's end -------------------------------------------------------------------------
+
+    def known(self, home: str) -> frozenset[str]:
+        """Return the open questions of a machine's mailboxes, and forget what ended long ago."""
+        old = "DELETE FROM ironcurtain_questions WHERE seen < now() - interval '30 days'"
+        orphans = """DELETE FROM ironcurtain_answers a WHERE at < now() - interval '30 days'
+            AND NOT EXISTS (SELECT FROM ironcurtain_questions q WHERE q.id = a.question)"""
+        asked = sa.text("SELECT id::text FROM ironcurtain_questions WHERE home = :home AND is_open")
+
+        def read(connection: Connection) -> frozenset[str]:
+            connection.exec_driver_sql(old)
+            connection.exec_driver_sql(orphans)
+            return frozenset(connection.execute(asked, {"home": home}).scalars())
+
+        return self.run(read)
+
+    def exchange(
+        self,
+        home: str,
+        asked: Sequence[SentQuestion],
+        ended: Collection[str],
+        outcomes: Sequence[tuple[WaitingAnswer, str]],
+    ) -> None:
+        """Write what is new on a machine: questions, ends of questions, outcomes of answers."""
+        rows = [{"home": home, **{name: getattr(one, name) for name in _SENT}} for one in asked]
+        told = [{"q": one.question, "hash": one.hash, "outcome": word} for one, word in outcomes]
+
+        def write(connection: Connection) -> None:
+            if rows:
+                # Nobody else's row is changed, also if somebody has guessed an id.
+                connection.execute(_ASK, rows)
+            if ended:
+                connection.execute(_END, {"home": home, "ids": list(ended)})
+            if told:
+                connection.execute(_TELL, told)
+            if rows or ended:
+                connection.execute(_NOTIFY, {"channel": QUESTIONS_CHANNEL})
+
+        self.run(write)
+
+    def beat(self, home: str) -> None:
+        """Note that a machine still has its open questions."""
+        words = "UPDATE ironcurtain_questions SET seen = now() WHERE home = :home AND is_open"
+        self.run(lambda connection: connection.execute(sa.text(words), {"home": home}))
+
+    def answers(
+        self, home: str, known: Collection[str], full: Collection[str]
+    ) -> list[WaitingAnswer]:
+        """Return answers that a machine has not looked at.
+
+        Args:
+            home: the machine's mailboxes.
+            known: hashes of answers that are being looked at.
+            full: questions that take none now.
+        """
+        given = {"home": home, "known": list(known), "full": list(full)}
+
+        def read(connection: Connection) -> list[WaitingAnswer]:
+            return [WaitingAnswer(*row) for row in connection.execute(_ANSWERS, given)]
+
+        return self.run(read)
+
+    # --- the page's end --------------------------------------------------------------------------
+
+    def waiting(self, shown: Collection[str]) -> tuple[list[str], list[SentQuestion]]:
+        """Return the ids of open questions, the oldest first, and those that are not yet known.
+
+        Args:
+            shown: the ids of those that the caller knows.
+        """
+
+        def read(connection: Connection) -> tuple[list[str], list[SentQuestion]]:
+            ids = list(connection.execute(_OPEN, {"most": _MOST_SHOWN}).scalars())
+            missing = [one for one in ids if one not in shown]
+            rows = connection.execute(_REQUESTS, {"ids": missing}) if missing else ()
+            return ids, [SentQuestion(**row._mapping) for row in rows]  # noqa: SLF001  its API
+
+        return self.run(read)
+
+    def put_answer(self, question: str, body: bytes) -> str | None:
+        """Write an answer. Return its hash, or None if its question does not wait any more."""
+        digest = hashlib.sha256(body).hexdigest()
+
+        def write(connection: Connection) -> str | None:
+            given = {"q": question, "hash": digest, "body": body}
+            home = connection.execute(_HOME, given).scalar()
+            if home is None:
+                return None
+            connection.execute(_ANSWER, given)
+            connection.execute(_NOTIFY, {"channel": channel_of(str(home))})
+            return digest
+
+        return self.run(write)
+
+    def outcome(self, question: str, digest: str) -> str | None:
+        """Return what the machine said of an answer, or None if it has not looked at it."""
+        words = "SELECT outcome FROM ironcurtain_answers WHERE question = :q AND hash = :hash"
+        given = {"q": question, "hash": digest}
+        found = self.run(lambda one: one.execute(sa.text(words), given).scalar())
+        return None if found is None else str(found)
+
+
+class Listener:
+    """A connection that waits for notices."""
+
+    def __init__(self, engine: sa.Engine, where: str, channel: str) -> None:
+        self._engine = engine
+        self._where = where
+        self._channel = channel
+        self._connection: psycopg.Connection[object] | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Return True at a notice, or False after some seconds without one.
+
+        Raises:
+            DatabaseError: the connection ended. The next call connects again.
+        """
+        try:
+            return any(True for _ in self._notices(seconds))
+        except (SQLAlchemyError, psycopg.Error, OSError) as error:
+            self.close()
+            raise DatabaseError(f"{self._where}: {_words(error)}") from None
+
+    def _notices(self, seconds: float) -> Iterator[object]:
+        if self._connection is None:
+            pooled = self._engine.raw_connection()
+            found = pooled.driver_connection
+            pooled.detach()
+            if not isinstance(found, psycopg.Connection):
+                raise DatabaseError("the driver of PostgreSQL is another one")
+            self._connection = found
+            found.autocommit = True
+            found.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        yield from self._connection.notifies(timeout=seconds, stop_after=1)
+
+    def close(self) -> None:
+        """Close the connection; harmless if repeated."""
+        if self._connection is not None:
+            with suppress(psycopg.Error, OSError):
+                self._connection.close()
+            self._connection = None
+
+
+_SENT: Final = ("id", "host", "digest", "request", "asked", "ends")
+_ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
+    (id, home, host, digest, request, asked, ends)
+    VALUES (CAST(:id AS uuid), :home, :host, :digest, :request, :asked, :ends)
+    ON CONFLICT (id) DO UPDATE SET is_open = true, seen = now(), request = excluded.request,
+    digest = excluded.digest WHERE ironcurtain_questions.home = excluded.home""")
+_END: Final = sa.text("""UPDATE ironcurtain_questions
+    SET is_open = false, request = '', seen = now()
+    WHERE home = :home AND id = ANY(CAST(:ids AS uuid[]))""")
+_TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome
+    WHERE question = CAST(:q AS uuid) AND hash = :hash""")
+_NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
+_ANSWERS: Final = sa.text(f"""SELECT a.question::text, a.hash, a.body
+    FROM ironcurtain_answers a JOIN ironcurtain_questions q ON q.id = a.question
+    WHERE q.home = :home AND q.is_open AND a.outcome IS NULL
+    AND octet_length(a.body) <= {MAX_RESPONSE_BYTES} AND a.hash <> ALL(CAST(:known AS text[]))
+    AND a.question <> ALL(CAST(:full AS uuid[])) ORDER BY a.at LIMIT {_AT_ONCE}""")  # noqa: S608
+_OPEN: Final = sa.text("""SELECT id::text FROM ironcurtain_questions WHERE is_open
+    AND (ends IS NULL OR ends > now()) ORDER BY asked, id LIMIT :most""")
+_REQUESTS: Final = sa.text("""SELECT id::text AS id, host, digest, request, asked, ends
+    FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open""")
+_HOME: Final = sa.text("""SELECT home FROM ironcurtain_questions
+    WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())""")
+_ANSWER: Final = sa.text("""INSERT INTO ironcurtain_answers (question, hash, body)
+    VALUES (CAST(:q AS uuid), :hash, :body) ON CONFLICT DO NOTHING""")
+
+
+def channel_of(home: str) -> str:
+    """Return the channel of the notices for a machine's mailboxes."""
+    return f"ironcurtain_{home}"
+
+
+def _words(error: Exception) -> str:
+    """Return the database's message in one line, without the values of a statement."""
+    original = (error.orig if isinstance(error, DBAPIError) else None) or error
+    said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
+    return next(iter(str(said).strip().splitlines()), type(original).__name__)

@@ -1,0 +1,1 @@
+"""Tests of `ironcurtain_proxy.fleet`, with real servers of PostgreSQL."""
