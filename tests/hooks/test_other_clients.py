@@ -117,7 +117,7 @@ def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
     client: RealClient, tmp_path: Path
 ) -> None:
     home = hooked(client, tmp_path)
-    script = commands(client, "ls", "ls ..", "cat notes.txt")
+    script = commands(client, "ls", "cat notes.txt")
     with serving(script, client.answer) as model:
         model.before_turn[1] = go = threading.Event()
         model.reached[1] = reached = threading.Event()
@@ -137,8 +137,7 @@ def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
         assert "so nothing was run" in text
 
 
-@pytest.mark.parametrize("gone", ["interpreter", "stub"])
-def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_path: Path) -> None:
+def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path) -> None:
     home = hooked(client, tmp_path)
     file = next(
         one
@@ -150,7 +149,8 @@ def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_
         )
         if (one := home.home / name).exists()
     )
-    word = INTERPRETER if gone == "interpreter" else "stub.py"
+    # The launcher is the same for all: each of its two parts is gone for two of the clients.
+    word = INTERPRETER if client.name in {"codex", "copilot"} else "stub.py"
     # The word ends a command line's part: a blank follows, or a list's quotation mark.
     file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', f"{word}-is-gone", file.read_text()))
     assert "is-gone" in file.read_text()
