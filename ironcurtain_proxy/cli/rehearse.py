@@ -22,14 +22,15 @@ DESCRIPTION: Final = """\
 Read transcripts of agents, and count how often each preset would have asked about their calls. The
 calls are judged as `serve` judges them; nothing is started, asked or carried out.
 
-The formats: transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and JSON lines
-{"session", "cwd", "branch", "tool", "input"}. A path is a file (.jsonl, .jsonl.gz, .json) or a
-directory.
+The formats: transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, sessions of
+Copilot CLI and opencode (its storage, or `opencode export`), and JSON lines {"session", "cwd",
+"branch", "tool", "input"}. A path is a file (.jsonl, .jsonl.gz, .json) or a directory.
 """
 
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy rehearse ~/.claude/projects
+  ironcurtain-proxy rehearse ~/.copilot/session-state ~/.local/share/opencode/storage
   ironcurtain-proxy rehearse ~/.codex/sessions --preset supervised --examples 10
   ironcurtain-proxy rehearse session.jsonl --grants ~/.ironcurtain/grants.json --json
 

@@ -36,6 +36,7 @@ from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, r
 SceneRules: TypeAlias = Literal["shipped"] | PresetName
 """The rules. `shipped`: the shipped policy with questions about commands, without a preset."""
 
+_OWN_BRANCH: Final = "own-branch"
 _MOST_SCENES: Final = 64
 """The most scenes in memory: each holds the policies of all rules."""
 _COMMANDS: Final[dict[str, Json]] = {
@@ -62,6 +63,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     home: RealPath
     resolver: Resolver
     judges: Mapping[SceneRules, SceneJudge]
+    unknown_branch: str = ""
+    """The branch where none is recorded; empty: the workspace is here, and says so itself."""
 
     async def gather(self, call: ServerCall, branch: str) -> Gathered:
         """Return the facts of a call, on a machine that may not have any of its files.
@@ -69,12 +72,14 @@ class Scene(Struct, frozen=True, kw_only=True):
         Args:
             call: the recorded call.
             branch: recorded; then the workspace is taken for a repository that pushes to the branch
-                of this name of `origin` and has no hooks. Empty: not known.
+                of this name of `origin` and has no hooks. Empty: not known; then the workspace is
+                taken for such a repository on a branch of its own if this machine does not have it.
         """
         gathered = await self.resolver.gather(as_tool_call(call))
         if not isinstance(gathered, Facts) or gathered.command is None:
             return gathered
         place, recorded = gathered.place, [OTHER_REPOSITORY]
+        branch = branch or self.unknown_branch
         if branch and place.directory == str(self.workspace):
             recorded.append(GIT_CONFIGURATION)
             place = replace(
@@ -160,6 +165,7 @@ class Scenes(Struct, frozen=True):
             home=RealPath.from_text(home),
             resolver=resolver,
             judges=judges,
+            unknown_branch="" if Path(workspace).is_dir() else _OWN_BRANCH,
         )
 
     def _settings(self, rules: SceneRules, home: str, workspace: str) -> Settings:

@@ -10,6 +10,7 @@ files.
 
 import gzip
 import os
+import re
 import shlex
 import stat
 import zlib
@@ -24,7 +25,13 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import ServerCall, of_gemini, of_patch
+from ironcurtain_proxy.facts.client_tools import (
+    ServerCall,
+    of_copilot,
+    of_gemini,
+    of_opencode,
+    of_patch,
+)
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.values import Arguments, Json
 
@@ -208,7 +215,7 @@ class Rollout(Struct):
             case "custom_tool_call" if inner.get("name") == "apply_patch":
                 yield from self._patch(inner.get("input"))
             case "custom_tool_call":
-                yield self._call(str(inner.get("name")), {})
+                yield self.call(str(inner.get("name")), {})
             case _:
                 return
 
@@ -225,7 +232,7 @@ class Rollout(Struct):
         elif name == "apply_patch":
             yield from self._patch(given.get("input") or given.get("patch"))
         else:
-            yield self._call(name, given)
+            yield self.call(name, given)
 
     def _shell(self, given: Mapping[str, Json]) -> TranscriptCall | None:
         command = _text_of(given.get("command", given.get("cmd")))
@@ -235,7 +242,7 @@ class Rollout(Struct):
         arguments: dict[str, Json] = {"command": command}
         if isinstance(where, str):
             arguments["cwd"] = where
-        return self._call("Bash", arguments)
+        return self.call("Bash", arguments)
 
     def _patch(self, text: Json) -> Iterator[TranscriptCall | None]:
         """Yield the calls of a patch, one for each file."""
@@ -243,9 +250,10 @@ class Rollout(Struct):
         if not found:
             yield None
         for tool, arguments in found:
-            yield self._call(tool, {**arguments})
+            yield self.call(tool, {**arguments})
 
-    def _call(self, tool: str, arguments: dict[str, Json]) -> TranscriptCall:
+    def call(self, tool: str, arguments: dict[str, Json]) -> TranscriptCall:
+        """Return a call of the session where it is now."""
         return TranscriptCall(
             session=self.session,
             directory=self.directory,
@@ -304,6 +312,127 @@ def _calls(session: str, one: Json) -> Iterator[TranscriptCall | None]:
         )
 
 
+# --- Copilot CLI ----------------------------------------------------------------------------------
+# Sessions of Copilot CLI: `~/.copilot/session-state/ID/events.jsonl`.
+#
+# Lines `{"type", "data", "id"}`. `session.start` and its like name the directory and the branch;
+# `tool.execution_start` is a call, and `tool.execution_complete` says if the user refused it.
+
+
+_TRUSTED: Final = re.compile(r"Folder (/.+) has been added to trusted folders")
+"""What older versions say of the directory."""
+
+
+def is_of_copilot(row: Mapping[str, Json]) -> bool:
+    """Return whether a line is of this format."""
+    kind = row.get("type")
+    return isinstance(kind, str) and "." in kind and isinstance(row.get("data"), dict)
+
+
+def copilot_calls(
+    row: Mapping[str, Json], rollout: Rollout
+) -> Iterator[tuple[str, TranscriptCall] | None]:
+    """Yield the calls of a line, each with its id, or None for one that is not of its shape."""
+    data = row["data"]
+    if not isinstance(data, dict):
+        return
+    if str(row["type"]).startswith("session."):
+        _copilot_place(data, rollout)
+    if row["type"] != "tool.execution_start":
+        return
+    name, given = data.get("toolName"), data.get("arguments")
+    if not isinstance(name, str) or not isinstance(given, dict):
+        yield None
+        return
+    for number, (tool, arguments) in enumerate(of_copilot(name, given)):
+        call = rollout.call(tool, {**arguments})
+        yield _numbered(f"{rollout.session} {data.get('toolCallId')}", number), call
+
+
+def _numbered(identifier: str, number: int) -> str:
+    """Return the id of one of several calls that a tool made; the first has the tool's own."""
+    return f"{identifier} {number}" if number else identifier
+
+
+def _copilot_place(data: Mapping[str, Json], rollout: Rollout) -> None:
+    context = data.get("context")
+    place = context if isinstance(context, dict) else data
+    trusted = _TRUSTED.search(str(data.get("message", "")))
+    found = place.get("cwd") or (trusted[1] if trusted and not rollout.directory else None)
+    rollout.session = str(data.get("sessionId", rollout.session))
+    rollout.directory = found if isinstance(found, str) else rollout.directory
+    branch = place.get("branch")
+    rollout.branch = branch if isinstance(branch, str) else rollout.branch
+
+
+def copilot_refusals(row: Mapping[str, Json], rollout: Rollout) -> Iterator[str]:
+    """Yield the id of a call that the user refused."""
+    data = row["data"]
+    error = data.get("error") if isinstance(data, dict) else None
+    if isinstance(data, dict) and isinstance(error, dict) and error.get("code") == "rejected":
+        yield f"{rollout.session} {data.get('toolCallId')}"
+
+
+# --- opencode -------------------------------------------------------------------------------------
+# Sessions of opencode: `~/.local/share/opencode/storage`, and what `opencode export` writes.
+#
+#     session/PROJECT/SESSION.json     its directory
+#     message/SESSION/MESSAGE.json     the directory of one answer
+#     part/MESSAGE/PART.json           of type `tool`: one call
+#
+# An export is one document of all three. The files come in any order, so that directories are
+# known at the end.
+
+
+_REJECTED: Final = "user rejected permission"
+
+
+def is_of_opencode(row: Mapping[str, Json]) -> bool:
+    """Return whether a document is of this format."""
+    is_export = isinstance(row.get("info"), dict) and isinstance(row.get("messages"), list)
+    return is_export or "sessionID" in row or ("projectID" in row and "directory" in row)
+
+
+def opencode_documents(row: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """Yield the session, the messages and the parts of a document."""
+    if "messages" not in row:
+        yield row
+        return
+    several = [row, *(row["messages"] if isinstance(row["messages"], list) else ())]
+    for one in several:
+        if isinstance(one, dict):
+            parts = one.get("parts")
+            inner = [one.get("info"), *(parts if isinstance(parts, list) else ())]
+            yield from [each for each in inner if isinstance(each, dict)]
+
+
+def opencode_place(row: Mapping[str, Json]) -> tuple[str, str] | None:
+    """Return the session and the directory that a session or a message names."""
+    path = row.get("path")
+    found = path.get("cwd") if isinstance(path, dict) else row.get("directory")
+    return (str(row.get("sessionID", row.get("id"))), found) if isinstance(found, str) else None
+
+
+def opencode_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
+    """Yield the calls of a part, each with its id, or None for one that is not of its shape."""
+    state, name = row.get("state"), row.get("tool")
+    if row.get("type") != "tool" or (isinstance(state, dict) and state.get("status") == "pending"):
+        return
+    given = state.get("input") if isinstance(state, dict) else None
+    if not isinstance(state, dict) or not isinstance(name, str) or not isinstance(given, dict):
+        yield None
+        return
+    for number, (tool, arguments) in enumerate(of_opencode(name, given)):
+        call = TranscriptCall(
+            session=str(row.get("sessionID")),
+            directory="",
+            tool=tool,
+            arguments=arguments,
+            refused=_REJECTED in str(state.get("error", "")),
+        )
+        yield _numbered(str(row.get("id", "")), number), call
+
+
 _MAX_LINE: Final = 64 << 20
 """The most bytes of one line, and of a chat that is one document."""
 _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json")
@@ -341,9 +470,14 @@ class _TranscriptReader:
         self._by_id: dict[str, int] = {}
         """The position of each call with an id."""
         self._refused: set[str] = set()
+        self._places: dict[str, str] = {}
+        """The directories of opencode's sessions."""
 
     def finished(self) -> Recording:
         calls = self._recording.calls
+        for at, call in enumerate(calls):
+            if not call.directory and call.session in self._places:
+                calls[at] = replace(call, directory=self._places[call.session])
         for identifier in self._refused & self._by_id.keys():
             at = self._by_id[identifier]
             calls[at] = replace(calls[at], refused=True)
@@ -390,8 +524,26 @@ class _TranscriptReader:
         elif is_of_codex(row):
             self._add(rollout.calls_of(row))
         else:
-            return False
+            return self._newer_row(row, rollout)
         return True
+
+    def _newer_row(self, row: Mapping[str, Json], rollout: Rollout) -> bool:
+        if is_of_copilot(row):
+            for found in copilot_calls(row, rollout):
+                self._once(found)
+            self._refused.update(copilot_refusals(row, rollout))
+            return True
+        if not is_of_opencode(row):
+            return False
+        self._opencode(row)
+        return True
+
+    def _opencode(self, row: Mapping[str, Json]) -> None:
+        for one in opencode_documents(row):
+            if place := opencode_place(one):
+                self._places.setdefault(*place)
+            for found in opencode_calls(one):
+                self._once(found)
 
     def _once(self, found: tuple[str, TranscriptCall] | None) -> None:
         if found is None:

@@ -208,3 +208,14 @@ def test_the_command_says_that_there_is_nothing_to_rehearse(tmp_path: Path) -> N
     assert done.returncode == 2
     assert "no such file" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_a_branch_the_workspace_is_a_repository_unless_it_is_here(tmp_path: Path) -> None:
+    def committed(where: str) -> tuple[int, int, int]:
+        row: Json = {"session": "s", "cwd": where, "tool": "Bash", "input": {"command": "git log"}}
+        return asked(played(tmp_path, row))
+
+    assert committed("/home/ann/project") == (0, 0, 0)
+    here = tmp_path / "no-repository"
+    here.mkdir()
+    assert committed(str(here))[0] == 1

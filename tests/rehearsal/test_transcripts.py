@@ -164,3 +164,72 @@ def test_a_pipe_and_other_files_do_not_stop_the_reading(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
         read_transcripts([tmp_path / "nothing"])
+
+
+def event(kind: str, **data: Json) -> Json:
+    return {"type": kind, "data": data, "id": "e", "timestamp": "2026-01-01T00:00:00Z"}
+
+
+def test_copilot_s_calls_are_read_with_their_place_and_refusals(tmp_path: Path) -> None:
+    context: Json = {"cwd": HERE, "branch": "main"}
+    rows = [
+        event("session.start", sessionId="x", context=context),
+        event("user.message", content="x"),
+        event("tool.execution_start", toolCallId="a", toolName="bash", arguments={"command": "ls"}),
+        event("tool.execution_start", toolCallId="b", toolName="view", arguments={"path": "y"}),
+        event("tool.execution_complete", toolCallId="b", success=False, error={"code": "rejected"}),
+        event("tool.execution_start", toolCallId="c", toolName="bash", arguments="broken"),
+        event("tool.execution_start", toolCallId="d", toolName="report_intent", arguments={}),
+    ]
+    recording = read_transcripts([write(tmp_path / "x" / "events.jsonl", rows)])
+    assert recording.broken_lines == 1
+    assert [(one.session, one.branch, one.refused) for one in recording.calls] == [
+        ("x", "main", False),
+        ("x", "main", True),
+        ("x", "main", False),
+    ]
+    assert [served(one) for one in recording.calls[:2]] == [
+        ("run_command", "ls"),
+        ("read_text_file", f"{HERE}/y"),
+    ]
+    older = [event("session.info", message=f"Folder {HERE} has been added to trusted folders.")]
+    (call,) = read_transcripts([write(tmp_path / "o.jsonl", [*older, rows[2]])]).calls
+    assert call.directory == HERE
+
+
+def test_opencode_s_calls_are_read_from_its_storage_and_from_an_export(tmp_path: Path) -> None:
+    def part(number: int, tool: str, given: Json, **state: Json) -> dict[str, Json]:
+        return {
+            "id": f"prt_{number}",
+            "sessionID": "ses_1",
+            "messageID": "msg_1",
+            "type": "tool",
+            "callID": str(number),
+            "tool": tool,
+            "state": {"status": "completed", "input": given, **state},
+        }
+
+    session: Json = {"id": "ses_1", "projectID": "p", "directory": HERE, "title": "x"}
+    parts = [
+        part(1, "bash", {"command": "make"}),
+        part(2, "edit", {"filePath": "a", "oldString": "x", "newString": "y"}),
+        part(3, "bash", {"command": "rm x"}, status="error", error="The user rejected permission"),
+        part(4, "bash", {}, status="pending"),
+        {**part(5, "bash", {}), "state": 7},
+    ]
+    storage = tmp_path / "storage"
+    write(storage / "session/p/ses_1.json", [session])
+    write(storage / "message/ses_1/msg_1.json", [{"id": "msg_1", "sessionID": "ses_1"}])
+    for one in parts:
+        write(storage / f"part/msg_1/{one['id']}.json", [one])
+    export = {"info": session, "messages": [{"info": {"id": "msg_1"}, "parts": parts}]}
+    for place in (storage, write(tmp_path / "export.json", [export])):
+        recording = read_transcripts([place])
+        assert (recording.broken_lines, recording.other_files) == (1, 0)
+        assert [one.directory for one in recording.calls] == [HERE] * 3
+        assert [one.refused for one in recording.calls] == [False, False, True]
+        assert [served(one) for one in recording.calls] == [
+            ("run_command", "make"),
+            ("edit_file", f"{HERE}/a"),
+            ("run_command", "rm x"),
+        ]
