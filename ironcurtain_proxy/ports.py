@@ -395,6 +395,16 @@ class PreparedViews(Protocol):
             OSError: such as a full disk. The workspace is as it was.
         """
 
+    def take_back(self, view: str) -> tuple[NotTaken, ...]:
+        """Take out of the workspace what `commit` has brought in. Blocks.
+
+        Returns:
+            What stays in the workspace, because somebody has changed it since.
+
+        Raises:
+            OSError: it cannot be done now; the next start tries again.
+        """
+
     async def end(self, view: str) -> None:
         """Remove a view, committed or not. Never fails."""
 

@@ -334,6 +334,7 @@ class _HeldViews:
     def __init__(self, views: PreparedViews) -> None:
         self.changes = views.changes
         self.commit = views.commit
+        self.take_back = views.take_back
         self.end = views.end
 
     def serves(self, _server: str) -> bool:

@@ -103,7 +103,7 @@ class _Commit(Struct, kw_only=True):
             )
             if isinstance(point, NotHeld):
                 self.case.note_instead("notHeld", point.reason)
-                if must_hold and not self.is_done:
+                if must_hold and await self._is_out_again():
                     return f"it could not be taken back: {point.reason}"
             else:
                 self.case.note(("point", point[0]))
@@ -113,6 +113,18 @@ class _Commit(Struct, kw_only=True):
         if not self.is_done:
             await anyio.to_thread.run_sync(self._apply)
         return self.late, changes
+
+    async def _is_out_again(self) -> bool:
+        """Take out what has come in and is not held after all: the call made too much, say.
+
+        Returns:
+            Whether the workspace is as it was; what stays in it is a conflict.
+        """
+        if not self.is_done:
+            return True
+        stays = await anyio.to_thread.run_sync(self.views.take_back, self.view)
+        self.late += stays
+        return not stays
 
     def _apply(self) -> None:
         self.late = self.views.commit(self.view)

@@ -133,6 +133,15 @@ def end(directory: Path) -> None:
     (directory / JOURNAL).rename(directory / _ENDED)
 
 
+def reopen(directory: Path) -> None:
+    """Say that the steps, which are all done, are being taken back.
+
+    Raises:
+        OSError: they were not done.
+    """
+    (directory / _ENDED).rename(directory / JOURNAL)
+
+
 def is_waiting(directory: Path) -> bool:
     """Return whether the changes of a command wait for their commit."""
     return (directory / PREPARED).exists() and not (directory / _ENDED).exists()

@@ -156,6 +156,23 @@ def commit(directory: Path) -> list[KeptBack]:
     return [*late, *applier.conflicts]
 
 
+def take_back(directory: Path) -> list[KeptBack]:
+    """Take a commit back that was done, while its view is there. Return what stays, and why.
+
+    Raises:
+        OSError: nothing was done, or it cannot be taken back now; the next start tries again.
+        msgspec.MsgspecError: what is written there is damaged.
+    """
+    journal.reopen(directory)
+    prepared, written_ns = journal.read_begun(directory)
+    with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
+        applier = Applier(upper, host, prepared.started_ns)
+        stays = applier.take_back(prepared.changes.steps, written_ns)
+    if not stays:
+        journal.end(directory)
+    return stays
+
+
 @contextmanager
 def _one_at_a_time(store: Path) -> Iterator[None]:
     """Hold the lock of all commits: each sees all that the others brought in."""

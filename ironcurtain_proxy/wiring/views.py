@@ -23,6 +23,7 @@ from ironcurtain_proxy.transactions.transaction import (
     commit,
     discard,
     recover,
+    take_back,
 )
 from ironcurtain_proxy.wiring.confinement import confined_servers
 
@@ -57,6 +58,10 @@ class ShellViews:
     def commit(self, view: str) -> tuple[NotTaken, ...]:
         """Bring the changes of a view into the workspace."""
         return _told(commit(self._place(view)))
+
+    def take_back(self, view: str) -> tuple[NotTaken, ...]:
+        """Take out of the workspace what `commit` has brought in."""
+        return _told(take_back(self._place(view)))
 
     async def end(self, view: str) -> None:
         """Remove a view."""

@@ -191,6 +191,38 @@ def test_what_settings_elsewhere_lead_to_and_links_out_of_sight_are_kept_back(
     assert ((here / "data").exists(), (here / "plain").is_symlink()) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "script"),
+    [
+        ({"max_files": 300}, "mkdir m; cd m; seq 400 | xargs touch"),
+        (
+            {"max_bytes": 1 << 20},
+            "mkdir m; for i in 1 2 3 4 5 6; do head -c 200000 /dev/urandom > m/$i; done",
+        ),
+    ],
+)
+def test_a_call_that_makes_itself_impossible_to_take_back_leaves_nothing(
+    installation: Installation, bounds: dict[str, Json], script: str
+) -> None:
+    agent, here = (
+        shelled(installation, containment={"undo": True, **bounds}),
+        installation.workspace,
+    )
+    (here / "kept").write_text("mine")
+    (here / "more.sh").write_text(f"echo evil > kept; rm -f more.sh; {script}")
+    assert "NOTHING WAS CHANGED" in refused(run(agent, "sh more.sh"))
+    assert ((here / "kept").read_text(), sorted(one.name for one in here.iterdir())) == (
+        "mine",
+        ["kept", "more.sh"],
+    )
+    assert last(installation)["decidedBy"] == "containment"
+    (here / "more.sh").write_text("echo again > kept")
+    # The identical call would be asked about.
+    done(run(agent, "sh ./more.sh"))
+    taken_back = Person(installation).run("rollback", str(last(installation)["requestId"]))
+    assert (taken_back.returncode, (here / "kept").read_text()) == (0, "mine"), taken_back.stderr
+
+
 def test_what_is_denied_or_withdrawn_leaves_nothing(installation: Installation) -> None:
     agent, here = shelled(installation), installation.workspace
     refused(run(agent, "curl https://closed.example/x; touch denied"))
