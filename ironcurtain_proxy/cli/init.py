@@ -3,10 +3,14 @@
 import argparse
 import os
 import shlex
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, assert_never, get_args
 
-from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
+from msgspec.structs import replace
+
+from ironcurtain_proxy.cli.init_clients import NoServerFoundError, SetupOptions, set_up
 from ironcurtain_proxy.cli.init_dialogue import (
     Dialogue,
     clean,
@@ -14,6 +18,7 @@ from ironcurtain_proxy.cli.init_dialogue import (
     masked_arguments,
     own_machine,
     planned_files,
+    require_terminal,
     write_files,
 )
 from ironcurtain_proxy.cli.init_servers import (
@@ -32,9 +37,11 @@ from ironcurtain_proxy.cli.init_servers import (
 from ironcurtain_proxy.cli.init_wants import short
 from ironcurtain_proxy.config.clients.undo_record import (
     UndoneFile,
+    digest,
     only_one,
     read_undo_record,
     undo,
+    write_undo_record,
 )
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
@@ -42,6 +49,7 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.hooks.events import HookClient
 
 DESCRIPTION: Final = """\
 Find the MCP clients of this machine, and put their servers behind the proxy: a configuration below
@@ -63,7 +71,7 @@ examples:
   ironcurtain-proxy init                          find the servers, ask, and write
   ironcurtain-proxy init --dry-run                show what would change, and do nothing
   ironcurtain-proxy init --from ./mcp.json        only this client's file
-  ironcurtain-proxy init --undo                   restore the clients' files
+  ironcurtain-proxy init --undo                   restore the clients' files, take hooks out
   ironcurtain-proxy init --preset coding --yes --servers client.json   no client's file is changed
 
 exit status: 0; 1 if the set-up is incomplete, as when a server did not answer; 2 if an argument
@@ -148,7 +156,83 @@ def run(options: argparse.Namespace) -> int:
         force=options.force,
         dry_run=options.dry_run,
     )
-    return set_up(talk, wish)
+    hooked = [] if options.given or options.json else _hookable(home, wish.state)
+    for client, file in hooked:
+        talk.say(f"{client}: its own shell, edits and fetches are offered to the policy, by hooks "
+                 f"in {short(file, home)}")  # fmt: skip
+    try:
+        code = set_up(talk, wish)
+    except NoServerFoundError as error:
+        if not hooked:
+            raise
+        talk.say(str(error))
+        code = 0
+    return code if options.dry_run else _put_hooks(talk, wish, hooked) or code
+
+
+_OFFERED: Final[tuple[HookClient, ...]] = ("claude", "codex", "gemini")
+"""The clients whose hooks `init` offers, each of which has been tried with its own program."""
+
+
+def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
+    """Return the clients of this user that can have our hooks and have none, and their files."""
+    from ironcurtain_proxy.hooks.health import state_of  # noqa: PLC0415  joins all folders
+    from ironcurtain_proxy.hooks.installing import file_of, kept_file  # noqa: PLC0415  as above
+
+    found: list[tuple[HookClient, Path]] = []
+    for client in _OFFERED:
+        file = file_of(client, home)
+        with suppress(ConfigurationError):
+            if file.parent.is_dir() and not kept_file(state, client).exists():
+                found += [(client, file)] if state_of(client, home) == "absent" else []
+    return found
+
+
+def _add_policy(wish: SetupOptions) -> None:
+    """Add what is said of clients' tools to the proxy's files. What `init` wrote stays known."""
+    from ironcurtain_proxy.hooks.installing import write_policy  # noqa: PLC0415  joins all folders
+    from ironcurtain_proxy.hooks.kernel import observed_in  # noqa: PLC0415  as above
+
+    state = wish.state
+    with only_one(state):
+        journal = read_undo_record(state)
+        ours = [
+            name
+            for name, known in journal.written.items()
+            if (state / name).exists() and digest((state / name).read_bytes()) == known
+        ]
+        write_policy(state, str(wish.workspace), wish.preset, observed_in(state))
+        now = {name: digest((state / name).read_bytes()) for name in ours}
+        if now.items() - journal.written.items():
+            write_undo_record(state, replace(journal, written={**journal.written, **now}))
+
+
+def _put_hooks(
+    talk: Dialogue, wish: SetupOptions, hooked: Sequence[tuple[HookClient, Path]]
+) -> int:
+    """Ask, and put our hooks into clients' files. Return 1 if a file could not be changed."""
+    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415  joins all folders
+
+    code = 0
+    if any((wish.state / "clients").glob("hooks-*.json")):
+        # The files may have been written anew, without what is said of clients' tools.
+        _add_policy(wish)
+    for client, file in hooked:
+        require_terminal(talk)
+        question = f"Put our hooks first in {short(file, wish.home)}? Other hooks stay."
+        if talk.ask(question, is_step=True) == "n":
+            continue
+        try:
+            _add_policy(wish)
+            installing.install(installing.place_in(client, wish.home, wish.state))
+        except (ConfigurationError, OSError) as error:
+            talk.say(f"{client}: no hooks: {clean(str(error), 300)}")
+            code = 1
+            continue
+        talk.say(f"{client}: its hooks are in {short(file, wish.home)}; start a new session of it")
+        if client == "codex":
+            talk.say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
+    return code
 
 
 def _without_client(
@@ -230,8 +314,10 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
     Raises:
         ConfigurationError: the record cannot be read, or another `init` is running.
     """
+    taken = _take_hooks(talk, home, state)
     if not read_undo_record(state).entries:
-        talk.say(_NEVER)
+        if not taken:
+            talk.say(_NEVER)
         talk.answer["undone"] = []
         return talk.end(0)
     with only_one(state):
@@ -246,6 +332,20 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
         talk.say(f"Restart {', '.join(clients)}. Policy, audit log and servers stay in "
                  f"{short(state, home)}.")  # fmt: skip
     return talk.end(int(any(one.state == "refused" for one in results)))
+
+
+def _take_hooks(talk: Dialogue, home: Path, state: Path) -> bool:
+    """Take our hooks out of clients' files. Return whether there were any."""
+    kept = [one for one in get_args(HookClient) if (state / f"clients/hooks-{one}.json").exists()]
+    if not kept:
+        return False
+    from ironcurtain_proxy.hooks import health, installing  # noqa: PLC0415  join all folders
+
+    health.refuse_if_kept("take them out")
+    for client in kept:
+        done = installing.remove(installing.place_in(client, home, state))
+        talk.say(f"{client}: its hooks are {'taken out' if done == 'none' else done}")
+    return True
 
 
 def _line(result: UndoneFile, home: Path) -> str:

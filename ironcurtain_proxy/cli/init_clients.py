@@ -106,6 +106,10 @@ _NOTHING: Final = (
 )
 
 
+class NoServerFoundError(ConfigurationError):
+    """No known client has a server that the proxy can start."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupOptions:
     """The options of the command line."""
@@ -388,7 +392,7 @@ def _nothing(talk: Dialogue, outcome: Outcome, every: Sequence[MovingServer]) ->
         say_ending(talk, outcome, every, InitEnding())
     if talk.as_json:
         return talk.end(1)
-    raise ConfigurationError(_NOTHING)
+    raise NoServerFoundError(_NOTHING)
 
 
 def _dry_run(

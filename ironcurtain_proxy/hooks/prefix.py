@@ -112,3 +112,5 @@ if __name__ == "__main__":
         main(*sys.argv[1:3])
     except OSError as error:
         _refuse(f"the kernel cannot be asked ({error.strerror})")
+    except ValueError:
+        _refuse("the kernel's answer cannot be read")

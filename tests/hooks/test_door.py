@@ -275,6 +275,13 @@ def test_another_user_reaches_no_door(home: HookedHome) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_call_of_ten_megabytes_is_judged_and_a_larger_event_is_denied(home: HookedHome) -> None:
+    place = str(home.workspace / "large.txt")
+    for size, expected in ((10 << 20, "silence"), (17 << 20, "deny")):
+        call = home.call("Write", {"file_path": place, "content": "x" * size})
+        assert decision_in(home.fire("PreToolUse", call).stdout) == expected
+
+
 def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
     assert home.decide("Bash", {"command": "ls"}) == "silence"
     settings = str(home.workspace / ".claude/settings.json")

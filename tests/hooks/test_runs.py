@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
+from ironcurtain_proxy.hooks.launching import prefix_text
+from ironcurtain_proxy.hooks.processes import start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
@@ -288,20 +290,28 @@ SENDS = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as wire:
     wire.connect(sys.argv[1])
-    wire.sendall(bytes.fromhex(sys.argv[2]))
-    wire.shutdown(socket.SHUT_WR)
     heard = b""
-    while block := wire.recv(4096):
-        heard += block
+    try:
+        wire.sendall(sys.stdin.buffer.read())
+        wire.shutdown(socket.SHUT_WR)
+        while block := wire.recv(4096):
+            heard += block
+    except ConnectionError:
+        pass  # it was not read to the end
 print(heard)
 """
 
 
 def told(place: Path, content: bytes) -> str:
     """Return what a program below the client hears at the socket of commands."""
-    words = [sys.executable, "-c", SENDS, str(place), content.hex()]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout.strip() or done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", SENDS, str(place)],
+        input=content,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout.decode().strip() or done.stderr.decode()
 
 
 def test_whoever_is_not_our_own_shell_fetches_nothing(home: HookedHome) -> None:
@@ -332,6 +342,7 @@ GARBAGE = (
     b"\0\0\0\0",
     b"\x10\0\0\0short",
     b"x" * 7000,
+    b"\xff\xff\xff\x7f" + b"x" * (10 << 20),
 )
 
 
@@ -352,6 +363,47 @@ def test_many_commands_at_once_each_end_with_their_own_status(home: HookedHome) 
     running = [home.start_command(as_claude(command)) for command in reversed(commands)]
     assert [ended(one)[0] for one in reversed(running)] == list(range(12))
     assert len(list(home.workspace.glob("many-*"))) == 12
+
+
+def test_a_command_about_which_the_client_asks_its_user_runs_once_and_as_the_user_said(
+    home: HookedHome,
+) -> None:
+    call = home.held("touch asked")
+    question = {**call, "hook_event_name": "PermissionRequest"}
+    del question["tool_use_id"]
+    assert home.fire("PermissionRequest", question, **home.prefixed()).stdout == "{}\n"
+    ended_first = home.outcomes()[-1]
+    assert "the client asks its user before it makes the call" in str(ended_first["result"])
+    assert ended(home.start_command(as_claude("touch asked")))[0] == 0
+    assert (home.workspace / "asked").exists()
+    refused(home, as_claude("touch asked"))
+    home.fire("PostToolUse", {**call, "tool_response": {}})
+    assert (home.outcomes()[-1]["decidedBy"], home.outcomes()[-1]["sandboxed"]) == ("client", False)
+
+
+ANSWERS = (b"", b"N", b"N /bin/sh\n", b"\0", b"nonsense\0", b"E x\n\0", b"E 0\nwords", b"N x\n\0")
+
+
+def test_an_answer_that_cannot_be_read_runs_nothing(tmp_path: Path) -> None:
+    """This process stands for the kernel, too."""
+    (tmp_path / "doors").mkdir()
+    place = tmp_path / "doors" / f"{os.getpid()}-{start_of(os.getpid())}.run"
+    program = tmp_path / "run"
+    program.write_text(prefix_text(tmp_path))
+    program.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.bind(str(place))
+        wire.listen()
+        for answer in ANSWERS:
+            running = subprocess.Popen(
+                [program, f"touch {tmp_path}/made"], stderr=subprocess.PIPE, text=True
+            )
+            with wire.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+            assert "Nothing was run" in running.communicate(timeout=60)[1], answer
+            assert running.returncode == 126, answer
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_form_that_is_not_known_is_refused_once_and_asked_about_from_then_on(

@@ -1,0 +1,83 @@
+"""`init` puts hooks into the clients that are there, beside other people's, and takes them out."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.cli.test_init import Machine
+
+THEIRS = (
+    '{"hooks": {"PreToolUse": [{"matcher":"Bash","hooks":[{"type":"command",'
+    '"command":"theirs"}]}]},\n  "model": "opus"}'
+)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    found = Machine(tmp_path)
+    (found.home / ".claude").mkdir()
+    (found.home / ".claude/settings.json").write_text(THEIRS)
+    return found
+
+
+def hooks(machine: Machine, name: str = ".claude/settings.json") -> list[str]:
+    document = orjson.loads((machine.home / name).read_bytes())
+    return [str(one) for one in document["hooks"]["PreToolUse"]]
+
+
+def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machine) -> None:
+    before = machine.files()
+    code, said, faults = machine.run("--dry-run")
+    assert code == 0, faults
+    assert "by hooks in ~/.claude/settings.json" in said
+    assert machine.files() == before
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    first, second = hooks(machine)
+    assert "stub.py" in first
+    assert "theirs" in second
+    policy = machine.home / ".ironcurtain/generated/compiled-policy.json"
+    assert orjson.loads(policy.read_bytes())["commandServers"] == ["shell"]
+    code, said, _ = machine.run("--yes")
+    assert "offered to the policy" not in said
+    assert len(hooks(machine)) == 2
+    code, said, _ = machine.run("--undo")
+    assert code == 0
+    assert "claude: its hooks are restored" in said
+    assert (machine.home / ".claude/settings.json").read_text() == THEIRS
+    assert "nothing to undo" in machine.run("--undo")[1]
+
+
+def test_servers_and_hooks_of_one_run_go_byte_for_byte_and_a_later_run_keeps_both(
+    machine: Machine,
+) -> None:
+    gemini = machine.home / ".gemini/settings.json"
+    gemini.parent.mkdir()
+    gemini.write_bytes(orjson.dumps({"mcpServers": {"files": machine.server("files")}}))
+    before = gemini.read_bytes()
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    document = orjson.loads(gemini.read_bytes())
+    assert document["mcpServers"].keys() == {"ironcurtain"}
+    assert "BeforeTool" in document["hooks"]
+    # Another server later: the files are written anew, and still know the clients' tools.
+    machine.give_cursor(pages=machine.server("fetch"))
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    policy = machine.home / ".ironcurtain/generated/compiled-policy.json"
+    assert "shell" in orjson.loads(policy.read_bytes())["commandServers"]
+    assert machine.run("--undo")[0] == 0
+    assert gemini.read_bytes() == before
+    assert (machine.home / ".claude/settings.json").read_text() == THEIRS
+
+
+def test_a_file_that_is_no_json_stays_and_a_client_that_is_not_there_gets_none(
+    machine: Machine,
+) -> None:
+    (machine.home / ".claude/settings.json").write_text("{ // mine")
+    code, _, faults = machine.run("--yes")
+    assert code == 2
+    assert "no server to protect was found" in faults
+    assert (machine.home / ".claude/settings.json").read_text() == "{ // mine"
+    assert not (machine.home / ".gemini").exists()
