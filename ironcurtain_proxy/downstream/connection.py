@@ -49,7 +49,7 @@ _FOR_EVER: Final = 31_536_000.0
 _LEGACY_AGE: Final = 30.0
 """Seconds after which a list of a server that does not say so is asked for again."""
 
-_SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 
 _STATE_ONLY: Final = 0.25
 """Seconds before a request that only has a state is sent again."""
@@ -288,9 +288,9 @@ class Connection:
         self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
     ) -> ToolResult:
         """Carry out an operation without a handshake; what it wants to know is asked meanwhile."""
-        if method in _SUBSCRIBING and not self.is_modern:
+        if method in SUBSCRIBING and not self.is_modern:
             return await self.request(method, params, seconds)
-        if method in _SUBSCRIBING:
+        if method in SUBSCRIBING:
             return await self._subscriptions.change(
                 str(params["uri"]), seconds, wanted=method == "resources/subscribe"
             )

@@ -21,6 +21,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import structs
 
+from ironcurtain_proxy.downstream.connection import SUBSCRIBING
 from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
@@ -404,9 +405,7 @@ class DownstreamServers:
             raise CallLostError(f"{error}: {load.last}") from None
         if load is not None and load.ended > ended and result.result is not None:
             result = result.with_result(told_of_limits(result.result, load.last), "")
-        cwd = supervisor.spec.cwd
-        if result.has_failed and cwd and self._options.is_own_directory(cwd):
-            result = told_of_directory(result, cwd)
+        result = self._noted(supervisor, call, result)
         if closed_by is None:
             return result
         refused = ""
@@ -418,6 +417,17 @@ class DownstreamServers:
             closed = replace(closed, hosts=(host,))
         answer = _annotated(result, closed)
         return structs.replace(answer, refused_host=host) if host else answer
+
+    def _noted(
+        self, supervisor: Supervisor, call: AuthorizedCall, result: ToolResult
+    ) -> ToolResult:
+        """Note a subscription, and mark a failure that names the server's own directory."""
+        if result.error is None and call.method in SUBSCRIBING:
+            supervisor.note_subscription(call.method, str(call.arguments["uri"]))
+        cwd = supervisor.spec.cwd
+        if result.has_failed and cwd and self._options.is_own_directory(cwd):
+            return told_of_directory(result, cwd)
+        return result
 
     def opening(
         self,

@@ -28,7 +28,7 @@ from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.escalation import visible
-from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.operation import Caller, Method
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, Walls
 from ironcurtain_proxy.model.values import Json
 
@@ -65,6 +65,9 @@ _LIST_AGAIN: Final = 2.0
 
 _SAID_HIDDEN: Final = 10
 """The most hidden tools that are reported by name."""
+
+_SUBSCRIBE: Final = 5.0
+"""Seconds for `resources/subscribe` after a restart."""
 
 _SET_LEVEL: Final = 5.0
 """Seconds for `logging/setLevel`."""
@@ -113,11 +116,11 @@ class Supervisor:
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
-        self._why = ""
-        self._last_words = ""
-        self._hidden: set[str] = set()
-        self._said: set[str] = set()
+        self._why = self._last_words = ""
+        self._hidden, self._said = set[str](), set[str]()
         self._log_level: str | None = None
+        self._subscribed: dict[str, None] = {}
+        """The resources of which the server tells news."""
 
     @property
     def connection(self) -> Connection:
@@ -365,8 +368,19 @@ class Supervisor:
                 await anyio.sleep(_QUIET if self._listings.take(1) else _SLOW)
         scope.cancel()
 
+    def note_subscription(self, method: Method, uri: str) -> None:
+        """Note what a server was asked to tell of, so that its next process is asked, too."""
+        if method == "resources/subscribe":
+            self._subscribed[uri] = None
+        else:
+            self._subscribed.pop(uri, None)
+
     async def _be_ready(self, connection: Connection) -> None:
         await self._apply_log_level(connection)
+        for uri in [*self._subscribed]:
+            with contextlib.suppress(DownstreamError):
+                params: Mapping[str, Json] = {"uri": uri}
+                await connection.call(params, _SUBSCRIBE, None, "resources/subscribe")
         self._connection = connection
         self._ready_since = anyio.current_time()
         self._state, self._error = "ready", ""

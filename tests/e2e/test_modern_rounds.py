@@ -1,0 +1,180 @@
+"""A client without a handshake before servers with one: a call over all of its requests."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.values import Json
+from tests.agent.connected import ENVELOPE
+from tests.e2e.installation import Installation, rule
+from tests.e2e.raw_client import Message, RawClient, at, text
+from tests.e2e.test_operations import SAID, add_whole
+from tests.e2e.test_server_questions import ASKED, page, sampling
+
+ABLE: Final[Message] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
+META: Final[Message] = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": ABLE}
+ROOTS: Final[Message] = {"method": "roots/list", "params": {}}
+CALLED: Final[Message] = {"name": "ask", "arguments": {}}
+MEMO: Final = "memo://insights"
+SAYS: Final[Mapping[str, Json]] = {
+    "elicitation/create": {"action": "accept", "content": {"name": "Ann"}},
+    "url": {"action": "accept"},
+    "review": {"action": "accept", "content": {"decision": "approve"}},
+    "sampling/createMessage": {
+        "model": "m",
+        "role": "assistant",
+        "content": {"type": "text", "text": "said"},
+    },
+}
+
+
+def alone(agent: RawClient, method: str, **params: Json) -> int:
+    return agent.request(method, {"_meta": META, **params})
+
+
+def wanted(result: Message) -> dict[str, Message]:
+    found = result.get("inputRequests", {})
+    assert isinstance(found, dict)
+    return {key: one for key, one in found.items() if isinstance(one, dict)}
+
+
+def answers(asked: Mapping[str, Message]) -> dict[str, Json]:
+    """What the user says to each question, no faster than a person reads."""
+    found: dict[str, Json] = {}
+    for key, one in asked.items():
+        kind = str(one["method"])
+        params = one["params"]
+        assert isinstance(params, dict)
+        if b'"decision"' in orjson.dumps(params):
+            time.sleep(0.4)
+            kind = "review"
+        found[key] = SAYS["url" if params.get("mode") == "url" else kind]
+    return found
+
+
+def carried(agent: RawClient, first: Message, **more: Json) -> tuple[list[str], Message]:
+    """Answer all questions of a call. Returns what was asked, and the call's result."""
+    asked, result = [], first
+    while result["resultType"] == "input_required":
+        now = wanted(result)
+        asked += [str(one["method"]) for one in now.values()]
+        given: dict[str, Json] = {**answers(now), **more}
+        state = result["requestState"]
+        result = agent.result(
+            alone(agent, "tools/call", **CALLED, requestState=state, inputResponses=given)
+        )
+    return asked, result
+
+
+def asking(built: Installation, *questions: Message) -> RawClient:
+    network: Json = {"allowedDomains": ["auth.example.com"]}
+    sandbox: Json = {"network": network, "filesystem": {"allowWrite": [str(built.root)]}}
+    ask: Json = ["form", "url", "sampling"]
+    said: Message = {**SAID, "questions": [*questions]}
+    add_whole(built, "whole", said, ask=ask, sandbox=sandbox)
+    built.annotations["whole"] = {"ask": {}, "notify": {}}
+    built.variables |= {"ESCALATION_CHANNELS": "elicitation", "PINS": "off"}
+    return built.launch()
+
+
+@pytest.mark.parametrize(
+    ("questions", "asked", "heard"),
+    [
+        ([ASKED], ["elicitation/create"], [SAYS["elicitation/create"]]),
+        (
+            [page("https://auth.example.com/a")],
+            ["elicitation/create"],
+            [{"action": "accept"}],
+        ),
+        (
+            [sampling()],
+            ["elicitation/create", "sampling/createMessage"],
+            [SAYS["sampling/createMessage"]],
+        ),
+        ([ASKED, ASKED], ["elicitation/create"] * 2, [SAYS["elicitation/create"]] * 2),
+        ([ROOTS, ASKED], ["elicitation/create"], [None, SAYS["elicitation/create"]]),
+    ],
+    ids=["form", "page", "sampling", "two rounds", "roots"],
+)
+def test_each_question_of_a_server_comes_to_a_client_that_gets_no_requests(
+    questions: list[Message], asked: list[str], heard: list[Json], installation: Installation
+) -> None:
+    installation.rules.append(rule("whole", server=["whole"], tool=["ask"]))
+    agent = asking(installation, *questions)
+    first = agent.result(alone(agent, "tools/call", **CALLED))
+    found, result = carried(agent, first, nobody={"action": "accept"}, q0={"action": "accept"})
+    assert found == asked
+    told: list[Json] = orjson.loads(text(result))
+    for said, expected in zip(told, heard, strict=True):
+        if expected is None:
+            assert isinstance(at(said, "roots"), list), "answered from the policy"
+        else:
+            assert said == expected
+    assert not [one for one in agent.arrived if "method" in one and "id" in one]
+
+
+@pytest.mark.parametrize("is_denied", [True, False])
+def test_an_approval_of_a_call_that_another_policy_judges_by_then_is_worth_nothing(
+    is_denied: bool, installation: Installation
+) -> None:
+    ask = rule("ask", "escalate", "a person must agree", server=["whole"], tool=["ask"])
+    installation.rules.append(ask)
+    agent = asking(installation)
+    first = agent.result(alone(agent, "tools/call", **CALLED))
+    assert len(wanted(first)) == 1
+    if is_denied:
+        agent.result(alone(agent, "tools/list"))
+        listening = alone(agent, "subscriptions/listen", notifications={"promptsListChanged": True})
+        agent.notification("notifications/subscriptions/acknowledged")
+        installation.rules = [rule("no", "deny", "not any more", server=["whole"], tool=["ask"])]
+        installation.write_policy()
+        assert agent.result(listening)["resultType"] == "complete"
+    _, result = carried(agent, first)
+    assert (result.get("isError") is True) is is_denied
+    assert ("not any more" in text(result)) is is_denied if is_denied else True
+    journal = installation.journal_file("whole").read_bytes()
+    assert (b'"tools/call"' in journal) is not is_denied
+
+
+def test_news_come_of_what_may_be_read_also_after_the_server_was_started_again(
+    installation: Installation,
+) -> None:
+    installation.rules += [
+        rule("memo", uris={"schemes": [], "patterns": [MEMO]}),
+        rule("notify", server=["whole"], tool=["notify"]),
+    ]
+    agent = asking(installation)
+    wants: Json = {"resourceSubscriptions": [MEMO, "secret://key"]}
+    listening = alone(agent, "subscriptions/listen", notifications=wants)
+    told = agent.notification("notifications/subscriptions/acknowledged")
+    assert at(told, "params", "notifications") == {"resourceSubscriptions": [MEMO]}
+
+    def news() -> list[Message]:
+        return agent.notifications("notifications/resources/updated")
+
+    def subscribed() -> int:
+        return installation.journal_file("whole").read_bytes().count(b'"resources/subscribe"')
+
+    notify: Message = {"name": "notify", "arguments": {}}
+    agent.result(alone(agent, "tools/call", **notify))
+    agent.until(lambda _: len(news()) == 1, "news")
+    for process in installation.processes(agent):
+        # All that carry its name: with one of them the others may have gone.
+        with suppress(OSError):
+            if b"whole.py" in Path(f"/proc/{process}/cmdline").read_bytes():
+                os.kill(process, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while subscribed() < 2:
+        assert time.monotonic() < end, agent.errors.read_text()
+        agent.wait(0.05)
+    agent.result(alone(agent, "tools/call", **notify))
+    agent.until(lambda _: len(news()) == 2, "news")
+    assert {str(at(one, "params", "uri")) for one in news()} == {MEMO}
+    agent.notify("notifications/cancelled", {"requestId": listening})
