@@ -12,6 +12,7 @@ approved for this project, or when it is the identical call. `shell.families` ma
 their meanings in files are part of the command's place, read with its facts.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -317,15 +318,40 @@ def identical_call(call: EscalatedCall) -> CallPattern | None:
         digest=digest_of(call),
         description=visible(
             f"exactly this call again, in this session ({call.server}/{call.tool})"
+            + ("" if call.command is None else ", also with `| head` or `| tail`")
         ),
     )
 
 
+_SHOWS: Final = re.compile(
+    r"(?:[ \t]+2>&1)?[ \t]*(?<![\\|&>])\|[ \t]*(?:tail|head)(?:[ \t]+(?:-n[ \t]*)?-?[0-9]+)?\s*\Z"
+)
+"""A filter at the end of a command that only shows less of what it prints."""
+
+
 def digest_of(call: EscalatedCall) -> str:
-    """SHA-256 of everything that determines a call's effect."""
-    arguments = sorted(as_json(name) + as_json(value) for name, value in call.arguments.items())
+    """SHA-256 of everything that determines a call's effect.
+
+    How much of a command's output is shown is no part of it: `make deploy | tail -15` does what
+    `make deploy` does.
+    """
+    given = call.arguments
+    if _is_shortened(call):
+        given = {
+            name: _SHOWS.sub("", value) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
+    arguments = sorted(as_json(name) + as_json(value) for name, value in given.items())
     said = repr((call.server, call.tool, arguments, call.place))
     return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_shortened(call: EscalatedCall) -> bool:
+    """Return whether the command ends in a filter: to the parser, not only by its text."""
+    if call.command is None or call.command.unreadable is not None or not call.command.commands:
+        return False
+    last = call.command.commands[-1]
+    return bool(last.words) and last.words[0].text in {"tail", "head"} and not last.redirections
 
 
 # --- in words ------------------------------------------------------------------------------------

@@ -93,6 +93,19 @@ def test_the_identical_call_is_covered_and_no_other(project: Project) -> None:
     assert not project.covers("rm -rf build", sudo=True)
 
 
+def test_less_of_the_output_of_an_identical_call_is_no_new_question(project: Project) -> None:
+    project.approve("./deploy.sh --to x")
+    for shown in ("2>&1 | tail -15", "| head", "|tail -n 5", "| tail -5\n"):
+        assert project.covers(f"./deploy.sh --to x {shown}"), shown
+    for other in ("| tail -f 5", "| tail log", "|| tail -5", ">| tail", "\\| tail -5", "& tail -5",
+                  "| tail -5 | sh", "| tail -5 > x", "'| tail -5", "|& tail -5", "; x | tail -5",
+                  "| head -5 .env", "| sh | tail -5"):  # fmt: skip
+        assert not project.covers(f"./deploy.sh --to x {other}"), other
+    assert not project.covers("./deploy.sh --to y | tail -5")
+    project.approve("terraform apply | tail -3")
+    assert project.covers("terraform apply")
+
+
 def test_the_identical_push_is_not_covered_on_another_branch(project: Project) -> None:
     project.git("config", "push.default", "current")
     project.approve("git push --force")
