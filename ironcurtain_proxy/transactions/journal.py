@@ -4,10 +4,10 @@
     journal     the same once more, from before the first step until after the last one (`ended`)
 
 Theory of operation. Before `journal` gets its name all of this is on the disk: both records, and
-the new content of each file that takes the place of another one, which lies in the view alone
-afterwards. Before the first step the name is there, too. So a process that is killed, or a machine
-without power, leaves no journal and no step done, or a whole journal and some steps done. Each
-record has a checksum: where the disk damaged one of them, the other one is enough.
+the new content, which no view brings there by itself (`mounting` makes volatile ones). Before the
+first step the name is there, too. So a process that is killed, or a machine without power, leaves
+no journal and no step done, or a whole journal and some steps done. Each record has a checksum:
+where the disk damaged one of them, the other one is enough.
 
 File systems keep the order of renames and removals among each other, so nothing waits for the disk
 after the steps: what a commit replaced is not removed there before the journal is.
@@ -110,10 +110,12 @@ def begin(directory: Path, upper: int, steps: Sequence[Step]) -> int:
 
 
 def _new_files(upper: int, steps: Iterable[Step], opened: ExitStack) -> list[int] | None:
-    """Open the files that take the place of others; None: there are too many, or whole trees."""
+    """Open the new files; None: there are too many, or whole trees."""
     found: list[int] = []
     for step in steps:
-        if step.act != "swap" or step.after is None or stat.S_ISLNK(step.after.mode):
+        if step.act not in {"make", "swap"} or step.after is None:
+            continue
+        if stat.S_ISLNK(step.after.mode):
             continue
         if len(found) == _MOST_SINGLE or stat.S_ISDIR(step.after.mode):
             return None

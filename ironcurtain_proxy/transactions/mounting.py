@@ -38,7 +38,9 @@ _DEATH_SIGNAL, _SUBREAPER = 1, 36
 _LAYER = 3
 """The words of one overlay in the arguments."""
 _ENDED_FIRST = b"500"
-OPTIONS = "userxattr,index=off,metacopy=off,redirect_dir=nofollow,xino=off"
+# A view that is not `volatile` waits for the disk of all others when it ends, and at each file that
+# is written to for the first time. A commit waits for what it brings in.
+OPTIONS = "userxattr,index=off,metacopy=off,redirect_dir=nofollow,xino=off,volatile"
 """Options that are read back: each entry of the upper directory stands for itself alone."""
 _FAILED = 125
 _HEAD = 8
