@@ -37,6 +37,7 @@ GROUPS: Final = MappingProxyType(
         "answer": {
             "review": "answer calls that wait for an approval, on a live screen",
             "web": "answer calls, and read the audit log, in a browser",
+            "desk": "show the questions of all machines in a browser",
             "relay": "send questions to a database for many machines, and bring answers",
             "pending": "list the calls that wait for an approval",
             "approve": "approve a call that waits",

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "fleet", "otel"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "fleet", "desk", "otel"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -27,6 +27,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
         "fleet": ("cryptography", "securesystemslib", "tuf", "urllib3"),
+        "desk": ("httpx", "joserfc", "sqlalchemy", "psycopg", "starlette", "uvicorn"),
         "otel": ("opentelemetry",),
     }
 )

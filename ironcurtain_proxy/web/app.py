@@ -42,6 +42,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     Proof,
     ReviewerAnswer,
+    ShownChange,
     changes_in,
     file_change,
     objection,
@@ -150,7 +151,7 @@ class ReviewPage:
 
     def app(self) -> Starlette:
         """The application, without the guard."""
-        shown = [Route(path, _file(*file)) for path, file in _FILES.items()]
+        shown = page_files("/")
         data = [
             Route("/api/page", self._open, methods=["POST"]),
             Route("/api/questions", self._questions),
@@ -211,38 +212,38 @@ class ReviewPage:
     # --- answers ---------------------------------------------------------------------------------
 
     async def _open(self, request: Request) -> Response:
-        fields = await _body(request)
+        fields = await body_of(request)
         ticket = fields.get("ticket")
         key = self._access.open_page(ticket) if isinstance(ticket, str) else None
         if key is None:
             words = "this link was used already, or is not the command's: open the one it shows now"
-            return _problem(403, words)
+            return problem(403, words)
         self._sources.opened()
         return JSONResponse({"key": key})
 
     async def _answer(self, request: Request) -> Response:
-        fields = await _body(request)
+        fields = await body_of(request)
         one = self._waiting.get(str(fields.get("id")))
         if one is None:
-            return _problem(409, "too late: the call does not wait any more")
+            return problem(409, "too late: the call does not wait any more")
         if fields.get("digest") != one.request.digest:
-            return _problem(409, "the question has changed since it was shown: look at it again")
+            return problem(409, "the question has changed since it was shown: look at it again")
         given = _answer_in(fields, len(one.request.candidates))
         if given is None:
-            return _problem(400, "the answer is not understood")
+            return problem(400, "the answer is not understood")
         if isinstance(text := fields.get("arguments"), str):
             given = replace(given, remember=None)
             try:
                 given = replace(given, changed=changes_in(text, one.request))
             except ConfigurationError as error:
-                return _problem(400, str(error))
+                return problem(400, str(error))
         if words := objection(one.request, self._credential):
-            return _problem(403, words)
+            return problem(403, words)
         given = replace(given, credential=self._credential)
         for other in () if given.changed else self._equal(one, fields.get("equal")):
             _ = await sent(self._mailboxes, other, replace(given, remember=None))
         done = await sent(self._mailboxes, one, given)
-        return JSONResponse({"told": done.told}) if done.taken else _problem(409, done.told)
+        return JSONResponse({"told": done.told}) if done.taken else problem(409, done.told)
 
     def _equal(self, one: PendingRequest, shown: object) -> list[PendingRequest]:
         """Return the calls that were shown on the card of one, as they were shown."""
@@ -265,11 +266,11 @@ class ReviewPage:
     ) -> Response:
         one = self._waiting.get(request.query_params.get("id", ""))
         if one is None:
-            return _problem(409, "too late: the call does not wait any more")
+            return problem(409, "too late: the call does not wait any more")
         try:
             return JSONResponse(await anyio.to_thread.run_sync(find, one))
         except ConfigurationError as error:
-            return _problem(409, f"no {what}: {visible(str(error))}")
+            return problem(409, f"no {what}: {visible(str(error))}")
 
     # --- the record ------------------------------------------------------------------------------
 
@@ -294,9 +295,9 @@ class ReviewPage:
         try:
             found = await anyio.to_thread.run_sync(read)
         except FileNotFoundError:
-            return _problem(404, "no call was recorded yet")
+            return problem(404, "no call was recorded yet")
         except OSError as error:
-            return _problem(500, f"the audit log cannot be read: {error.strerror}")
+            return problem(500, f"the audit log cannot be read: {error.strerror}")
         return Response(orjson.dumps(found), media_type="application/json")
 
 
@@ -327,7 +328,7 @@ def _chosen(request: Request, now: datetime) -> Selection:
     )
 
 
-async def _body(request: Request) -> dict[str, object]:
+async def body_of(request: Request) -> dict[str, object]:
     """The object in a request; empty if there is none. The guard has bounded its length."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
@@ -338,8 +339,14 @@ async def _body(request: Request) -> dict[str, object]:
     return {}
 
 
-def _problem(status: int, words: str) -> Response:
+def problem(status: int, words: str) -> Response:
+    """Return a refusal, as the page shows it."""
     return JSONResponse({"problem": words}, status)
+
+
+def page_files(page: str) -> list[Route]:
+    """Return the page itself at an address, and what belongs to it."""
+    return [Route(page if path == "/" else path, _file(*file)) for path, file in _FILES.items()]
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
@@ -361,6 +368,8 @@ def shown_question(
     credential: Proof | None,
     now: datetime,
     equal: Sequence[PendingRequest] = (),
+    *,
+    is_here: bool = True,
 ) -> Json:
     """One question, in full.
 
@@ -369,15 +378,17 @@ def shown_question(
         credential: the answering reviewer; None: a person.
         now: aware.
         equal: the calls that are answered with it.
+        is_here: whether this machine asks; the files of another are not ours.
     """
     request = one.request
     left = seconds_left(request, now)
-    change = file_change(request.tool, request.arguments)
+    change = file_change(request.tool, request.arguments) if is_here else ShownChange([])
+    asker = asker_of(one).told() if is_here else visible(f"{one.session} on {one.directory.name}")
     return {
         "id": one.id,
         "digest": request.digest,
         "headline": summary(one),
-        "asker": asker_of(one).told(),
+        "asker": asker,
         "secondsLeft": None if left is None else max(0, round(left)),
         "arguments": _fields(arguments_of(one, without=change.shows)),
         "changes": [*change.lines],

@@ -8,7 +8,7 @@ rebinding (wrong host); a frame around the page; and words of an agent that beco
 import secrets
 from collections.abc import Iterable
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -78,10 +78,17 @@ _HEADERS: Final = (
 )
 
 
+class OpenPages(Protocol):
+    """Knows the keys of open pages."""
+
+    def is_open(self, key: str) -> bool:
+        """Whether a key belongs to an open page."""
+
+
 class PageGuard:
     """Refuses requests that do not come from an open page of this server."""
 
-    def __init__(self, app: ASGIApp, access: Access, origins: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, access: OpenPages, origins: Iterable[str]) -> None:
         """Wrap the page.
 
         Args:

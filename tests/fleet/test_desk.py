@@ -1,0 +1,153 @@
+"""The page of all machines: a real login, a real database, and no way to approve."""
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+import orjson
+import psycopg
+import pytest
+
+from tests import program
+from tests.fleet.conftest import Machine
+from tests.fleet.test_relay import asks, the_only, until
+from tests.program import PROXY
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Pages:
+    """Two copies of the page, and the provider that lets people in."""
+
+    def __init__(self, url: str, place: Path, stack: ExitStack) -> None:
+        self._place = place
+        self._url = url
+        self._stack = stack
+        self.ports = [free_port(), free_port()]
+        self.origin = f"http://127.0.0.1:{self.ports[0]}"
+        argv = ["node", "tests/fleet/provider.mjs", f"{self.origin}/callback"]
+        provider = stack.enter_context(
+            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+        )
+        stack.callback(provider.terminate)
+        assert provider.stdout is not None
+        self.issuer = provider.stdout.readline().decode().strip()
+        self.copies = [self.start(port) for port in self.ports]
+
+    def start(self, port: int) -> "program.Forked | subprocess.Popen[bytes]":
+        secret = self._place / "secret"
+        secret.write_text("a secret of the tests")
+        secret.chmod(0o600)
+        argv = [
+            *PROXY, "desk", "--database", self._url, "--port", str(port), "--url", self.origin,
+            "--issuer", self.issuer, "--client", "page", "--secret-file", str(secret),
+        ]  # fmt: skip
+        with (self._place / "desk.log").open("ab") as errors:
+            copy = program.start(argv, {**os.environ, "HOME": str(self._place)}, errors, ROOT)
+        self._stack.callback(lambda: (copy.kill(), copy.wait()))
+        assert copy.stdout is not None
+        assert copy.stdout.readline()
+        return copy
+
+
+@pytest.fixture
+def pages(machine: Machine, tmp_path: Path) -> Iterator[Pages]:
+    pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
+    if not (ROOT / "node_modules/oidc-provider").is_dir():
+        pytest.skip("oidc-provider is not installed: npm ci")
+    with ExitStack() as stack:
+        yield Pages(machine.url, tmp_path, stack)
+
+
+def logged_in(browser: httpx.Client, pages: Pages) -> str:
+    """Log in as a person does, page by page. Return the last address."""
+    answer = browser.get(f"{pages.origin}/")
+    for _ in range(20):
+        if answer.is_redirect:
+            address = urljoin(str(answer.url), answer.headers["location"])
+            if urlsplit(address).path == "/page":
+                return address
+            answer = browser.get(address)
+            continue
+        form = re.search(r'<form[^>]*action="([^"]+)"', answer.text)
+        assert form is not None, answer.text
+        named = re.findall(r'name="prompt" value="(\w+)"', answer.text)
+        given = {"prompt": named[0], "login": "ada", "password": "x"}
+        answer = browser.post(urljoin(str(answer.url), form[1]), data=given)
+    raise AssertionError(answer.text)
+
+
+def opened(browser: httpx.Client, pages: Pages) -> dict[str, str]:
+    ticket = logged_in(browser, pages).partition("#")[2]
+    answer = browser.post(f"{pages.origin}/api/page", json={"ticket": ticket})
+    again = browser.post(f"{pages.origin}/api/page", json={"ticket": ticket})
+    assert (answer.status_code, again.status_code) == (200, 403)
+    return {"Authorization": f"Bearer {answer.json()['key']}"}
+
+
+def shown(port: int, pages: Pages, key: dict[str, str]) -> list[dict[str, object]]:
+    host = {"Host": urlsplit(pages.origin).netloc, **key}
+    with httpx.stream("GET", f"http://127.0.0.1:{port}/api/questions", headers=host) as answer:
+        assert answer.status_code == 200, answer.read()
+        return list(orjson.loads(next(answer.iter_lines()))["questions"])
+
+
+def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, pages: Pages) -> None:
+    ada = machine.joins("ada")
+    machine.relay()
+    agent = machine.installation.start()
+    call = asks(agent)
+    identifier = the_only(machine)["id"]
+    with httpx.Client() as browser:
+        key = opened(browser, pages)
+    for port in pages.ports:
+        until(lambda port=port: shown(port, pages, key), "the page shows nothing")  # type: ignore[misc]
+        (one,) = shown(port, pages, key)
+        assert one["id"] == identifier
+        assert "it needs 1 signature" in str(one["objection"])
+    pages.copies[0].kill()
+    pages.copies[0].wait()
+    assert [one["id"] for one in shown(pages.ports[1], pages, key)] == [identifier]
+    done = machine.there("approve", str(identifier), "--key", str(ada))
+    assert done.returncode == 0, done.stderr
+    assert "isError" not in agent.result(call)
+    until(lambda: shown(pages.ports[1], pages, key) == [], "an answered question stays")
+
+
+def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Pages) -> None:
+    with httpx.Client() as ada, httpx.Client() as eve:
+        begun = ada.get(f"{pages.origin}/").headers["location"]
+        state = re.search(r"state=([^&]+)", begun)
+        assert state is not None
+        table: tuple[tuple[str, str, dict[str, str], int], ...] = (
+            ("GET", "/api/questions", {}, 401),
+            ("GET", "/api/questions", {"Authorization": "Bearer x"}, 401),
+            ("GET", f"/callback?state={state[1]}&code=stolen", {}, 403),
+            ("GET", "/callback", {}, 403),
+            ("GET", "/page", {"Host": "elsewhere.example.com"}, 421),
+            ("POST", "/api/page", {"Origin": "https://elsewhere.example.com"}, 403),
+            ("POST", "/api/answers", {}, 401),
+        )
+        found = [eve.request(how, pages.origin + at, headers=has) for how, at, has, _ in table]
+        wanted = [status for *_, status in table]
+        assert [answer.status_code for answer in found] == wanted
+        key = opened(ada, pages)
+        assert ada.post(f"{pages.origin}/api/answers", headers=key, json={}).status_code == 404
+    with psycopg.connect(pages._url) as connection:
+        words = connection.execute("SELECT word FROM ironcurtain_logins").fetchall()
+    for (word,) in words:
+        stolen = {"Authorization": f"Bearer {word}"}
+        assert httpx.get(f"{pages.origin}/api/questions", headers=stolen).status_code == 401
+    assert shown(pages.ports[1], pages, key) == []
