@@ -188,6 +188,9 @@ def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
         return NotUnderstood("git add: it may stage files that nobody tracks")
     for word in reading.operands:
         path = path_of(word, place)
+        if not _PLAIN_PATHSPEC.fullmatch(word.text or ""):
+            # Git reads `*.py` and `:!a.py` by itself: the second is every file but one.
+            return NotUnderstood("git add: a pattern may stage files that nobody tracks")
         if path is None or not is_inside(path, place) or is_protected_name(path):
             return NotUnderstood("the command names a file that is not one of the workspace")
         if not reading.has("-u", "--update") and not _FILE_NAME.search(path):
@@ -195,8 +198,9 @@ def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
     return _own_repository(place) or "stage"
 
 
-_FILE_NAME: Final = re.compile(r"[^/]\.[A-Za-z0-9]+$")
-"""A name that a file has and a directory hardly ever."""
+_PLAIN_PATHSPEC: Final = re.compile(r"[^:*?\[\\][^*?\[\\]*")
+_FILE_NAME: Final = re.compile(r"[^/]\.(?!(?:app|bak|d|git|next|nuxt|old)$)[a-z0-9]{1,8}$")
+"""A name that a file has and a directory hardly ever: `conf.d` and `App.Tests` are directories."""
 
 
 def _commit(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:

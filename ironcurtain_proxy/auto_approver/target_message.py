@@ -223,9 +223,9 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
             ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
             ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
-            # "open the PR" asks to see one; a noun without a verb asks for nothing.
-            ("pr", (r"(?:open(?: up)?(?! the\b| my\b| our\b)|create|make|raise|submit|file)"
-                   r"(?: (?:a|an|the|my|new))*"
+            # "open the PR" asks to see one, an "open PR" is one; a noun asks for nothing.
+            ("pr", (r"(?:open(?: up)? an?(?: new)?|(?:create|make|raise|submit|file)"
+                   r"(?: (?:a|an|the|my|new))*)"
                    r"(?P<draft> draft)? (?:pr|pull request)(?: for (?:this|it))?")),
             ("ready", (r"mark (?:it|(?:the|this|my) (?:pr|pull request)) "
                       r"(?:as )?ready(?: for review)?")),

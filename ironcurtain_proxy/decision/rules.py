@@ -100,6 +100,22 @@ def gravest_first(decision: Decision) -> Decision:
     return replace(decision, ground=Ground(gravest.rule, reason))
 
 
+def with_omitted(decision: Decision, request: AccessRequest) -> Decision:
+    """Return a decision whose reason says which argument of its gravest role a call leaves out.
+
+    "Outside the workspace" would be untrue of a call that names no path: nobody knows where it is.
+    """
+    if not isinstance(decision, Escalate) or not decision.roles:
+        return decision
+    role = min(decision.roles, key=GRAVEST_FIRST.index)
+    facts = [fact for fact in request.arguments if role in fact.roles]
+    if not facts or any(fact.values for fact in facts):
+        return decision
+    ground = decision.ground
+    reason = f'The call leaves out "{facts[0].name[:60]}", so its server chooses. {ground.reason}'
+    return replace(decision, ground=Ground(ground.rule, reason))
+
+
 def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
     """Return every resource role of the tool once, in annotation order.
 

@@ -67,6 +67,10 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Gives the paths in that directory that are the machine's, and not writable."""
 
+    def base(self, server: str) -> str | None:
+        """Return where relative paths of a server start: never in its private directory."""
+        return self.workspace if server in self.own else self.directory(server) or self.workspace
+
 
 def with_command(facts: Facts, argument: str, server: str, grounds: CommandContext) -> Facts:
     """The facts of a call with the command in an argument of it.

@@ -328,6 +328,9 @@ class Resolver:
         needs_directory = self._facts.is_git(annotation) and lacks_path(annotation, arguments)
         if needs_directory:
             arguments = self._contexts.completed(call.server, arguments) or arguments
+        else:
+            schema, base = tool.definition.input_schema, self._tools.grounds.base(call.server)
+            arguments = self._schemas.completed(annotation, schema, arguments, base)
         problem = self._schemas.problem(annotation, tool.definition.input_schema, arguments)
         if problem is not None:
             return await self._gather_wider(call, annotation, tool) or unresolvable(problem)

@@ -14,6 +14,7 @@ roles of arguments hold without it.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -21,13 +22,20 @@ import orjson
 from jsonschema_rs import ValidationError, Validator, validator_for
 from msgspec import Struct
 
+from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.schema_reading import (
     PATTERNS,
     SchemaReading,
     UnreadableSchemaError,
     plain_schema,
 )
-from ironcurtain_proxy.model.annotation import ToolAnnotation, declared_arguments, resolved
+from ironcurtain_proxy.model.annotation import (
+    ROLE_TRAITS,
+    RoleSpec,
+    ToolAnnotation,
+    declared_arguments,
+    resolved,
+)
 from ironcurtain_proxy.model.values import Arguments, Json
 
 # --- schema cost
@@ -145,6 +153,8 @@ class CompiledSchema(Struct, frozen=True):
     """The names of all arguments; `None` means that others are taken, too."""
     left_out: tuple[str, ...] = ()
     """What is not checked, each with its place and the reason."""
+    places: tuple[tuple[str, str], ...] = ()
+    """The arguments whose default is a path, with it."""
 
 
 def _say_nothing(_tool: str, _left_out: tuple[str, ...]) -> None:
@@ -184,6 +194,33 @@ class SchemaChecker:
         if not annotation.arguments.keys() >= given.keys():
             return _not_annotated(annotation, given)
         return None
+
+    def completed(
+        self, annotation: ToolAnnotation, schema: Json, arguments: Arguments, base: str | None
+    ) -> Arguments:
+        """Return the arguments with the paths that stand, by the schema, for those left out.
+
+        A path that is left out could be any. Written out, it is judged as any other, and sent, so
+        that the server's word need not be believed.
+
+        Args:
+            annotation: of the tool.
+            schema: the tool's live input schema.
+            arguments: as the agent sent them.
+            base: where relative paths of the server start; None: unknown, and they stay left out.
+        """
+        compiled = self._compiled.get(id(schema)) or self._compile(annotation, schema)
+        lacking: dict[str, Json] = {
+            name: f"{base}/{place}" if place.startswith(".") else place
+            for name, place in compiled.places
+            if name not in arguments
+            and _is_path(annotation.arguments.get(name))
+            and (base is not None or not place.startswith("."))
+        }
+        if not lacking:
+            return arguments
+        whole = {**arguments, **lacking}
+        return whole if self.problem(annotation, schema, whole) is None else arguments
 
     def _compile(self, annotation: ToolAnnotation, schema: Json) -> CompiledSchema:
         # Servers may send new lists for ever; schemas in use are soon compiled again.
@@ -236,7 +273,26 @@ def _compiled(schema: Json, found: dict[str, Json], left_out: tuple[str, ...]) -
     elif "patternProperties" not in found and found.get("additionalProperties") is False:
         del found["additionalProperties"]
     validator = validator_for(found, mask=_MASK, pattern_options=PATTERNS, offline=True)
-    return CompiledSchema(schema, validator, properties, names, left_out)
+    places = [
+        (name, place)
+        for name, one in declared.names.items()
+        if name not in WORKING_DIRECTORY_ARGUMENTS
+        and isinstance(one, dict)
+        and isinstance(place := one.get("default"), str)
+        and _PLACE.fullmatch(place)
+    ]
+    return CompiledSchema(schema, validator, properties, names, left_out, tuple(places))
+
+
+_PLACE: Final = re.compile(r"(?:\.{1,2}|~)?/.*|\.{1,2}|~")
+"""A text that is a path wherever it stands: `$` and `main` may be anything."""
+
+
+def _is_path(spec: RoleSpec | None) -> bool:
+    """Return whether an argument names paths, whatever the others are."""
+    if spec is None or spec.cases or spec.inside:
+        return False
+    return any(ROLE_TRAITS[role].category == "path" for role in spec.default)
 
 
 def _first_problem(compiled: CompiledSchema, arguments: dict[str, Json]) -> str:

@@ -19,7 +19,7 @@ from ironcurtain_proxy.approval.judging import (
     with_targets,
 )
 from ironcurtain_proxy.decision.authorizer import authorize, prior_consent_of, quorums_of, unasked
-from ironcurtain_proxy.decision.rules import gravest_first
+from ironcurtain_proxy.decision.rules import gravest_first, with_omitted
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
@@ -86,7 +86,7 @@ def _judged(
     if isinstance(gathered, Unresolvable):
         return Judgement(decision=Deny(gathered.ground))
     request = gathered.request
-    kernel = gravest_first(authorize(request, policy))
+    kernel = with_omitted(gravest_first(authorize(request, policy)), request)
     if overlay.rules is None:
         return by_policy_alone(kernel)
     return overlay.judge(

@@ -77,6 +77,14 @@ IF_HELD = [
 """Commits with words that the user did not quote."""
 
 NOT_ASKED_FOR = [
+    ("open PR", "gh pr create --fill"),
+    *[
+        ("commit with message 'x'", f"git add {path} && git commit -m x")
+        for path in (
+            *("':!a.py'", "':^a.py'", "':(glob)**/a.py'", "':/a.py'", "':(top)a.py'", "'*.py'"),
+            *("'a?.py'", "'[a]b.py'", "'\\\\*.py'", "conf.d", "App.Tests", "My.App", "src/x.old"),
+        )
+    ],
     # Another operation than the message names.
     ("commit this", "git commit -m x && git push"),
     ("push", "git add a.py && git commit -m x && git push"),

@@ -107,6 +107,16 @@ def _below(place: CredentialPlace) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_each_reader_knows_the_names_that_programs_give_to_keys(
+    reader: Callable[[str], bool],
+) -> None:
+    files = ["prod.secrets.yaml", "accessKeys.csv", "shop-firebase-adminsdk-x1.json", "github_rsa",
+             "deploy_key", "wg0.conf", "vault_pass.txt", "UTC--2020-01-01--ab", "htpasswd",
+             "recovery-codes.txt", "msal_token_cache.bin", "shadow.bak"]  # fmt: skip
+    assert [one for one in files if not reader(f"{WORKSPACE}/{one}")] == []
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
 def test_each_reader_knows_every_place_and_all_below_it(reader: Callable[[str], bool]) -> None:
     unknown = [path for place in places() for path in _below(place) if not reader(path)]
     assert unknown == []

@@ -4,9 +4,11 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.decision.rules import combine, gravest_first
+from ironcurtain_proxy.decision.rules import combine, gravest_first, with_omitted
 from ironcurtain_proxy.model.annotation import GRAVEST_FIRST, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.values import RealPath
 
 READ = Ground("ask-read", "Reading needs approval.")
 WRITE = Ground("ask-write", "Writing needs approval.")
@@ -47,3 +49,24 @@ def test_a_role_that_was_allowed_is_no_reason() -> None:
 @pytest.mark.parametrize("decision", [Allow(READ), Deny(READ), Escalate(READ)], ids=str)
 def test_a_decision_without_roles_stays_as_it_is(decision: Allow | Deny | Escalate) -> None:
     assert gravest_first(decision) == decision
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ((), 'The call leaves out "path", so its server chooses. Reading needs approval.'),
+        ((PathValue("/srv", RealPath(("srv",))),), "Reading needs approval."),
+    ],
+)
+def test_the_reason_says_which_argument_a_call_leaves_out(
+    values: tuple[PathValue, ...], reason: str
+) -> None:
+    request = AccessRequest(
+        server="files",
+        tool="find",
+        annotated=True,
+        has_arguments=False,
+        arguments=(ArgumentFact("path", ("read-path",), values),),
+    )
+    decision = with_omitted(Escalate(READ, ("read-path",), (READ,)), request)
+    assert decision.ground == Ground("ask-read", reason)

@@ -10,6 +10,7 @@ import pytest
 
 from ironcurtain_proxy.facts.arguments import Refusal
 from ironcurtain_proxy.facts.catalogue import build_catalogue
+from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import MountTable, PathReader, PathReading
@@ -72,6 +73,7 @@ def resolver_of(
     deadline: float = 5.0,
     asks: bool = False,
     schema: Json = PATH_SCHEMA,
+    grounds: CommandContext | None = None,
 ) -> Resolver:
     definitions = {
         server: [
@@ -86,6 +88,7 @@ def resolver_of(
         remotes=lambda _: git,
         trusted=frozenset({"memory"}),
         asks_about_unknown=asks,
+        grounds=grounds or CommandContext(),
     )
     return Resolver(tools, FactReader(paths), MountTable(mounts), deadline=deadline)
 
@@ -226,3 +229,46 @@ async def test_a_file_system_that_hangs_costs_only_the_call(tree: Tree, tmp_path
         assert len(answers) == 40
     finally:
         hanging.released.set()
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "sent"),
+    [
+        ({"default": "."}, None, "work"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}], "default": "./"}, None, "work"),
+        ({"default": "sub/.."}, None, None),
+        ({"default": "../out"}, None, "out"),
+        ({"default": "."}, "out", "out"),
+        ({"default": "$"}, None, None),
+        ({"default": None}, None, None),
+        ({"default": ["."]}, None, None),
+        # What the rest of the schema refuses is not written out: the server takes the call.
+        ({"default": ".", "minLength": 5000}, None, None),
+    ],
+)
+async def test_a_path_that_a_call_leaves_out_is_the_one_that_its_schema_says(
+    tree: Tree, said: Json, own: str | None, sent: str | None
+) -> None:
+    directory = None if own is None else tree.path(own)
+    resolver = resolver_of(
+        tree.reader(),
+        schema={"properties": {"path": said}},
+        grounds=CommandContext(workspace=tree.path("work"), directory=lambda _: directory),
+    )
+    facts = await resolver.gather(call("files", "read"))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == ({} if sent is None else {"path": tree.path(sent)})
+    (fact,) = facts.request.arguments
+    assert [value.text for value in fact.values] == [*facts.arguments.values()]
+    given = await resolver.gather(call("files", "read", path=None))
+    assert isinstance(given, Facts)
+    assert given.arguments == {"path": None}
+
+
+async def test_a_path_that_is_left_out_stays_so_where_nobody_knows_where_it_starts(
+    tree: Tree,
+) -> None:
+    schema: Json = {"properties": {"path": {"default": "."}}}
+    facts = await resolver_of(tree.reader(), schema=schema).gather(call("files", "read"))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == {}
