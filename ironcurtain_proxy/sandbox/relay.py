@@ -16,11 +16,13 @@ import os
 import socket
 import sys
 import threading
+import time
 import urllib.parse
 
 _MOST_HEAD = 8192
 _PIECE = 65536
 _WAITING = 128
+_PAUSE = 0.05
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 
 
@@ -74,7 +76,12 @@ def _carry(listeners: dict[str, socket.socket]) -> None:
 
 def _accept(service: str, listener: socket.socket) -> None:
     while True:
-        client, _ = listener.accept()
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            # No descriptor is free. What waits is accepted when a connection has ended.
+            time.sleep(_PAUSE)
+            continue
         try:
             threading.Thread(target=_serve, args=(client, service), daemon=True).start()
         except RuntimeError:

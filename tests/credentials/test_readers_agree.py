@@ -10,6 +10,7 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import FilesFound, SessionPl
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.credentials.names import TREE
 from ironcurtain_proxy.credentials.table import (
     CredentialPlace,
     examples,
@@ -72,6 +73,9 @@ READERS: Final[tuple[Callable[[str], bool], ...]] = (policy, shell, engine)
 
 def _spelled(pattern: str) -> Iterator[str]:
     """Names that a pattern describes."""
+    if pattern.endswith(TREE):
+        yield from (one + end for one in _spelled(pattern[:-3]) for end in ("", "/x", "/x/y.txt"))
+        return
     for middle in ("x", "x.y", "") if "*" in pattern else ("",):
         if pattern.endswith(_LOOSE[0]):
             yield pattern.removesuffix(_LOOSE[0]).replace("*", middle or "x") + _LOOSE[1]

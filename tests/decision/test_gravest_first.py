@@ -70,3 +70,5 @@ def test_the_reason_says_which_argument_a_call_leaves_out(
     )
     decision = with_omitted(Escalate(READ, ("read-path",), (READ,)), request)
     assert decision.ground == Ground("ask-read", reason)
+    for plain in (Allow(READ), Escalate(READ)):
+        assert with_omitted(plain, request) == plain
