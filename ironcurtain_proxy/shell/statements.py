@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _SPACE: Final = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_DIGITS: Final = re.compile(rb"[0-9]+")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_][A-Za-z0-9_]*)")
 _DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
 _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
@@ -303,6 +304,11 @@ def _file_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None
     """Read `2> file word …`. The grammar takes the words for further targets; they are words."""
     _check_gaps(reading, node.children, BLANK, node)
     children = [child for child in node.children if child.type != "file_descriptor"]
+    if node.children[0].type == "file_descriptor":
+        # The grammar takes `-2` of `head -2>x` for one; it is a word.
+        reading.require(
+            _DIGITS, reading.text_of(node.children[0]), "a redirection is not understood"
+        )
     operator = children[0].type
     if operator not in _REDIRECTIONS or reading.text_of(children[0]) != operator.encode():
         reading.refuse("a redirection is not understood")

@@ -111,7 +111,7 @@ def test_what_bash_could_take_otherwise_is_not_read() -> None:
         "cat <<A <<B\nA\nB", "echo `a \\` b`", "ls;#x", '"a $ b"', "ls <> x",
         "[ a > b ]", "ls\u00a0-l", "ls\u2003x", "ls\r\n", "ls\x00", "ls\x0b-l", "ls \ud800",
         "$((ls) | rm)", "ls a\\\n#|rm", "echo \\\"\\\n#|rm x", "l\\\ns",
-        "ls 2 >& ", "for i in a\nb; do ls; done", "done", "then ls", "}",
+        "ls 2 >& ", "ls -2>&1", "ls a -2>x b", "for i in a\nb; do ls; done", "done", "then ls", "}",
     ]  # fmt: skip
     assert [text for text in cases if parse_command(text).unreadable is None] == []
 
