@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, 
 from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.reply import AuditRecord, PutBack, Reply, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import Section, ToolResult, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, Section, ToolResult
 from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.timeline import (
     Change,
@@ -97,7 +97,7 @@ class FactGatherer(Protocol):
         """
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The paths of the request that are directories; None: that cannot be determined."""
+        """The paths of the request that are directories, or None if that cannot be determined."""
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
@@ -170,8 +170,8 @@ class Servers(OperationTarget, Protocol):
     def is_sandboxed(self, server: str) -> bool:
         """Whether the process that serves this server now is confined."""
 
-    async def walls(self, server: str) -> Walls | None:
-        """The measured limits of that process; None: it is not confined."""
+    async def restrictions(self, server: str) -> SandboxRestrictions | None:
+        """The measured limits of that process, or None if it is not confined."""
 
     async def stand_still(self, server: str) -> None:
         """Stop all processes of that sandbox whenever nothing is under way, until `release`.
@@ -196,7 +196,7 @@ class ToolFinder(Protocol):
         """
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) of a name that the agent uses; None: there is no such tool."""
+        """The (server, tool) of a name that the agent uses, or None if there is no such tool."""
 
     def definition(self, server: str, tool: str) -> str:
         """SHA-256 of the tool's current definition. A changed definition voids grants."""
@@ -303,7 +303,7 @@ class Timeline(Protocol):
         `NotHeld`: the workspace cannot be recorded (too large, unreadable, disk full).
         """
 
-    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
+    async def end_call(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Record what changed since the call's point, after the call ended or was cancelled.
 
         `NotHeld`: the current workspace cannot be held; the changes are recorded later,
@@ -450,10 +450,10 @@ class Pins(Protocol):
         """Whether the section was listed in this session."""
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """The reason why a part is held, as of the last listing; None: it is not held."""
+        """The reason why a part is held, as of the last listing, or None if it is not held."""
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """The reason why a part that stands in no list is held; None: it is not held."""
+        """The reason why a part that stands in no list is held, or None if it is not held."""
 
 
 class NothingPinned:
@@ -502,16 +502,16 @@ class World:
     aftermath: OutcomeListener | None = None
     lookout: Lookout | None = None
     containment: Containment | None = None
-    """The containment of the session; None: it is off."""
+    """The containment of the session, or None if it is off."""
     timeline: Timeline | None = None
-    """The timeline of the workspace; None: no call can be undone, and none is contained."""
+    """The timeline of the workspace, or None if no call can be undone, and none is contained."""
     views: PreparedViews | None = None
-    """The views of our own shell; None: no server has any."""
+    """The views of our own shell, or None if no server has any."""
     pins: Pins = field(default_factory=NothingPinned)
     client: ClientTarget | None = None
-    """The agent's client, which servers' questions are put to; None: there is none to ask."""
+    """The agent's client, which servers' questions are put to, or None if there is none to ask."""
     origins: Origins | None = None
-    """Where targets come from; None: nothing asks for it."""
+    """Where targets come from, or None if nothing asks for it."""
 
     def fingerprint(self, case: Case) -> str:
         """Return the digest that identifies calls equal to a judged one, and keep it in the case.

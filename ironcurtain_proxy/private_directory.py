@@ -87,7 +87,7 @@ class MailboxDirectory:
         return False
 
     def modified_ns(self, name: str) -> tuple[int, int] | None:
-        """The inode and time of a file, which change with it; None: there is no file."""
+        """The inode and time of a file, which change with it, or None if there is no file."""
         with suppress(OSError):
             found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
             return found.st_ino, found.st_mtime_ns
@@ -252,7 +252,7 @@ def content(descriptor: int, limit: int) -> bytes:
 
 
 def temporary_writer(name: str) -> int | None:
-    """The process that was writing a temporary file of ours; None: it is no such file."""
+    """The process that was writing a temporary file of ours, or None if it is no such file."""
     parts = name.rsplit(".", 3)
     if not name.startswith(".") or len(parts) != 4 or parts[3] != "tmp":  # noqa: PLR2004
         return None

@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 
 def seconds_left(moment: BootMoment) -> float | None:
-    """The seconds until a moment, below 0 after it; None: the moment is of another boot."""
+    """The seconds until a moment, below 0 after it, or None if the moment is of another boot."""
     if not moment.boot or moment.boot != boot_id():
         return None
     return moment.seconds - seconds_since_boot()

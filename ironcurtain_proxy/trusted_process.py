@@ -76,7 +76,7 @@ class ToolCallResponse(Struct, frozen=True, kw_only=True):
     """`kernel`: the policy alone. Else who approved: `human`, `reviewer:ID`, `grant:ID`. Empty: it
     was not allowed."""
     refused_by: RefusedBy | None = None
-    """The kind of refusal, such as `policy`, `declined` or `held`; None: the call was made."""
+    """The kind of refusal, such as `policy`, `declined` or `held`, or None if the call was made."""
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ class TrustedProcess:
 def _alone(
     group: BaseExceptionGroup[BaseException], body: BaseException | None
 ) -> BaseException | None:
-    """The one exception in a group of groups; None: there are several.
+    """The one exception in a group of groups, or None if there are several.
 
     Args:
         group: what left our tasks.

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.statements import parse_command
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "shell-commands.jsonl"
-PLACE = Place(workspace="/home/u/w", directory="/home/u/w", home="/home/u", has_repository=True)
+PLACE = CommandPlace(
+    workspace="/home/u/w", directory="/home/u/w", home="/home/u", has_repository=True
+)
 
 
 def write(line: str = "") -> None:

@@ -71,7 +71,7 @@ async def measured(top: Path, store: Path, limits: Limits) -> None:
                 place = top / "0" / f"{number % 50}"
                 (place / name).write_text(f"{name} {number}\n")
             ended = time.perf_counter()
-            await timeline.settle(point)
+            await timeline.end_call(point)
             times.append((time.perf_counter() - ended + made - start) * 1e3)
             slept = max(slept, times[-1])
         tasks.cancel_scope.cancel()

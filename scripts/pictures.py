@@ -31,7 +31,7 @@ GAP: Final = 34
 LETTER: Final = 8.2
 TOP: Final = 20
 
-Place = tuple[float, float, float]
+CommandPlace = tuple[float, float, float]
 """The middle of a box, its top, and its width."""
 
 
@@ -106,7 +106,7 @@ def _svg(layers: list[list[str]], arrows: list[tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _places(layers: list[list[str]]) -> Iterator[tuple[str, Place]]:
+def _places(layers: list[list[str]]) -> Iterator[tuple[str, CommandPlace]]:
     for row, layer in enumerate(layers):
         widths = [LETTER * len(name) + 2 * 12 for name in layer]
         # Rows of one box would have all arrows run through each other: they stand off the middle.
@@ -117,7 +117,7 @@ def _places(layers: list[list[str]]) -> Iterator[tuple[str, Place]]:
             left += width + GAP
 
 
-def _box(name: str, place: Place) -> str:
+def _box(name: str, place: CommandPlace) -> str:
     middle, top, width = place
     line = ' stroke-dasharray="5 4"' if name in OFF else ""
     fill = "#f4f1e6" if name in OFF else "#e6eef5"
@@ -129,7 +129,7 @@ def _box(name: str, place: Place) -> str:
     )
 
 
-def _arrow(importer: Place, imported: Place) -> str:
+def _arrow(importer: CommandPlace, imported: CommandPlace) -> str:
     begin, end = (importer[0], importer[1] + BOX), (imported[0], imported[1] - 1)
     bend = (end[1] - begin[1]) / 2
     points = (begin, (begin[0], begin[1] + bend), (end[0], end[1] - bend), end)

@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
-from ironcurtain_proxy.model.server import ToolResult, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
 from ironcurtain_proxy.model.values import Arguments, RealPath
 from ironcurtain_proxy.ports import (
     Containment,
@@ -139,7 +139,7 @@ class FakeServers:
     forwarded: list[AuthorizedCall] = field(default_factory=list)
 
     roots: list[Sequence[str]] = field(default_factory=list)
-    found_walls: Walls | None = None
+    found_restrictions: SandboxRestrictions | None = None
     needs: SandboxOpening | str | None = None
     openings: list[SandboxOpening | None] = field(default_factory=list)
     still: list[str] = field(default_factory=list)
@@ -171,8 +171,8 @@ class FakeServers:
     def is_sandboxed(self, server: str) -> bool:
         return False
 
-    async def walls(self, server: str) -> Walls | None:
-        return self.found_walls
+    async def restrictions(self, server: str) -> SandboxRestrictions | None:
+        return self.found_restrictions
 
     async def stand_still(self, server: str) -> None:
         self.still.append(server)

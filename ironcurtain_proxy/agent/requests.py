@@ -53,7 +53,7 @@ class Message(Struct, frozen=True):
     params: "Mapping[str, Json]"
     """The parameters; empty if there are none."""
     id: MessageId | None
-    """The id of a request; None: the message is a notification."""
+    """The id of a request, or None if the message is a notification."""
     size: int
     """Bytes of its line."""
 
@@ -418,7 +418,7 @@ class _Request(Struct, eq=False):
     size: int
     has_room: bool
     lane: Lane | None = None
-    """The cancel scope; None: the request has not begun."""
+    """The cancel scope, or None if the request has not begun."""
     cancelled: bool = False
     withdrawn: bool = False
     """Cancelled by the agent, which then expects no answer."""

@@ -300,7 +300,7 @@ class Rounds:
         return await self._answer(one)
 
     def _begin(self, one: _Round, work: Work) -> _Round | None:
-        """Begin a call. None: there are too many."""
+        """Begin a call, or None if there are too many."""
         if self._tasks is None or len(self._rounds) >= _MOST:
             return None
         self._rounds[one.id] = self._by_number[one.caller.number] = one

@@ -287,7 +287,7 @@ class AgentServer:
             await self.note_unserved(method, Ground(rule, str(error["message"])))
 
     def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
-        """The immediate answer; None: the request is valid and needs a wait."""
+        """The immediate answer, or None if the request is valid and needs a wait."""
         match method:
             case "initialize":
                 return self._initialize(params)

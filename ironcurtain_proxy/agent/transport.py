@@ -59,14 +59,14 @@ class AgentTransport:
         self._out = out
         self._drain_seconds = drain_seconds
         self.client_capabilities: Mapping[str, Json] | None = None
-        """The capabilities of the client's first `initialize`; None: there was none yet."""
+        """The capabilities of the client's first `initialize`, or None if there was none yet."""
         self._answers = Answers[Mapping[str, "Json"]]()
         self._is_gone = False
 
     # --- from the agent
 
     async def receive(self) -> Message | None:
-        """The next request or notification; None: the agent has closed its end."""
+        """The next request or notification, or None if the agent has closed its end."""
         while (line := await self._lines.receive()) is not None:
             found = read(line)
             match found:
@@ -177,7 +177,7 @@ class AgentTransport:
             return
         result, error = message.get("result"), message.get("error")
         if isinstance(result, dict) and error is None:
-            self._answers.settle(int(digits), result)
+            self._answers.resolve(int(digits), result)
         else:
             self._answers.fail(int(digits), RefusedQuestionError(error))
 

@@ -155,7 +155,7 @@ def level_of(capability: Capability, profile: Profile) -> Level:
 
 
 def refined(capability: Capability) -> Capability | None:
-    """The known capability that a plain name equals or refines; None: there is none."""
+    """The known capability that a plain name equals or refines, or None if there is none."""
     if _NAME.fullmatch(capability) is None:
         return None
     family = ".".join(capability.split(".")[:2])

@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.request import (
     may_be_a_place,
     sql_of,
 )
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath, SqlEffect, words
 
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -88,10 +88,10 @@ class ContainmentInput(Struct, frozen=True, kw_only=True):
     facts: Facts
     judged: Judgement
     workspace: RealPath | None
-    walls: Walls | None
-    """The limits of the process that would serve the call; None: it is not confined."""
+    restrictions: SandboxRestrictions | None
+    """The limits of the process that would serve the call, or None if it is not confined."""
     for_reviewers: Rule | None
-    """The rule with `contained: false` that applies; None: there is none."""
+    """The rule with `contained: false` that applies, or None if there is none."""
     asked_to_read: bool
     """Whether a rule keeps the reading of the call for reviewers."""
     tried: str
@@ -118,7 +118,7 @@ def _why_for_people(about: ContainmentInput) -> str | None:
 
 
 def why_not_held(about: ContainmentInput) -> str | None:
-    """The reason why the sandbox does not hold the effects of a call; None: it holds them.
+    """The reason why the sandbox does not hold the effects of a call, or None if it holds them.
 
     Parts of a command that leave the sandbox are another matter.
     """
@@ -132,7 +132,7 @@ def why_not_held(about: ContainmentInput) -> str | None:
         return why
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
-    return why_open(about.walls, about.workspace) or _why_shown(about)
+    return why_open(about.restrictions, about.workspace) or _why_shown(about)
 
 
 def _undescribed(request: AccessRequest) -> str:
@@ -140,26 +140,26 @@ def _undescribed(request: AccessRequest) -> str:
     return f"nobody has described {what}"
 
 
-def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
-    """The reason why a process is not confined enough; None: it is confined enough.
+def why_open(restrictions: SandboxRestrictions | None, workspace: RealPath) -> str | None:
+    """The reason why a process is not confined enough, or None if it is confined enough.
 
     Args:
-        walls: of the process; None: it is not confined.
+        restrictions: of the process, or None if it is not confined.
         workspace: what can be taken back.
     """
-    if walls is None:
+    if restrictions is None:
         return "the server does not run in a sandbox"
-    return walls.unfit or _why_wide(walls, workspace)
+    return restrictions.unfit or _why_wide(restrictions, workspace)
 
 
-def _why_wide(walls: Walls, workspace: RealPath) -> str | None:
-    if not walls.is_offline:
+def _why_wide(restrictions: SandboxRestrictions, workspace: RealPath) -> str | None:
+    if not restrictions.is_offline:
         return "the sandbox of the server has a network"
-    if not walls.writes_only_in(workspace):
+    if not restrictions.writes_only_in(workspace):
         return "the sandbox of the server lets it write outside the workspace"
-    if walls.shown:
-        return f"a credential appeared after the sandbox started: {walls.shown[0]}"
-    if walls.is_full:
+    if restrictions.shown:
+        return f"a credential appeared after the sandbox started: {restrictions.shown[0]}"
+    if restrictions.is_full:
         return "the server's own /tmp holds too much"
     return None
 
@@ -170,7 +170,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
 
 
 def _why_shown(about: ContainmentInput) -> str | None:
-    """The reason why a reviewer must see data before the agent does; None: there is none."""
+    """The reason why a reviewer must see data before the agent does, or None if there is none."""
     decision = about.judged.decision
     if isinstance(decision, Escalate):
         if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):
@@ -228,7 +228,7 @@ _BY_SQL: Final[Mapping[SqlEffect, CallEffect]] = MappingProxyType(
 
 
 def _by_sql(request: AccessRequest) -> EffectFound | None:
-    """The effect of the statements for a database; None: there are none."""
+    """The effect of the statements for a database, or None if there are none."""
     found = sql_of(request)
     if found is None:
         return None

@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
 from ironcurtain_proxy.model.escalation import OriginReason, and_more, short_name
 from ironcurtain_proxy.model.origin import NamedBy
-from ironcurtain_proxy.model.request import AccessRequest, Facts, ParsedCommand, Place
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts, ParsedCommand
 from ironcurtain_proxy.model.values import Json
 
 
@@ -206,7 +206,7 @@ class Overlay:
         )
 
     def declared(self, names: frozenset[str]) -> ToolDeclaration | None:
-        """The operator's declaration of a tool with these names; None: there is none."""
+        """The operator's declaration of a tool with these names, or None if there is none."""
         if not self.declarations:
             return None
         # The longer name first: a declaration of `server/tool` precedes one of the bare name.
@@ -226,7 +226,7 @@ def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
 
 
 def _needs_of_command(
-    command: ParsedCommand | None, place: Place
+    command: ParsedCommand | None, place: CommandPlace
 ) -> tuple[frozenset[Capability], bool]:
     """The capabilities that a shell command needs, and whether it only reads.
 

@@ -135,7 +135,7 @@ AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-poli
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """The reason why a tool needs approval; None: it needs none."""
+    """The reason why a tool needs approval, or None if it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):

@@ -200,7 +200,7 @@ class AuditLog:
             if group is None:
                 self._write_next()
             elif group.finished.acquire(timeout=self._deadline):
-                self._settle(group)
+                self._acknowledge(group)
             else:
                 self._give_up(group)
         # A thread that hangs still uses the file, so the lock is kept until the process ends. What
@@ -328,12 +328,12 @@ class AuditLog:
         if loop is None or loop.is_closed():
             return
         self._timer = loop.call_later(self._deadline / 2, self._look_again, group)
-        group.on_finish = partial(_wake, loop, partial(self._settle, group))
+        group.on_finish = partial(_wake, loop, partial(self._acknowledge, group))
         # It may have finished between our last look and the line above.
         if group.finished.acquire(blocking=False):
-            self._settle(group)
+            self._acknowledge(group)
 
-    def _settle(self, group: Group) -> None:
+    def _acknowledge(self, group: Group) -> None:
         """Note that a group with a waiter is finished."""
         if group is not self._under_way:
             return
@@ -357,7 +357,7 @@ class AuditLog:
         if group is not self._under_way:
             return
         if group.finished.acquire(blocking=False):
-            self._settle(group)
+            self._acknowledge(group)
             return
         self._stop_waiting()
         self._latch(f"a write took longer than {self._deadline:g} s")

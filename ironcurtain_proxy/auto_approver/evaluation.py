@@ -31,8 +31,8 @@ from ironcurtain_proxy.model.escalation import Escalation, EscalationId
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
+    CommandPlace,
     PathValue,
-    Place,
     TextValue,
     UrlValue,
     Value,
@@ -124,8 +124,8 @@ def _read(data: bytes, where: str) -> Iterable[Scenario]:
             line = _ScenarioLine.model_validate(orjson.loads(raw), strict=False)
         except ValidationError as error:
             first = error.errors()[0]
-            spot = ".".join(str(part) for part in first["loc"])
-            raise ConfigurationError(f"{where}:{number}: {spot}: {first['msg']}") from None
+            node = ".".join(str(part) for part in first["loc"])
+            raise ConfigurationError(f"{where}:{number}: {node}: {first['msg']}") from None
         except ValueError as error:
             raise ConfigurationError(f"{where}:{number}: not JSON: {error}") from None
         if line.id in seen:
@@ -183,12 +183,12 @@ def _workspace(context: Mapping[str, str]) -> str:
     return context.get("Workspace", str(AROUND.workspace))
 
 
-def _place(arguments: Mapping[str, Json], context: Mapping[str, str]) -> Place:
+def _place(arguments: Mapping[str, Json], context: Mapping[str, str]) -> CommandPlace:
     """Return the surroundings of a command in a scenario, from the facts in its line."""
     workspace = _workspace(context)
     directory = arguments.get("cwd", workspace)
     remote, slash, branch = context.get("Upstream", "").partition("/")
-    return Place(
+    return CommandPlace(
         workspace=workspace,
         directory=directory if isinstance(directory, str) else None,
         home=str(AROUND.home),

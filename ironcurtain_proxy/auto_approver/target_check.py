@@ -37,7 +37,13 @@ from ironcurtain_proxy.auto_approver.target_call import (
 )
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.request import ParsedCommand, Place, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.request import (
+    CommandPlace,
+    ParsedCommand,
+    Redirection,
+    SimpleCommand,
+    Word,
+)
 from ironcurtain_proxy.model.values import Arguments, RealPath
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
@@ -59,7 +65,7 @@ message and what is option was told apart by this program, and a person sees it 
 
 
 def actions_of_command(
-    command: ParsedCommand, place: Place, arguments: Arguments
+    command: ParsedCommand, place: CommandPlace, arguments: Arguments
 ) -> tuple[Action, ...] | NotUnderstood:
     """Read the operations of a command that need a request.
 
@@ -87,7 +93,7 @@ def actions_of_command(
     return tuple(actions)
 
 
-def _why_not_read(command: ParsedCommand, place: Place, arguments: Arguments) -> str | None:
+def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Arguments) -> str | None:
     if command.unreadable is not None:
         return "the command cannot be read"
     if any(_FORCES.search(text) for text in arguments.values() if isinstance(text, str)):
@@ -174,13 +180,13 @@ def _program(words: Sequence[Word]) -> tuple[str, ...]:
 # --- git -----------------------------------------------------------------------------------------
 
 
-def _own_repository(place: Place) -> NotUnderstood | None:
+def _own_repository(place: CommandPlace) -> NotUnderstood | None:
     if place.directory == place.workspace and place.has_repository:
         return None
     return NotUnderstood("the command is not known to work in the workspace's own repository")
 
 
-def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
+def _stage(reading: ParsedOptions, place: CommandPlace) -> NotUnderstood | str:
     if names_a_secret(reading.operands):
         return NotUnderstood("the command names what commonly holds secrets")
     if reading.has("-A", "--all") or not (reading.operands or reading.has("-u", "--update")):
@@ -203,7 +209,7 @@ _FILE_NAME: Final = re.compile(r"[^/]\.(?!(?:app|bak|d|git|next|nuxt|old)$)[a-z0
 """A name that a file has and a directory hardly ever: `conf.d` and `App.Tests` are directories."""
 
 
-def _commit(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _commit(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("git commit: an operand may change what it does")
     said = reading.values_of("-m", "--message")
@@ -220,7 +226,7 @@ _REMOTE_AND_BRANCH: Final = 2
 
 
 def _remote(
-    operation: Literal["push", "pull", "fetch"], reading: ParsedOptions, place: Place
+    operation: Literal["push", "pull", "fetch"], reading: ParsedOptions, place: CommandPlace
 ) -> Action | NotUnderstood:
     names = [word.text or "" for word in reading.operands]
     remote, branch = [*names, "", ""][:2]
@@ -242,7 +248,7 @@ def _remote(
 # --- pull requests, packages, addresses ----------------------------------------------------------
 
 
-def _create(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _create(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     heads = {word.text for word in reading.values_of("--head", "-H")}
     if reading.operands or not heads <= {place.branch}:
         return NotUnderstood("gh pr create: an operand may change what it does")
@@ -257,7 +263,7 @@ def _create(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     )
 
 
-def _ready(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _ready(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("gh pr ready: an operand may change what it does")
     return _own_repository(place) or PullRequestCall(draft=False, is_ready_mark=True)
@@ -266,7 +272,7 @@ def _ready(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
 _PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
 
 
-def _install(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _install(manager: str, reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     names = tuple([word.text or "" for word in reading.operands])
     if place.directory != place.workspace:
         return NotUnderstood("the command is not known to run in the workspace")
@@ -278,20 +284,22 @@ def _install(manager: str, reading: ParsedOptions, place: Place) -> Action | Not
     return InstallCall(manager=manager, packages=names)
 
 
-def _install_named(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _install_named(
+    manager: str, reading: ParsedOptions, place: CommandPlace
+) -> Action | NotUnderstood:
     """Read an installation that names packages. Without a name it would install from a file."""
     if not reading.operands:
         return NotUnderstood("the command names no package")
     return _install(manager, reading, place)
 
 
-def _locked(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _locked(manager: str, reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("the command names something besides the lock file")
     return _install(manager, reading, place)
 
 
-def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     del place
     urls = [word.text or "" for word in reading.operands]
     if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
@@ -299,7 +307,7 @@ def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     return UrlCall(url=urls[0])
 
 
-_Read = Callable[[ParsedOptions, Place], "Action | NotUnderstood | str"]
+_Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | str"]
 _ADD_OPTIONS: Final = grammar_of("-D --save-dev -S --save -E --save-exact -P --save-prod --dev")
 _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType(
     {

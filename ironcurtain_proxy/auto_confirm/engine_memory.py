@@ -273,8 +273,8 @@ class StoreLedger:
             later = replace(settlement, status="rejected", reason="its approval was not written")
         written = await self._noted(
             escalation.id,
-            lambda row: self.store.get().settle(row, settlement, escalation.id, at),
-            lambda row: self.store.get().settle(row, later, escalation.id, at),
+            lambda row: self.store.get().end(row, settlement, escalation.id, at),
+            lambda row: self.store.get().end(row, later, escalation.id, at),
         )
         if not approved:
             self._rows.pop(escalation.id, None)

@@ -34,7 +34,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.decision import HUMAN, in_record
-from ironcurtain_proxy.model.request import Family, Place
+from ironcurtain_proxy.model.request import CommandPlace, Family
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.family_table import task_texts
@@ -392,7 +392,7 @@ def _program(family: Family) -> str:
 
 
 _WITH_SUBCOMMANDS: Final = frozenset({path[0] for path in task_texts() if len(path) > 1})
-_SOMEWHERE: Final = Place(workspace="/workspace", directory="/workspace", home="/home")
+_SOMEWHERE: Final = CommandPlace(workspace="/workspace", directory="/workspace", home="/home")
 """The place of a recorded command is not known. Its programs do not depend on it."""
 
 

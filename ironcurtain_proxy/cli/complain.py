@@ -22,7 +22,7 @@ from ironcurtain_proxy.cli.audit_whole import no_log
 from ironcurtain_proxy.cli.output import complain, encodable, say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.errors import ConfigurationError
@@ -167,4 +167,4 @@ def _items(raw: bytes, path: Path) -> list[Json]:
     report = Report()
     document = parse(raw, path, report, yaml=True)
     report.raise_errors()
-    return [one.value for one in Spot(document, str(path), report).items()]
+    return [one.value for one in DocumentNode(document, str(path), report).items()]

@@ -42,7 +42,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
-from ironcurtain_proxy.model.request import AccessRequest, ParsedCommand, Place
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.shell.families import sought
@@ -509,7 +509,7 @@ def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
     if not isinstance(command, str):
         raise TypeError("a command is a text")
     real = os.path.realpath(directory)
-    place = Place(
+    place = CommandPlace(
         workspace=os.path.realpath(workspace),
         directory=real,
         home=str(Path.home()),

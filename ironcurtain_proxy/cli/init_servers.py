@@ -32,7 +32,7 @@ from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.downstream.starting import settle
+from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
@@ -96,7 +96,7 @@ def grounded(
     words = tuple([str(one) for one in args]) if isinstance(args, list) else ()
     spec = ServerSpec(name="server", annotations="server", command=command, args=words)
     if cwd is None:
-        spec = settle(spec, workspace, workspace, make=False)
+        spec = with_directories(spec, workspace, workspace, make=False)
     found |= {"command": spec.command, "args": [*spec.args]}
     env = entry.get("env")
     variables = {**env} if isinstance(env, dict) else {}
@@ -198,7 +198,7 @@ def _place(
 ) -> Mapping[str, Json]:
     """Return the keys of an entry that depend on the working directory of the client."""
     # Relative paths in the command start at the client's directory, not at the server's new one.
-    there = settle(spec, settings.state_dir, base, make=False)
+    there = with_directories(spec, settings.state_dir, base, make=False)
     words: dict[str, Json] = {}
     if there.command != spec.command:
         words["command"] = there.command

@@ -32,7 +32,7 @@ from ironcurtain_proxy.cli.policy_change import (
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory, with_rule
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import MarkedReport, Report, json_path
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -196,8 +196,8 @@ def test(options: argparse.Namespace) -> int:
     loaded = load_policy(settings)
     replaying = Replaying(settings, loaded, os.environ)
     report = Report()
-    spots = [spot for file in options.files for spot in _scenarios(file, report)]
-    tried = [_scenario(replaying, spot, report) for spot in spots]
+    nodes = [node for file in options.files for node in _scenarios(file, report)]
+    tried = [_scenario(replaying, node, report) for node in nodes]
     met = [one for one in tried if not isinstance(one, str)]
     reached = {one.judged.decision.ground.rule for _, one in met}
     tools = {(one.server, one.tool) for _, one in met}
@@ -216,21 +216,21 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _scenario(
-    replaying: Replaying, spot: Spot, report: Report, tell: Callable[[str], None] = say
+    replaying: Replaying, node: DocumentNode, report: Report, tell: Callable[[str], None] = say
 ) -> tuple[bool, Replayed] | str:
     """Return whether a call is decided as expected, or why a complaint cannot be tried.
 
     Args:
         replaying: decides the call.
-        spot: the scenario. `of` marks one that `complain` has kept.
+        node: the scenario. `of` marks one that `complain` has kept.
         report: gets its mistakes.
         tell: is told the difference, if there is one.
     """
-    members = spot.object(("call", "args", "expect", "rule", "note", "of"))
+    members = node.object(("call", "args", "expect", "rule", "note", "of"))
     is_complaint = members.read("of", lambda one: one.value, None) is not None
-    members.read("note", Spot.text, "")
+    members.read("note", DocumentNode.text, "")
     name, wanted = members.required("call").name(), members.required("expect").word(_WORDS)
-    rule = members.read("rule", Spot.name, None)
+    rule = members.read("rule", DocumentNode.name, None)
     arguments = members.read("args", lambda one: one.value, {})
     report.raise_errors()
     server, tool = tool_meant(name, [], may_be_bare=False)
@@ -239,30 +239,30 @@ def _scenario(
     if is_complaint and not replaying.knows(server):
         return "no such server is configured or annotated"
     try:
-        one = anyio.run(replaying.call, server, tool, _object(arguments, spot))
+        one = anyio.run(replaying.call, server, tool, _object(arguments, node))
     except KeyError:
-        raise ConfigurationError(f"{spot.source}: no server of {visible(name)} is known") from None
+        raise ConfigurationError(f"{node.source}: no server of {visible(name)} is known") from None
     found, ground = VERBS[one.effect], one.judged.decision.ground
     is_met = found == wanted and rule in {None, ground.rule}
     if not is_met:
         wish = wanted if rule is None else f"{wanted} by {rule}"
-        tell(f"{spot.source} {visible(name)}: expected {wish}; {found} by {ground.rule}")
+        tell(f"{node.source} {visible(name)}: expected {wish}; {found} by {ground.rule}")
     return is_met, one
 
 
-def _object(value: Json, spot: Spot) -> dict[str, Json]:
+def _object(value: Json, node: DocumentNode) -> dict[str, Json]:
     if not isinstance(value, dict):
-        where = json_path(spot.place) or "the scenario"
-        raise ConfigurationError(f"{spot.source}: {where}: args must be an object")
+        where = json_path(node.place) or "the scenario"
+        raise ConfigurationError(f"{node.source}: {where}: args must be an object")
     return value
 
 
-def _scenarios(file: Path, report: Report) -> Sequence[Spot]:
+def _scenarios(file: Path, report: Report) -> Sequence[DocumentNode]:
     marked = MarkedReport(report)
     data = read_file(file, marked)
     document = None if data is None else parse(data, file, marked, yaml=True)
     report.raise_errors()
-    return Spot(document, str(file), marked).items()
+    return DocumentNode(document, str(file), marked).items()
 
 
 def replay(options: argparse.Namespace) -> int:
@@ -376,8 +376,8 @@ def suggest(options: argparse.Namespace) -> int:
 def _complaints(replaying: Replaying, file: Path) -> dict[str, int]:
     """Count the complaints, and those that the policy still decides as was complained of."""
     report = Report()
-    spots = _scenarios(file, report) if file.exists() else ()
-    tried = [_scenario(replaying, spot, report, lambda _difference: None) for spot in spots]
+    nodes = _scenarios(file, report) if file.exists() else ()
+    tried = [_scenario(replaying, node, report, lambda _difference: None) for node in nodes]
     unmet = sum(not isinstance(one, str) and not one[0] for one in tried)
     return {"kept": len(tried), "unmet": unmet}
 

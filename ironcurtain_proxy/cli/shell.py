@@ -11,7 +11,7 @@ from ironcurtain_proxy.cli.arguments import add_json, add_lines
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
 from ironcurtain_proxy.facts.commands import has_repository, strays_among
 from ironcurtain_proxy.facts.pushes import shows_credentials
-from ironcurtain_proxy.model.request import ParsedCommand, Place
+from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.families import families_of, sought
@@ -69,10 +69,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def place_at(workspace: Path) -> Place:
+def place_at(workspace: Path) -> CommandPlace:
     """Return the surroundings of commands that run in a directory."""
     directory = str(workspace.resolve())
-    return Place(
+    return CommandPlace(
         workspace=directory,
         directory=directory,
         home=os.environ.get("HOME"),
@@ -81,14 +81,14 @@ def place_at(workspace: Path) -> Place:
     )
 
 
-def looked_at(parsed: ParsedCommand, place: Place) -> Place:
+def looked_at(parsed: ParsedCommand, place: CommandPlace) -> CommandPlace:
     """Return the place, with the links among the command's files that lead out of the workspace."""
     named = sought(parsed, place)
     workspace = place.workspace or "/"
     return replace(place, strays=strays_among(named.paths, workspace, globs=named.globs))
 
 
-def described(parsed: ParsedCommand, place: Place) -> dict[str, Json]:
+def described(parsed: ParsedCommand, place: CommandPlace) -> dict[str, Json]:
     """Return a command as JSON: `effect`, `reason`, `parts`, `families`, `targets`."""
     effect = effect_of(parsed, place)
     families = families_of(parsed, place)
@@ -106,7 +106,7 @@ def _part(part: Part) -> dict[str, Json]:
     return {"words": [*words], "effect": part.effect, "reason": part.reason}
 
 
-def _described_line(row: dict[str, Json], place: Place) -> dict[str, Json]:
+def _described_line(row: dict[str, Json], place: CommandPlace) -> dict[str, Json]:
     text = row["command"]
     if not isinstance(text, str):
         raise TypeError("a command is a text")
@@ -114,7 +114,7 @@ def _described_line(row: dict[str, Json], place: Place) -> dict[str, Json]:
     return described(parsed, looked_at(parsed, place))
 
 
-def _as_text(parsed: ParsedCommand, place: Place) -> Iterator[str]:
+def _as_text(parsed: ParsedCommand, place: CommandPlace) -> Iterator[str]:
     effect: CommandEffect = effect_of(parsed, place)
     yield f"{effect.effect}: {effect.reason}"
     for part in effect.parts:

@@ -32,7 +32,7 @@ from ironcurtain_proxy.approval.overlay import (
 )
 from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, setting
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY, Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.model.annotation import (
@@ -56,38 +56,38 @@ class ToolNames(Struct, frozen=True):
     servers: tuple[str, ...]
     """All configured servers, including those that do not run."""
 
-    def item(self, spot: Spot) -> str:
+    def item(self, node: DocumentNode) -> str:
         """Return one name in a list."""
-        name = spot.name()
-        self.check(spot, name)
+        name = node.name()
+        self.check(node, name)
         return name
 
-    def listed(self, spot: Spot) -> tuple[str, ...]:
+    def listed(self, node: DocumentNode) -> tuple[str, ...]:
         """Return a list of names without duplicates."""
-        return tuple(dict.fromkeys(spot.each(self.item)))
+        return tuple(dict.fromkeys(node.each(self.item)))
 
-    def keys(self, spot: Spot) -> Mapping[str, Spot]:
+    def keys(self, node: DocumentNode) -> Mapping[str, DocumentNode]:
         """Return an object whose keys are names of tools."""
-        found = {key: inner for key, inner in spot.members().items() if not key.startswith("_")}
+        found = {key: inner for key, inner in node.members().items() if not key.startswith("_")}
         for name, inner in found.items():
             self.check(inner, name)
         return found
 
-    def check(self, spot: Spot, name: str) -> None:
+    def check(self, node: DocumentNode, name: str) -> None:
         """Report a name that no tool can have."""
         server, slash, tool = name.partition("/")
         if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
-            spot.error("must be SERVER/TOOL, or the name of a tool")
+            node.error("must be SERVER/TOOL, or the name of a tool")
         elif slash and self.servers and server not in self.servers:
             guess = nearest(server, self.servers)
-            spot.warning(f"there is no server {shown(server)}", guess and f"{guess}/{tool}")
+            node.warning(f"there is no server {shown(server)}", guess and f"{guess}/{tool}")
         elif not slash:
-            self._check_bare(spot, name)
+            self._check_bare(node, name)
 
-    def _check_bare(self, spot: Spot, name: str) -> None:
+    def _check_bare(self, node: DocumentNode, name: str) -> None:
         server, _, tool = name.partition("__")
         if tool and server in self.servers:
-            spot.warning("the agent's name of a tool: settings use SERVER/TOOL", f"{server}/{tool}")
+            node.warning("the agent's name of a tool: settings use SERVER/TOOL", f"{server}/{tool}")
 
 
 NO_PROFILE: Final = "none"
@@ -97,7 +97,7 @@ _DEFAULTS: Final[tuple[DefaultLevel, ...]] = ("approve", "deny")
 _SAFETY: Final = ("dangerous", "moderate", "safe")
 _CAPABILITY_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
-_Named = tuple[Spot, Capability]
+_Named = tuple[DocumentNode, Capability]
 
 
 class CapabilitySettings(Struct, frozen=True, kw_only=True):
@@ -120,11 +120,11 @@ def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     reader = _CapabilityReader(names)
     own = layers.read("capabilities.profiles", reader.profiles, {})
     tools = layers.read("capabilities.tools", names.keys, {})
-    read = {name: reader.tool(name, spot) for name, spot in tools.items()}
+    read = {name: reader.tool(name, node) for name, node in tools.items()}
     _warn_of_names_on_one_side(reader.ruled, reader.declared)
     _warn_of_names_on_one_side(reader.declared, reader.ruled)
     return CapabilitySettings(
-        profile=layers.read("capabilities.profile", lambda spot: _chosen(spot, own), None),
+        profile=layers.read("capabilities.profile", lambda node: _chosen(node, own), None),
         isolation_flag=layers.read("capabilities.isolationFlag", _isolation, None),
         isolation_manifest=layers.read("capabilities.isolation", _isolation, None),
         declarations={name: declaration for name, (declaration, _) in read.items()},
@@ -132,12 +132,12 @@ def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     )
 
 
-def _isolation(spot: Spot) -> Isolation:
-    return spot.word(("unisolated", "isolated"))
+def _isolation(node: DocumentNode) -> Isolation:
+    return node.word(("unisolated", "isolated"))
 
 
-def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
-    name = spot.word((NO_PROFILE, *_BUILT_IN, *own))
+def _chosen(node: DocumentNode, own: Mapping[str, Profile]) -> Profile | None:
+    name = node.word((NO_PROFILE, *_BUILT_IN, *own))
     return own.get(name) or _BUILT_IN.get(name)
 
 
@@ -151,9 +151,9 @@ class _CapabilityReader:
         self.ruled: list[_Named] = []
         self.declared: list[_Named] = []
 
-    def profiles(self, spot: Spot) -> Mapping[str, Profile]:
+    def profiles(self, node: DocumentNode) -> Mapping[str, Profile]:
         """Return the operator's own profiles."""
-        entries = {k: inner for k, inner in spot.members().items() if not k.startswith("_")}
+        entries = {k: inner for k, inner in node.members().items() if not k.startswith("_")}
         for name, entry in entries.items():
             if name in {NO_PROFILE, *_BUILT_IN}:
                 entry.error(f"{shown(name)} is built in: take another name")
@@ -161,8 +161,8 @@ class _CapabilityReader:
                 entry.error("a name has 1 to 64 letters, digits, `_` or `-`")
         return {name: self._profile(name, entry) for name, entry in entries.items()}
 
-    def _profile(self, name: str, spot: Spot) -> Profile:
-        members = spot.object(
+    def _profile(self, name: str, node: DocumentNode) -> Profile:
+        members = node.object(
             (
                 *("rules", "default", "blockedTools", "blockedPrograms", "preApprovedTools"),
                 "needsIsolation",
@@ -174,32 +174,32 @@ class _CapabilityReader:
             rules=members.read("rules", self._rules, {}),
             default=members.read("default", lambda inner: inner.word(_DEFAULTS), "approve"),
             blocked_tools=frozenset(members.read("blockedTools", listed, ())),
-            blocked_programs=frozenset(members.read("blockedPrograms", Spot.texts, ())),
+            blocked_programs=frozenset(members.read("blockedPrograms", DocumentNode.texts, ())),
             pre_approved_tools=frozenset(members.read("preApprovedTools", listed, ())),
-            needs_isolation=members.read("needsIsolation", Spot.switch, default=False),
+            needs_isolation=members.read("needsIsolation", DocumentNode.switch, default=False),
         )
 
-    def _rules(self, spot: Spot) -> Mapping[Capability, Level]:
-        found = {name: inner for name, inner in spot.members().items() if not name.startswith("_")}
+    def _rules(self, node: DocumentNode) -> Mapping[Capability, Level]:
+        found = {name: inner for name, inner in node.members().items() if not name.startswith("_")}
         for name, inner in found.items():
             _check_plain(inner, name)
             self.ruled.append((inner, name))
         return {name: inner.word(_LEVELS) for name, inner in found.items()}
 
     def tool(
-        self, name: str, spot: Spot
+        self, name: str, node: DocumentNode
     ) -> tuple[ToolDeclaration, tuple[ArgumentCapabilities, ...]]:
         """Return the operator's declaration of one tool and of its arguments."""
-        members = spot.object(("capabilities", "safetyLevel", "commandArgument", "byArgument"))
+        members = node.object(("capabilities", "safetyLevel", "commandArgument", "byArgument"))
         declaration = ToolDeclaration(
             tool_id=name,
             capabilities=members.read("capabilities", self._capabilities, ()),
             safety_level=members.read("safetyLevel", _safety_level, None),
-            command_argument=members.read("commandArgument", Spot.name, None),
+            command_argument=members.read("commandArgument", DocumentNode.name, None),
         )
         return declaration, members.read("byArgument", self._by_argument, ())
 
-    def _by_argument(self, spot: Spot) -> tuple[ArgumentCapabilities, ...]:
+    def _by_argument(self, node: DocumentNode) -> tuple[ArgumentCapabilities, ...]:
         # Comments are not possible here: keys are the tool's words, and an argument may begin with
         # `_`.
         return tuple(
@@ -208,26 +208,26 @@ class _CapabilityReader:
                     argument,
                     {word: self._capabilities(inner) for word, inner in values.members().items()},
                 )
-                for argument, values in spot.members().items()
+                for argument, values in node.members().items()
             ]
         )
 
-    def _capabilities(self, spot: Spot) -> tuple[Capability, ...]:
-        for item in spot.items():
+    def _capabilities(self, node: DocumentNode) -> tuple[Capability, ...]:
+        for item in node.items():
             name = item.name()
             _check_plain(item, name)
             self.declared.append((item, name))
-        return tuple(dict.fromkeys(spot.texts()))
+        return tuple(dict.fromkeys(node.texts()))
 
 
-def _safety_level(spot: Spot) -> SafetyLevel:
-    return SafetyLevel[spot.word(_SAFETY).upper()]
+def _safety_level(node: DocumentNode) -> SafetyLevel:
+    return SafetyLevel[node.word(_SAFETY).upper()]
 
 
-def _check_plain(spot: Spot, name: Capability) -> None:
+def _check_plain(node: DocumentNode, name: Capability) -> None:
     """Refuse a scope or a parameter, which would be read as the whole capability."""
     if ":" in name:
-        spot.error(
+        node.error(
             "scopes and parameters of capabilities are not supported: write the part before `:`"
         )
 
@@ -235,9 +235,9 @@ def _check_plain(spot: Spot, name: Capability) -> None:
 def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]) -> None:
     """Warn of unknown capability names that occur only in profiles or only in declarations."""
     there = {name for _, name in others}
-    for spot, name in names:
+    for node, name in names:
         if refined(name) is None and name not in there and ":" not in name:
-            spot.warning(f"{shown(name)} is no known capability", nearest(name, CAPABILITIES))
+            node.warning(f"{shown(name)} is no known capability", nearest(name, CAPABILITIES))
 
 
 # --- overlay settings
@@ -268,10 +268,10 @@ def read_interceptor(layers: Layers, names: ToolNames) -> InterceptorConfig:
         exempt_tools=layers.read(f"{_SECTION}.exemptTools", names.listed, ()),
         sensitive_tools=layers.read(f"{_SECTION}.sensitiveTools", names.listed, ()),
         approval_contained=layers.read(
-            f"{_SECTION}.approvalContained", Spot.switch, standard.approval_contained
+            f"{_SECTION}.approvalContained", DocumentNode.switch, standard.approval_contained
         ),
         approval_allowed=layers.read(
-            f"{_SECTION}.approvalAllowed", Spot.switch, standard.approval_allowed
+            f"{_SECTION}.approvalAllowed", DocumentNode.switch, standard.approval_allowed
         ),
     )
 
@@ -279,7 +279,7 @@ def read_interceptor(layers: Layers, names: ToolNames) -> InterceptorConfig:
 def _policy(layers: Layers, standard: str) -> str:
     # Before any default: with a default in place the legacy switch would never be read.
     said = layers.read(f"{_SECTION}.approvalPolicy", _said_policy, None)
-    legacy = layers.spot(f"{_SECTION}.approvalRequired")
+    legacy = layers.node(f"{_SECTION}.approvalRequired")
     if legacy is None:
         return standard if said is None else said
     required = legacy.switch()
@@ -291,7 +291,7 @@ def _policy(layers: Layers, standard: str) -> str:
             'write "none" to ask about no tool'
         )
         return standard
-    section = layers.spot(_SECTION)
+    section = layers.node(_SECTION)
     values = section.value if section is not None else None
     mode = (migrated_mode(values) if isinstance(values, dict) else None) or standard
     advice = f"to write that down, run {_command(layers)}"
@@ -306,28 +306,28 @@ def _command(layers: Layers) -> str:
     return f"{COMMAND} --config {shlex.quote(str(file))}"
 
 
-def _said_policy(spot: Spot) -> str:
+def _said_policy(node: DocumentNode) -> str:
     """Return the policy as written. An unknown word asks about every tool."""
-    text = spot.text()
+    text = node.text()
     if text == APPROVAL_POLICY_NONE:
-        spot.warning(
+        node.warning(
             '"none": no tool is asked about, not even those of sensitiveTools; '
             "only the policy and the profile still ask"
         )
     elif not text:
-        spot.warning(f'is empty: "{APPROVAL_POLICY_DANGEROUS}" holds')
+        node.warning(f'is empty: "{APPROVAL_POLICY_DANGEROUS}" holds')
     elif text not in _POLICIES:
-        spot.warning(
+        node.warning(
             f"{shown(text)} is not one of {', '.join(_POLICIES)}: every tool is asked about",
             nearest(text, _POLICIES),
         )
     return text
 
 
-def _enabled(spot: Spot) -> bool:
-    enabled = spot.switch()
-    if spot.value is False:
-        spot.warning("no tool is asked about; only the policy and the profile still ask")
+def _enabled(node: DocumentNode) -> bool:
+    enabled = node.switch()
+    if node.value is False:
+        node.warning("no tool is asked about; only the policy and the profile still ask")
     return enabled
 
 
@@ -407,29 +407,29 @@ def read_composites(layers: Layers) -> tuple[CompositeSpec, ...]:
     return layers.read("composites", _composites, ())
 
 
-def _composites(spot: Spot) -> tuple[CompositeSpec, ...]:
-    entries = {name: entry for name, entry in spot.members().items() if not name.startswith("_")}
+def _composites(node: DocumentNode) -> tuple[CompositeSpec, ...]:
+    entries = {name: entry for name, entry in node.members().items() if not name.startswith("_")}
     return tuple([_composite(name, entry) for name, entry in entries.items()])
 
 
-def _composite(name: str, spot: Spot) -> CompositeSpec:
+def _composite(name: str, node: DocumentNode) -> CompositeSpec:
     if _NAME.fullmatch(name) is None:
-        spot.error("a name has 1 to 64 lower-case letters, digits, `_` or `-`")
-    members = spot.object(("description", "steps"))
+        node.error("a name has 1 to 64 lower-case letters, digits, `_` or `-`")
+    members = node.object(("description", "steps"))
     steps = members.required("steps")
     if isinstance(steps.value, list) and not 1 <= len(steps.value) <= MAX_STEPS:
         steps.error(f"must be 1 to {MAX_STEPS} steps")
     return CompositeSpec(
         name=name,
-        description=members.read("description", Spot.text, ""),
+        description=members.read("description", DocumentNode.text, ""),
         steps=steps.each(_step),
     )
 
 
-def _step(spot: Spot) -> CompositeStep:
-    members = spot.object(("tool", "arguments"))
+def _step(node: DocumentNode) -> CompositeStep:
+    members = node.object(("tool", "arguments"))
     return CompositeStep(members.required("tool").name(), members.read("arguments", _arguments, {}))
 
 
-def _arguments(spot: Spot) -> dict[str, Json]:
-    return {name: inner.value for name, inner in spot.members().items()}
+def _arguments(node: DocumentNode) -> dict[str, Json]:
+    return {name: inner.value for name, inner in node.members().items()}

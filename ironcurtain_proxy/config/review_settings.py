@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta
 
 from ironcurtain_proxy.config.reading.declared import declared, setting
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import NameText, Seconds, says
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.model.origin import NamedBy
@@ -156,12 +156,12 @@ def read_auto_approve(
     key_name = PROVIDER_KEYS.get(values["model_id"].partition(":")[0], "")
     return AutoApproveSettings(
         **values,
-        api_key=secrets.get("AUTO_APPROVE_API_KEY") or layers.read(key_name, Spot.name, ""),
+        api_key=secrets.get("AUTO_APPROVE_API_KEY") or layers.read(key_name, DocumentNode.name, ""),
         llm_log=layers.path("autoApprove.llmLogPath") or session_dir / "auto-approve-llm.jsonl",
     )
 
 
 def read_provider_keys(layers: Layers) -> Mapping[str, str]:
     """Return the API keys that the file has, by provider."""
-    keys = {name: layers.read(key, Spot.name, "") for name, key in PROVIDER_KEYS.items()}
+    keys = {name: layers.read(key, DocumentNode.name, "") for name, key in PROVIDER_KEYS.items()}
     return {name: key for name, key in keys.items() if key}

@@ -368,12 +368,12 @@ def gather_settings(
 
 
 def _sources(layers: Layers, *keys: str) -> Mapping[str, str]:
-    spots = {key: layers.spot(key) for key in keys}
-    return {key: spot.source for key, spot in spots.items() if spot is not None}
+    nodes = {key: layers.node(key) for key in keys}
+    return {key: node.source for key, node in nodes.items() if node is not None}
 
 
 def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
-    if layers.spot("auto_confirm") is None:
+    if layers.node("auto_confirm") is None:
         return None
     # Off by default: most sessions start without the engine.
     from ironcurtain_proxy.config.auto_confirm.settings import read_auto_confirm  # noqa: PLC0415

@@ -160,7 +160,7 @@ def is_always_denied(
     Args:
         server: its name in the policy.
         tool: the server's own name.
-        annotation: the operator's; None: there is none.
+        annotation: the operator's, or None if there is none.
         policy: decides.
     """
     if server in policy.trusted_servers:

@@ -70,7 +70,7 @@ class Explanation:
 
     decision: Decision
     layer: LayerName | None
-    """The layer of the rule that it rests on; None: the rule is built in."""
+    """The layer of the rule that it rests on, or None if the rule is built in."""
     invariants: tuple[tuple[str, str], ...]
     """Each invariant that was evaluated, with its answer."""
     roles: tuple[RoleTrace, ...]
@@ -127,7 +127,7 @@ def _restrictions(request: AccessRequest, policy: Policy) -> tuple[Trial, ...]:
 
 
 def deciding_layer(decision: Decision, policy: Policy) -> LayerName | None:
-    """The layer of the rule that a decision rests on; None: the rule is built in."""
+    """The layer of the rule that a decision rests on, or None if the rule is built in."""
     floors = [rule for floor in policy.floors if floor.asks for rule in floor.rules]
     for rule in (*policy.rules, *floors):
         if rule.name == decision.ground.rule and rule.reason == decision.ground.reason:

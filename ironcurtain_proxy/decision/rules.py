@@ -260,7 +260,7 @@ def answering_rules(
     Args:
         request: what was asked.
         policy: what it was decided by.
-        role: which role; None: the tool names no resource.
+        role: which role, or None if the tool names no resource.
         book: the rules of one layer; None: those of the policy.
     """
     book = book or policy.book
@@ -331,7 +331,7 @@ def _discharge(
         request: the call.
         role: what is asked about.
         remaining: the values that need a rule.
-        workspace: what settled others; None: there were none.
+        workspace: what settled others, or None if there were none.
     """
     placeholder = workspace is not None
     answer: Decision | None = None if workspace is None else _inside_workspace(workspace)

@@ -10,7 +10,7 @@
 - `process`, `guardian`: processes, their files and standard error, and what is left when one is
   killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
-- `twins`: second instances, for what was approved.
+- `second_instances`: second instances, for what was approved.
 - `standing`: when the processes of a server stand still, and when they go on.
 - `environment`: what a server can see, and what is masked in what it says.
 - `session_log`: what a server says, at a limited rate.

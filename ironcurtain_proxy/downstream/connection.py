@@ -83,7 +83,7 @@ class Connection:
         self._serves_both = False
         """Whether it has had a handshake, and knows requests without one, too."""
         self.log_level: str | None = None
-        """The least severe log messages that the agent wants; None: it has not said so."""
+        """The least severe log messages that the agent wants, or None if it has not said so."""
         self.tools_age = _LEGACY_AGE
         """Seconds for which the listed tools may be shown."""
         self.mirrored: dict[str, MirroredPaths] = {}

@@ -187,7 +187,7 @@ class Conversation:
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        self._settle(message, len(line), guess)
+        self._deliver(message, len(line), guess)
         return True
 
     async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
@@ -216,7 +216,7 @@ class Conversation:
             else:
                 await self._peer.take_notice(message["method"], known, len(line))
         else:
-            self._settle(message, len(line), guess)
+            self._deliver(message, len(line), guess)
 
     def _take_malformed(self, message: Malformed, line: bytes) -> None:
         number = None if message.is_json else odd_number(line)
@@ -240,7 +240,7 @@ class Conversation:
         if isinstance(request_id, int):
             self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
+    def _deliver(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
         request_id = answer_id(message.get("id"))
         if not isinstance(request_id, int):
             self._dropped.note("dropped an answer whose id is not a whole number")
@@ -254,10 +254,10 @@ class Conversation:
             written = encode_result(result, size)
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
-            self._answers.settle(request_id, capacity.note(answer, size))
+            self._answers.resolve(request_id, capacity.note(answer, size))
         elif error is not None and result is None:
             said = error if isinstance(error, dict) else {"message": error}
-            self._answers.settle(request_id, capacity.note(ToolResult(error=said), size))
+            self._answers.resolve(request_id, capacity.note(ToolResult(error=said), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             wrong = "its result is no object" if error is None else "it has a result and an error"

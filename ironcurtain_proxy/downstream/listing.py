@@ -154,7 +154,7 @@ async def list_entries(
 
 
 def fault_of_name(name: str) -> str | None:
-    """The reason why a tool or prompt of this name is hidden; None: it is shown.
+    """The reason why a tool or prompt of this name is hidden, or None if it is shown.
 
     A terminal obeys control characters, and bidirectional ones make a name look like another.
     """
@@ -167,7 +167,7 @@ def fault_of_name(name: str) -> str | None:
 
 
 def _length(entry: dict[str, Json]) -> int | None:
-    """Bytes of a tool as JSON in its answer; None: it is nested too deeply to be written."""
+    """Bytes of a tool as JSON in its answer, or None if it is nested too deeply to be written."""
     try:
         return len(encode({"result": {"tools": [entry]}}))
     except ValueError:

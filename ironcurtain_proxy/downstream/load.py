@@ -127,7 +127,7 @@ class Load(Struct, eq=False):
 
 
 def load_of(guardian: int, limits: SandboxLimits, writable: Sequence[str]) -> Load | None:
-    """The load of the sandbox below a guardian; None: this system cannot tell.
+    """The load of the sandbox below a guardian, or None if this system cannot tell.
 
     Args:
         guardian: its process.

@@ -129,13 +129,13 @@ TokenKey: TypeAlias = tuple[type, str | int | float]
 
 
 def token_of(params: Mapping[str, Json]) -> TokenKey | None:
-    """The token of a call; None: it has none."""
+    """The token of a call, or None if it has none."""
     meta = params.get("_meta")
     return token_key(meta.get("progressToken")) if isinstance(meta, dict) else None
 
 
 def token_key(token: Json) -> TokenKey | None:
-    """The key of a token; None: it cannot be one."""
+    """The key of a token, or None if it cannot be one."""
     if isinstance(token, bool) or not isinstance(token, str | int | float):
         return None
     return type(token), token
@@ -241,7 +241,7 @@ class LeftOut:
         """
         self.notices = NotificationLimits()
         self.log_level: str | None = None
-        """The agent's log level; None: it has set none."""
+        """The agent's log level, or None if it has set none."""
         self._server = server
         self._log = log
         self._pass_on = pass_on

@@ -210,7 +210,7 @@ class Listeners(Struct, frozen=True):
     noticed: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _not_passed_on
     """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
     asked: QuestionHandler | None = None
-    """Decides on the server's own questions and answers them; None: all are refused."""
+    """Decides on the server's own questions and answers them, or None if all are refused."""
     capabilities: Callable[[Caller | None], Awaitable[Mapping[str, Json]]] = _roots_only
     """Gives the client capabilities for the server, of the client of one request."""
     hidden: Callable[[str], None] = lambda _: None

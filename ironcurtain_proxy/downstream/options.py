@@ -42,13 +42,13 @@ class DownstreamOptions:
     max_message_bytes: int = MAX_LINE
     """The most bytes of one message, in either direction."""
     session_log: Path | None = None
-    """The session log; None: the output of servers is discarded."""
+    """The session log, or None if the output of servers is discarded."""
     workspace: str | None = None
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
     """The confinement of each server; a server that is missing here runs unconfined."""
     watchman: Watchman | None = None
-    """Looks after what second instances may write besides; None: nobody does."""
+    """Looks after what second instances may write besides, or None if nobody does."""
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""
     logins: Path | None = None
@@ -77,12 +77,12 @@ class Hooks:
         ]
         | None
     ) = None
-    """Answers a question of a server's own; see `QuestionHandler`. None: all are refused."""
+    """Answers a question of a server's own; see `QuestionHandler`, or None if all are refused."""
     capabilities: Callable[[str, Caller | None], Awaitable[Mapping[str, Json]]] | None = None
     """Gives the client capabilities for a server, of the client of one request. `None` offers only
     roots."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
-    """Gives the roots of a server; None: it has none."""
+    """Gives the roots of a server, or None if it has none."""
     capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
     """The capacity for large answers of all servers."""
     batch: Batch = field(default_factory=Batch)

@@ -73,7 +73,7 @@ def limit_of_servers() -> str:
 
 
 def too_few(servers: int) -> str | None:
-    """A warning that the limit is too low; None: it is high enough."""
+    """A warning that the limit is too low, or None if it is high enough."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OWN + PER_SERVER * servers
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -27,9 +27,9 @@ from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.process import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
+from ironcurtain_proxy.downstream.second_instances import SecondInstances
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
-from ironcurtain_proxy.downstream.twins import Twins
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -41,7 +41,12 @@ from ironcurtain_proxy.errors import (
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult, Walls
+from ironcurtain_proxy.model.server import (
+    SandboxRestrictions,
+    ServerSpec,
+    ToolDefinition,
+    ToolResult,
+)
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.denials import (
@@ -54,8 +59,8 @@ from ironcurtain_proxy.sandbox.denials import (
 )
 from ironcurtain_proxy.sandbox.directory import remove_abandoned
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.second_instance import opening_for, with_reads
 from ironcurtain_proxy.sandbox.shell_setup import with_report
-from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
 
 # --- resending
 
@@ -154,7 +159,7 @@ class DownstreamServers:
             _LOGGER.warning("no session log: %s", self._log.fault)
         self._first_wait: float | None = None
         """The loop's time of the first wait for a server."""
-        self.twins = Twins(options, lambda: self.hooks, self._log)
+        self.second_instances = SecondInstances(options, lambda: self.hooks, self._log)
         """Second instances, for approved calls."""
         self._supervisors = {
             spec.name: Supervisor(spec, options, self.hooks, self._log, self._announce)
@@ -196,7 +201,7 @@ class DownstreamServers:
             async with anyio.create_task_group() as group:
                 for supervisor in self._supervisors.values():
                     group.start_soon(supervisor.run)
-                group.start_soon(self.twins.run)
+                group.start_soon(self.second_instances.run)
                 for gate in self._gates.values():
                     group.start_soon(gate.run)
                 task_status.started()
@@ -331,7 +336,7 @@ class DownstreamServers:
         """
         first = self._supervisor(call.server)
         if opening is not None:
-            return self._send_to_twin(first, opening, call, on_progress, roots)
+            return self._send_to_second(first, opening, call, on_progress, roots)
         confinement = self._options.confinements.get(call.server)
         if roots:
             return self._send_to(first, confinement, call, on_progress, roots)
@@ -340,7 +345,7 @@ class DownstreamServers:
         send = partial(self._send, first, confinement, call, on_progress)
         return send_again_if_forgotten(first, call, send)
 
-    async def _send_to_twin(
+    async def _send_to_second(
         self,
         first: Supervisor,
         opening: SandboxOpening,
@@ -348,8 +353,10 @@ class DownstreamServers:
         on_progress: ProgressListener | None,
         roots: Sequence[str],
     ) -> ToolResult:
-        async with self.twins.use(first, opening) as twin:
-            return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)
+        async with self.second_instances.use(first, opening) as second_instance:
+            return await self._send_to(
+                second_instance.supervisor, second_instance.confinement, call, on_progress, roots
+            )
 
     async def _send_to(
         self,
@@ -455,10 +462,10 @@ class DownstreamServers:
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.is_sandboxed
 
-    async def walls(self, server: str) -> Walls | None:
-        """The walls of that process, as probed; None: it is not confined."""
+    async def restrictions(self, server: str) -> SandboxRestrictions | None:
+        """The restrictions of that process, as probed, or None if it is not confined."""
         supervisor = self._supervisors.get(server)
-        return None if supervisor is None else await supervisor.walls()
+        return None if supervisor is None else await supervisor.restrictions()
 
     async def stand_still(self, server: str) -> None:
         """Stop the processes of a server's sandbox whenever nothing is under way, until `release`.

@@ -28,7 +28,7 @@ class Standing:
     """The standstill of one process of a server, beside its conversation."""
 
     def __init__(self, still: Standstill | None) -> None:
-        """Begin with a server that runs; None: its processes are never stopped."""
+        """Begin with a server that runs, or None if its processes are never stopped."""
         self._still = still
         self._is_required = False
         self._under_way = 0

@@ -4,7 +4,7 @@ The start of a server from its configuration: environment, directory, sandbox, s
 
 Needs no event loop.
 
-The walls of a server's process, probed once for each process.
+The restrictions of a server's process, probed once for each process.
 
 A server's working directory, and the meaning of relative paths in its command.
 
@@ -43,12 +43,12 @@ from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, open_wire
-from ironcurtain_proxy.model.server import ServerSpec, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import closing
 from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
+from ironcurtain_proxy.sandbox.restrictions import readers, restrictions_of
 from ironcurtain_proxy.sandbox.standstill import Standstill, standstill_of
-from ironcurtain_proxy.sandbox.walls import readers, walls_of
 
 # --- starting
 
@@ -74,7 +74,7 @@ class Life(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The guardian's process; None: it is no process of ours."""
+        """The guardian's process, or None if it is no process of ours."""
 
     @property
     def last_words(self) -> str:
@@ -105,9 +105,9 @@ class Started(Struct, frozen=True):
     launch: Launch
     log: SessionLog
     load: Load | None = None
-    """The load of its sandbox on the machine; None: the load is not bounded."""
+    """The load of its sandbox on the machine, or None if the load is not bounded."""
     still: Standstill | None = None
-    """The standstill of its sandbox between calls; None: it is not confined."""
+    """The standstill of its sandbox between calls, or None if it is not confined."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
@@ -279,7 +279,7 @@ class Prober:
     def __init__(self, spec: ServerSpec, options: DownstreamOptions) -> None:
         self._spec = spec
         self._options = options
-        self._known: tuple[Started, Walls] | None = None
+        self._known: tuple[Started, SandboxRestrictions] | None = None
         self._stamp: tuple[tuple[int, int], ...] = ()
         """The state of the places with credentials at the last probe."""
 
@@ -287,8 +287,8 @@ class Prober:
         """Whether the result is of this process, not of an earlier one."""
         return self._known is not None and self._known[0] is started
 
-    async def walls(self, started: Started) -> Walls | None:
-        """The walls of a process; None: it is not confined, or the probe failed."""
+    async def restrictions(self, started: Started) -> SandboxRestrictions | None:
+        """The restrictions of a process, or None if it is not confined, or the probe failed."""
         if not self.is_about(started) or self._stamp != self._stamp_now():
             # After a failed probe the next call tries again: the process may have just begun.
             self._known = None
@@ -296,16 +296,20 @@ class Prober:
             self._known = None if found is None else (started, found)
         if self._known is None:
             return None
-        confinement, walls = self._options.confinements[self._spec.name], self._known[1]
+        confinement, restrictions = self._options.confinements[self._spec.name], self._known[1]
         own = confinement.private
-        return walls if own is None else replace(walls, is_full=await run_sync(own.is_full))
+        return (
+            restrictions
+            if own is None
+            else replace(restrictions, is_full=await run_sync(own.is_full))
+        )
 
     def _stamp_now(self) -> tuple[tuple[int, int], ...]:
         confinement = self._options.confinements.get(self._spec.name)
         hidden = None if confinement is None else confinement.credentials
         return () if hidden is None else hidden.stamp()
 
-    def _probe(self, started: Started) -> Walls | None:
+    def _probe(self, started: Started) -> SandboxRestrictions | None:
         confinement = self._options.confinements.get(self._spec.name)
         if confinement is None or not started.sandboxed:
             return None
@@ -319,10 +323,10 @@ class Prober:
             return found
         return self._look(started, confinement)
 
-    def _look(self, started: Started, confinement: Confinement) -> Walls | None:
+    def _look(self, started: Started, confinement: Confinement) -> SandboxRestrictions | None:
         hidden = confinement.credentials
         own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
-        return walls_of(
+        return restrictions_of(
             started.process.pid,
             started.process.pipe,
             None if own is None else RealPath.from_text(os.path.realpath(own)),
@@ -351,7 +355,9 @@ def _close(process: int, paths: Sequence[str]) -> bool:
 # --- working directory
 
 
-def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True) -> ServerSpec:
+def with_directories(
+    spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
+) -> ServerSpec:
     """Give a server a working directory of its own, unless the operator named one.
 
     Args:

@@ -29,7 +29,7 @@ from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_s
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import Caller, Method
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -142,18 +142,18 @@ class Supervisor:
 
     @property
     def load(self) -> Load | None:
-        """The load of the running process's sandbox; None: it is not bounded."""
+        """The load of the running process's sandbox, or None if it is not bounded."""
         return self._started.load if isinstance(self._started, Started) else None
 
     @property
     def standing(self) -> Standing | None:
-        """When the running process stands still; None: there is none."""
+        """When the running process stands still, or None if there is none."""
         return None if self._connection is None else self._connection.standing
 
-    async def walls(self) -> Walls | None:
-        """The walls of the running process; None: it is not confined."""
+    async def restrictions(self) -> SandboxRestrictions | None:
+        """The restrictions of the running process, or None if it is not confined."""
         process = self._started
-        found = await self._prober.walls(process) if isinstance(process, Started) else None
+        found = await self._prober.restrictions(process) if isinstance(process, Started) else None
         return found if self._prober.is_about(self._started) else None
 
     def status(self) -> ServerStatus:

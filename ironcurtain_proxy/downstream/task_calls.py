@@ -78,7 +78,7 @@ async def _cancel(ask: Ask, task: str) -> None:
 
 
 def _at(value: object, *way: str) -> object:
-    """The value at the end of a way of keys; None: there is none."""
+    """The value at the end of a way of keys, or None if there is none."""
     for key in way:
         if not isinstance(value, Mapping):
             return None

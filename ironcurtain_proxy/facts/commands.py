@@ -22,11 +22,11 @@ from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
+    CommandPlace,
     DiskLookups,
     Facts,
     ParsedCommand,
     PathValue,
-    Place,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
@@ -41,7 +41,7 @@ def _no_directory(_server: str) -> str | None:
     return None
 
 
-def _nothing_sought(_command: ParsedCommand, _place: Place) -> DiskLookups:
+def _nothing_sought(_command: ParsedCommand, _place: CommandPlace) -> DiskLookups:
     return DiskLookups()
 
 
@@ -56,7 +56,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
     """Gives the working directory of a server, by the operator's name, or None if it is unknown."""
-    sought: Callable[[ParsedCommand, Place], DiskLookups] = _nothing_sought
+    sought: Callable[[ParsedCommand, CommandPlace], DiskLookups] = _nothing_sought
     """The files that give a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes
     """Gives git as a server would run it, by the operator's name."""
@@ -118,7 +118,9 @@ def _is_path(fact: ArgumentFact) -> bool:
     return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
 
 
-def observed(command: ParsedCommand, place: Place, grounds: CommandContext, server: str) -> Place:
+def observed(
+    command: ParsedCommand, place: CommandPlace, grounds: CommandContext, server: str
+) -> CommandPlace:
     """A place, completed by what the disk shows about a command there."""
     remotes = grounds.remotes(server)
     is_unknown = place.has_repository and place.directory is not None and place.branch is None
@@ -195,10 +197,10 @@ def _changes_the_command(arguments: Arguments, command: str) -> str | None:
     return None
 
 
-def _place(facts: Facts, server: str, grounds: CommandContext) -> Place:
+def _place(facts: Facts, server: str, grounds: CommandContext) -> CommandPlace:
     directory, own = _directory(facts, server, grounds), _real(grounds.own.get(server))
     workspace = _real(grounds.workspace)
-    return Place(
+    return CommandPlace(
         workspace=workspace,
         directory=directory,
         home=_real(grounds.home),

@@ -27,7 +27,7 @@ from ironcurtain_proxy.facts.entries import (
 )
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.pushes import where_git_leads
-from ironcurtain_proxy.model.request import DiskLookups, Family, Place
+from ironcurtain_proxy.model.request import CommandPlace, DiskLookups, Family
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_TEXT: Final = 512 * 1024
@@ -367,7 +367,7 @@ def _blocks(descriptor: int) -> Iterator[bytes]:
         yield block
 
 
-def settled(place: Place, sought: DiskLookups, remotes: GitRemotes | None) -> Place:
+def settled(place: CommandPlace, sought: DiskLookups, remotes: GitRemotes | None) -> CommandPlace:
     """A place with the meanings of families."""
     found = tuple(
         [(family, meaning_of(family, remotes, place.workspace)) for family in sought.families]

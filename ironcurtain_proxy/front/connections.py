@@ -74,7 +74,7 @@ class FrontConnection(HttpToolsProtocol):
     """One connection."""
 
     _waiting: asyncio.TimerHandle | None = None
-    """The timer for the head of a request; None: no head is incomplete."""
+    """The timer for the head of a request, or None if no head is incomplete."""
     _size = 0
     """Bytes since the last ones that belong to a body: of a head, or of what a body in chunks has
     besides (lengths, extensions, trailers)."""

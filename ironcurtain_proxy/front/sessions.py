@@ -267,7 +267,7 @@ class AgentSession:
             self._finish(request_id).end()
 
     def stream(self, name: str) -> Stream | None:
-        """A stream by its name; None: it is unknown or forgotten."""
+        """A stream by its name, or None if it is unknown or forgotten."""
         if name == OWN:
             return self._own
         for stream in self._requests.values():
@@ -516,7 +516,7 @@ class Sessions:
             return session
 
     def find(self, principal: str, name: str) -> AgentSession | None:
-        """A session of a principal; None: there is none of this name, or it is another's."""
+        """A session of a principal, or None if there is none of this name, or it is another's."""
         session = self._sessions.get(name)
         return session if session is not None and session.principal == principal else None
 

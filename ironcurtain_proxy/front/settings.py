@@ -50,7 +50,7 @@ class Principals:
         return len(self._names)
 
     def of(self, authorization: str) -> str | None:
-        """The principal of a header `Authorization`; None: there is none."""
+        """The principal of a header `Authorization`, or None if there is none."""
         scheme, _, given = authorization.partition(" ")
         token = given.strip().encode("utf-8", "surrogateescape")
         found = None
@@ -138,7 +138,7 @@ class FrontSettings:
     """Hosts under which a reverse proxy shows the front."""
     principals: Principals = field(repr=False)
     tokens_file: Path | None
-    """The file of tokens; None: the token came in a variable."""
+    """The file of tokens, or None if the token came in a variable."""
 
 
 def take_settings(

@@ -109,13 +109,13 @@ class Stream:
 
     def leave(self, follower: "StreamReader") -> None:
         """Stop taking messages."""
-        self._settle(follower)
+        self._release(follower)
         if self._follower is follower:
             self._follower = None
 
     async def take(self, follower: "StreamReader") -> bytes | None:
-        """The next message; None: there is no more, or another follower takes them now."""
-        self._settle(follower)
+        """The next message, or None if there is no more, or another follower takes them now."""
+        self._release(follower)
         while self._follower is follower:
             follower.number = max(follower.number, self._first)
             at = follower.number - self._first
@@ -129,7 +129,7 @@ class Stream:
             await self._news.wait()
         return None
 
-    def _settle(self, follower: "StreamReader") -> None:
+    def _release(self, follower: "StreamReader") -> None:
         """Note that a message has gone out: who took it asks for the next, or for no more."""
         number = follower.number - 1
         if number <= self._sent:
@@ -157,7 +157,7 @@ class StreamReader:
         """Whether its client asks for the rest of a stream that ends before the answer."""
 
     async def next(self) -> bytes | None:
-        """The next message; None: there is no more."""
+        """The next message, or None if there is no more."""
         return await self._stream.take(self)
 
     def leave(self) -> None:
@@ -182,7 +182,7 @@ _ID: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})", re.ASCII)
 
 
 def event_place(text: str) -> tuple[str, int] | None:
-    """The stream and the number in the id of an event; None: the id is none of the front's."""
+    """The stream and the number in the id of an event, or None if the id is none of the front's."""
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 

@@ -28,16 +28,16 @@ from ironcurtain_proxy.model.request import (
     ONLY_READS,
     OWN_BRANCH,
     SERVICES,
+    CommandPlace,
     Family,
     PathValue,
-    Place,
 )
 from ironcurtain_proxy.model.values import Json, RealPath
 
 # --- worktrees
 
 
-def is_same_repository(pattern: FamilyPattern, place: Place) -> bool:
+def is_same_repository(pattern: FamilyPattern, place: CommandPlace) -> bool:
     """Whether a pattern was given for the workspace, or for another worktree of its repository."""
     if str(pattern.workspace) == place.workspace:
         return True
@@ -56,7 +56,7 @@ def holds_in_worktrees(family: Family, workspace: RealPath) -> bool:
     )
 
 
-def in_worktree(family: Family, pattern: FamilyPattern, place: Place) -> Family | None:
+def in_worktree(family: Family, pattern: FamilyPattern, place: CommandPlace) -> Family | None:
     """A family of a pattern as it is in a place, or None if it does not hold there.
 
     The digest of its meaning says where files lie in the worktree, and stays as it is.
@@ -66,7 +66,7 @@ def in_worktree(family: Family, pattern: FamilyPattern, place: Place) -> Family 
     return moved(family, pattern.workspace, place) if is_same_repository(pattern, place) else None
 
 
-def moved(family: Family, workspace: RealPath, place: Place) -> Family | None:
+def moved(family: Family, workspace: RealPath, place: CommandPlace) -> Family | None:
     """A family as it is in another worktree, or None if it does not hold there.
 
     Args:

@@ -46,9 +46,9 @@ from ironcurtain_proxy.model.request import (
     NOWHERE,
     AccessRequest,
     ArgumentFact,
+    CommandPlace,
     ParsedCommand,
     PathValue,
-    Place,
     SqlValue,
     TextValue,
     UrlValue,
@@ -93,7 +93,7 @@ class EscalatedCall:
     """The roles that escalated. Empty: the rule was not about a role, so all of them count."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, if any."""
-    place: Place = NOWHERE
+    place: CommandPlace = NOWHERE
     """The place of that command."""
     held: bool = False
     """A sandbox holds the local parts of the command, and the timeline can undo them."""

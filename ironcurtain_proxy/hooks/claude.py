@@ -138,7 +138,7 @@ def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
 
 
 def read_shell(text: str, home: str) -> ShellText | None:
-    """Return what a text for the client's shell runs; None: it is no command of the agent's.
+    """Return what a text for the client's shell runs, or None if it is no command of the agent's.
 
     Hooks and servers of other people are started by the same prefix. Around a command of the agent
     stands, tried with 2.1.332:

@@ -46,7 +46,12 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult, Walls
+from ironcurtain_proxy.model.server import (
+    SandboxRestrictions,
+    ServerSpec,
+    ToolDefinition,
+    ToolResult,
+)
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 from ironcurtain_proxy.ports import (
     FactGatherer,
@@ -75,7 +80,7 @@ class HeldRun:
     """Ends with that process."""
     is_fetched: bool = False
     end: ClientCommandEnd | None = None
-    """How it ended; None: nobody has said."""
+    """How it ended, or None if nobody has said."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -96,7 +101,7 @@ class OpenCall:
     recorded: anyio.Event = field(default_factory=anyio.Event)
     """Set once the outcome has its record, and the point of the call is closed."""
     result: ToolResult | None = None
-    """The result; None: the client has not said how the call ended."""
+    """The result, or None if the client has not said how the call ended."""
     why_native: str = ""
     """Why a command cannot run in a view; empty: it can."""
     in_view: bool = False
@@ -137,7 +142,7 @@ class OpenCall:
         return self.begun.is_set()
 
     def end(self, error: str | None) -> None:
-        """Note how the call ended; None: nobody knows."""
+        """Note how the call ended, or None if nobody knows."""
         if not self.ended.is_set() and not self.is_held:
             if error is not None:
                 told: list[Json] = [{"type": "text", "text": error}] if error else []
@@ -278,27 +283,27 @@ class ClientEnd:
         under_way = CURRENT.get()
         return server == SHELL and under_way is not None and under_way.in_view
 
-    async def walls(self, server: str) -> Walls | None:
+    async def restrictions(self, server: str) -> SandboxRestrictions | None:
         """Return the limits of the client's file tools, which write what the call names alone.
 
         A command that is asked about has those of our own shell, if that can hold it: then it is to
         run in a view.
         """
         if server == FILES and self._workspace is not None:
-            return Walls(writable=(self._workspace,), temporary=None, is_offline=True)
+            return SandboxRestrictions(writable=(self._workspace,), temporary=None, is_offline=True)
         under_way, held = CURRENT.get(), self._holding(server)
         if server != SHELL or under_way is None:
             return None
         if held is None:
             why = self.why_native or under_way.why_native
-            return Walls(writable=(), temporary=None, is_offline=True, unfit=why)
+            return SandboxRestrictions(writable=(), temporary=None, is_offline=True, unfit=why)
         await held.until_started(server)
-        walls = await held.walls(server)
-        under_way.in_view = walls is not None
-        return walls
+        restrictions = await held.restrictions(server)
+        under_way.in_view = restrictions is not None
+        return restrictions
 
     def _holding(self, server: str) -> CommandShell | None:
-        """Return our own shell; None: the call under way is not for it."""
+        """Return our own shell, or None if the call under way is not for it."""
         under_way = CURRENT.get()
         is_held = under_way is not None and not (under_way.why_native or self.why_native)
         return self._shell if server == SHELL and is_held else None

@@ -161,7 +161,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Reads what its shell prefix is given, with the home. None means that its commands cannot be
     held."""
     answer_before: Callable[[Verdict], Json]
-    """The answer before a call; None: nothing is printed."""
+    """The answer before a call, or None if nothing is printed."""
     answer_question: Callable[[Verdict], Json]
 
 

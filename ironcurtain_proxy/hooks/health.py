@@ -206,7 +206,7 @@ def state_of(client: HookClient, home: Path) -> HookState:
 
 
 def switched_off_by(client: HookClient, project: Path) -> Path | None:
-    """Return the file of a project that switches all hooks off; None: none does.
+    """Return the file of a project that switches all hooks off, or None if none does.
 
     Clients obey such a file without a word.
     """
@@ -388,7 +388,7 @@ class HookWatch:
 
 
 def hook_watch(state: Path) -> HookWatch | None:
-    """Return the watch over the client of this process; None: no client has our hooks."""
+    """Return the watch over the client of this process, or None if no client has our hooks."""
     is_needed = any(kept_file(state, one).exists() for one in DIALECTS) or are_kept()
     return HookWatch(state, os.getpid()) if is_needed else None
 

@@ -183,7 +183,7 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
 
     Args:
         environ: the kernel's variables.
-        parent: the client's process; None: the workspace is that of the configuration.
+        parent: the client's process, or None if the workspace is that of the configuration.
         patience: the seconds that a hook waits for a reviewer. A question stays open after that.
     """
     settings = load_settings(dict(environ))

@@ -72,7 +72,7 @@ class Answers(Generic[_Answer]):
         """Remove a request that could not be sent, or whose wait was cancelled."""
         self._waiting.pop(request_id, None)
 
-    def settle(self, request_id: int, answer: _Answer) -> bool:
+    def resolve(self, request_id: int, answer: _Answer) -> bool:
         """Give an answer to its waiting task. False: no task waits for it."""
         waiter, _ = self._waiting.pop(request_id, _NOBODY)
         if waiter is None or waiter.done():

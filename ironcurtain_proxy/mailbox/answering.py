@@ -133,7 +133,7 @@ class ReviewerAnswer:
     place: str = ""
     """The place of the answer, such as `a browser`; empty: this process's terminal."""
     changed: Mapping[str, Json] | None = None
-    """The arguments that are changed; None: the call is answered as it is."""
+    """The arguments that are changed, or None if the call is answered as it is."""
 
 
 class Posted:
@@ -148,7 +148,7 @@ class Posted:
         self._fd = descriptor
 
     def outcome(self) -> bool | None:
-        """Whether the proxy accepted the answer; None: it has not looked yet."""
+        """Whether the proxy accepted the answer, or None if it has not looked yet."""
         if self._request.owner is None:
             return self.presumed()
         if is_marked_taken(self._fd):
@@ -171,7 +171,7 @@ class Posted:
 
 
 def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Posted | None:
-    """Write an answer. None: there is one already, or nobody waits for one.
+    """Write an answer, or None if there is one already, or nobody waits for one.
 
     Raises:
         NotTheReviewerError: it is not this reviewer who was asked.
@@ -512,7 +512,7 @@ _UNREADABLE: Final = "(what the file holds now cannot be shown)"
 
 
 def _present(path: str) -> _Present | None:
-    """The present content of the file; None: it cannot be shown."""
+    """The present content of the file, or None if it cannot be shown."""
     try:
         # The agent may have named a device, which does something where it is only opened.
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text

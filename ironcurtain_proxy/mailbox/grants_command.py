@@ -42,7 +42,7 @@ def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owne
 
 
 def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
-    """The grants in the file; None: there is no valid file."""
+    """The grants in the file, or None if there is no valid file."""
     with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
         fields = strict_json(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
         if isinstance(fields, dict) and isinstance(fields.get("grants"), list):
@@ -92,7 +92,7 @@ def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> 
 
 
 def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
-    """The command in a file; None: it is not understood."""
+    """The command in a file, or None if it is not understood."""
     try:
         fields = strict_json(place.read(name, MAX_RESPONSE_BYTES))
     except (OSError, UnacceptableFileError, orjson.JSONDecodeError):

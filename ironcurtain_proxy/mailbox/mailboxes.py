@@ -175,7 +175,7 @@ class MailboxReader:
         return [PendingRequest(self.directory, request) for request in waiting]
 
     def find(self, identity: str, now: datetime) -> PendingRequest | None:
-        """The open request with this full id; None: there is none."""
+        """The open request with this full id, or None if there is none."""
         place = self.place()
         request = None if place is None else self._request(place, request_name(identity))
         if place is None or request is None:
@@ -213,7 +213,7 @@ def _is_open(
 
 
 def seconds_left(request: Request, now: datetime) -> float | None:
-    """Seconds until a request's deadline, below 0 after it; None: the request names none."""
+    """Seconds until a request's deadline, below 0 after it, or None if the request names none."""
     left = None if request.ends is None else until(request.ends)
     if left is not None or request.expires is None:
         return left

@@ -187,13 +187,13 @@ def response_name(escalation: str, word: str = "") -> str:
 
 
 def request_id(name: str) -> str | None:
-    """The id in the name of a request file; None: it is no request."""
+    """The id in the name of a request file, or None if it is no request."""
     found = _REQUEST.fullmatch(name)
     return None if found is None else found[1]
 
 
 def response_id(name: str) -> str | None:
-    """The id in the name of a response file; None: it is no response."""
+    """The id in the name of a response file, or None if it is no response."""
     found = _RESPONSE.fullmatch(name)
     return None if found is None else found[1]
 
@@ -377,7 +377,7 @@ def _is_place(chosen: object, candidates: int) -> TypeGuard[int]:
 
 
 def read_request(name: str, raw: bytes) -> Request | None:
-    """Parse a request file of this proxy or the original; None: it is invalid."""
+    """Parse a request file of this proxy or the original, or None if it is invalid."""
     try:
         fields = strict_json(raw)
     except orjson.JSONDecodeError:
@@ -509,7 +509,7 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
 
 
 def owner_of(value: object) -> Owner | None:
-    """Parse the owner in a file; None: it is invalid."""
+    """Parse the owner in a file, or None if it is invalid."""
     if not isinstance(value, dict):
         return None
     pid, start = value.get("pid"), value.get("startTime")

@@ -93,7 +93,7 @@ class Question(Struct, kw_only=True, eq=False):
         """Whether only answers with a proof of their author count, and others settle nothing."""
         return self.expected.credential is not None or self.escalation.signing is not None
 
-    def settle(self, ruling: Ruling) -> None:
+    def rule(self, ruling: Ruling) -> None:
         """Settle the question. Only the first answer counts."""
         if self.ruling is None:
             self.ruling = ruling
@@ -443,10 +443,10 @@ class Mailbox:
 
     def _take(self, question: Question, name: str, answer: Answer) -> None:
         if isinstance(answer, Approved) or answer.kind != "invalid":
-            question.settle(answer)
+            question.rule(answer)
         elif not question.is_proved:
             _log.warning("an escalation was refused: %s", answer.reason)
-            question.settle(answer)
+            question.rule(answer)
         else:
             # Somebody else's words: the question stays open, and the name is free again.
             question.place.clear(name)
@@ -506,7 +506,7 @@ class Mailbox:
 
     def _end(self) -> None:
         for question in [] if self._settings.outlive else list(self._open.values()):
-            question.settle(Declined(by=KERNEL, kind="withdrawn", reason="the proxy is ending"))
+            question.rule(Declined(by=KERNEL, kind="withdrawn", reason="the proxy is ending"))
         self._clear_what_is_left()
         if self._place is not None:
             discard_grants(self._place, self._owner)
@@ -560,7 +560,7 @@ class Mailbox:
             _log.error("%s: %s; %d questions are given up", place.path, _GONE, len(lost))
         for question in lost:
             # Whoever can move the directory of one reviewer cannot deny in its place.
-            question.settle(invalid(_GONE) if credential is None else Unreachable())
+            question.rule(invalid(_GONE) if credential is None else Unreachable())
         self._place = None
         self._stop_watching.set()
 

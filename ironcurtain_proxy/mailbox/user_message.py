@@ -44,7 +44,7 @@ class _Context(Struct, frozen=True):
 
 
 def read_user_context(directory: Path) -> str | None:
-    """Read the message from the file; None: there is no usable one."""
+    """Read the message from the file, or None if there is no usable one."""
     context = _read(directory)
     return None if context is None else context.message
 

@@ -209,7 +209,7 @@ class Calls(Struct, kw_only=True):
     show: Callable[[Sequence[Mapping[str, Json]]], None]
     """Publishes the remembered approvals for `grants list`."""
     renamed: Callable[[str, ToolResult], ToolResult] | None = None
-    """Renames the resources that a server's answer names; None: they keep their names."""
+    """Renames the resources that a server's answer names, or None if they keep their names."""
     _shown: list[Mapping[str, Json]] = field(default_factory=list)
 
     async def handle(

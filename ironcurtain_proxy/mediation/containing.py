@@ -48,7 +48,7 @@ from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Allow, Decider,
 from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.model.server import ToolResult, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Containment, Servers, World
@@ -235,7 +235,7 @@ class Containing:
         """Make the point of a call about to be forwarded. False: its consent no longer holds."""
         on = self.world.containment
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
-            if on is not None and on.ended() is None and await self._walls_hold(case, on):
+            if on is not None and on.ended() is None and await self._restrictions_hold(case, on):
                 return True
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
@@ -348,7 +348,7 @@ class Containing:
             return
         with anyio.CancelScope(shield=True):
             try:
-                changes = await timeline.settle(marked.point)
+                changes = await timeline.end_call(marked.point)
             except Exception:  # noqa: BLE001  the record of the call is worth more
                 _log.exception("the changes of call %s could not be noted", case.call.request_id)
                 return
@@ -370,12 +370,12 @@ class Containing:
         workspace = self.policy.workspace
         if not on.is_same_workspace():
             return "the workspace is another directory than at the start"
-        walls = await self.world.servers.walls(case.call.server)
+        restrictions = await self.world.servers.restrictions(case.call.server)
         about = ContainmentInput(
             facts=facts,
             judged=case.judged,
             workspace=workspace,
-            walls=walls,
+            restrictions=restrictions,
             for_reviewers=rule_for_reviewers(facts.request, self.policy),
             asked_to_read=is_asked_to_read(facts.request, self.policy),
             tried=self.blocked_host(case),
@@ -384,7 +384,7 @@ class Containing:
             return why_asked(about)
         unheld = None
         if not self._has_view(case):
-            unheld = await self._why_unheld(case, facts, workspace, walls)
+            unheld = await self._why_unheld(case, facts, workspace, restrictions)
         case.hold(held=unheld is None and facts.command is not None)
         return why_asked(about) or unheld
 
@@ -398,13 +398,19 @@ class Containing:
         return self._discarded.get(self.world.fingerprint(case))
 
     async def _why_unheld(
-        self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
+        self,
+        case: Case,
+        facts: Facts,
+        workspace: RealPath,
+        restrictions: SandboxRestrictions | None,
     ) -> str | None:
         """The reason why files that the call may delete could not be restored; None: they could."""
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.
-            open_to = [one for one in missing if walls is None or walls.can_write(one.path)]
+            open_to = [
+                one for one in missing if restrictions is None or restrictions.can_write(one.path)
+            ]
             if open_to:
                 # If there can be no point at all, that reason says more.
                 no_point = await self._mark(case, facts, may_drop=False)
@@ -432,9 +438,12 @@ class Containing:
             _log.exception("the timeline does not say what it holds")
         return (PathNotHeld(path, "the timeline met a fault"),)
 
-    async def _walls_hold(self, case: Case, on: Containment) -> bool:
-        walls, workspace = await self.world.servers.walls(case.call.server), self.policy.workspace
-        held = workspace is not None and why_open(walls, workspace) is None
+    async def _restrictions_hold(self, case: Case, on: Containment) -> bool:
+        restrictions, workspace = (
+            await self.world.servers.restrictions(case.call.server),
+            self.policy.workspace,
+        )
+        held = workspace is not None and why_open(restrictions, workspace) is None
         return held and on.is_same_workspace()
 
     async def _mark(self, case: Case, facts: Facts, *, may_drop: bool) -> str | None:

@@ -103,7 +103,7 @@ class Journal:
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
-            found: the server and the tool of that name; None: no tool has it.
+            found: the server and the tool of that name, or None if no tool has it.
             decision: the decision until the call is judged; None: a denial.
             run: the run of the composite tool that the call is a step of.
             caller: see `Operation.caller`.

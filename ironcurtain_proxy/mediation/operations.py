@@ -317,7 +317,7 @@ class Operations:
         return kind is not None and not await self._could_be_allowed(asked.server, kind, name)
 
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
-        """The news of a resource for the agent; None: it has not subscribed to it."""
+        """The news of a resource for the agent, or None if it has not subscribed to it."""
         uri = params.get("uri")
         if not isinstance(uri, str) or (server, uri) not in self._subscribed:
             return None

@@ -151,7 +151,7 @@ async def refuse_later(journal: Journal, question: Escalation, declined: Decline
 
 
 def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:
-    """The reason why an answer is withheld, and the question in it; None: it is passed on."""
+    """The reason why an answer is withheld, and the question in it, or None if it is passed on."""
     asked = question_in(answer)
     ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
     return None if ground is None else (ground, asked)

@@ -177,7 +177,7 @@ class Planner(Struct, frozen=True, kw_only=True):
     async def _ask(
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
     ) -> Refused | None:
-        """Ask the plan's question. None: it was approved."""
+        """Ask the plan's question, or None if it was approved."""
         while True:
             question = self._question(case, steps, asking)
             case.judge(Judgement(decision=Escalate(question.ground), reasons=question.reasons))

@@ -31,7 +31,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     session: str
     policy: Policy
     candidate: Policy | None = None
-    """A policy that is judged beside it and recorded; None: none is."""
+    """A policy that is judged beside it and recorded, or None if none is."""
     overlay: Overlay = field(default_factory=Overlay)
     patience: timedelta = timedelta(seconds=300)
     """The time that a reviewer has to answer."""
@@ -82,7 +82,7 @@ class Session(Struct, frozen=True, kw_only=True):
             terms: the operator's settings.
             approvals: earlier approvals; None: none.
             breaker: stops repeated calls; None: the default threshold.
-            signed: decides about signed answers; None: nobody may sign.
+            signed: decides about signed answers, or None if nobody may sign.
         """
         approvals = approvals or Approvals(GrantBook(), BudgetBook())
         breaker = breaker or Breaker()

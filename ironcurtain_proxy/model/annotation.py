@@ -257,7 +257,7 @@ class ToolAnnotation:
     """The schema that the annotation was made from; empty if the file has none."""
     comment: str = ""
     effect: ToolEffect | None = None
-    """The effect; None: the annotation names no effect."""
+    """The effect, or None if the annotation names no effect."""
     method: Method = TOOL_CALL
     """Another method: the annotation is of a prompt, or of a resource."""
 
@@ -445,9 +445,9 @@ class ToolDeclaration:
     """`server/tool`; a bare name if one server has it."""
     capabilities: tuple[Capability, ...] = ()
     safety_level: SafetyLevel | None = None
-    """The declared level; None: it is computed from the argument roles."""
+    """The declared level, or None if it is computed from the argument roles."""
     command_argument: str | None = None
-    """The argument that holds a shell command; None: no argument does."""
+    """The argument that holds a shell command, or None if no argument does."""
 
 
 # --- argument capability

@@ -66,32 +66,32 @@ class ConditionMembers(Protocol):
 class ConditionReader(Protocol):
     """What the reading of conditions needs to know of the file around them."""
 
-    def directory(self, spot: ConditionSpot) -> RealPath:
+    def directory(self, node: ConditionSpot) -> RealPath:
         """Return the directory that a text names: absolute, below `~/`, or `@workspace`."""
 
-    def hosts(self, spots: Sequence[ConditionSpot]) -> frozenset[str]:
+    def hosts(self, nodes: Sequence[ConditionSpot]) -> frozenset[str]:
         """Return host patterns, with every `@list` replaced by its entries."""
 
-    def names(self, spots: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
+    def names(self, nodes: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
         """Return patterns of names and exempt ones, with `@secrets` replaced by its names."""
 
-    def entries(self, spots: Sequence[ConditionSpot]) -> tuple[str, ...]:
+    def entries(self, nodes: Sequence[ConditionSpot]) -> tuple[str, ...]:
         """Return names, with every `@list` replaced by its entries."""
 
 
-def read_roles(spot: ConditionSpot) -> frozenset[ArgumentRole]:
+def read_roles(node: ConditionSpot) -> frozenset[ArgumentRole]:
     """Read a list of argument roles."""
-    return frozenset(spot.each(read_role))
+    return frozenset(node.each(read_role))
 
 
-def read_role(spot: ConditionSpot) -> ArgumentRole:
+def read_role(node: ConditionSpot) -> ArgumentRole:
     """Read one argument role."""
-    return spot.word(tuple(ROLE_TRAITS))
+    return node.word(tuple(ROLE_TRAITS))
 
 
-def read_name_patterns(spots: Iterable[ConditionSpot]) -> frozenset[str]:
+def read_name_patterns(nodes: Iterable[ConditionSpot]) -> frozenset[str]:
     """Read the last names of paths, in lower case for comparison."""
-    return frozenset([_name_pattern(spot) for spot in spots])
+    return frozenset([_name_pattern(node) for node in nodes])
 
 
 def host_patterns(entries: Iterable[str]) -> frozenset[str]:
@@ -107,43 +107,43 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 _OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
-def read_patterns(spot: ConditionSpot) -> frozenset[str]:
+def read_patterns(node: ConditionSpot) -> frozenset[str]:
     """Read a list of last names of paths."""
-    return read_name_patterns(spot.items())
+    return read_name_patterns(node.items())
 
 
-def _name_pattern(spot: ConditionSpot) -> str:
-    text = spot.name()
+def _name_pattern(node: ConditionSpot) -> str:
+    text = node.name()
     parts = text.split("/")
     if text and not {"", ".", ".."}.isdisjoint(parts):
-        spot.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
+        node.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
     if text and set(text) <= {"*", "/"}:
-        spot.error("describes every name: leave the condition out")
+        node.error("describes every name: leave the condition out")
     elif "?" in text or "[" in text or _CHOICE.search(text) or text.count("*") > _MOST_STARS:
-        spot.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
+        node.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
     return text.lower()
 
 
-def read_scheme(spot: ConditionSpot) -> str:
+def read_scheme(node: ConditionSpot) -> str:
     """Read the scheme of URIs that are neither files nor URLs."""
-    text = spot.name()
+    text = node.name()
     if text in _OTHER_SCHEMES:
-        spot.error("is judged by its path or host: write paths or domains instead of uris")
+        node.error("is judged by its path or host: write paths or domains instead of uris")
     elif text and not _SCHEME.fullmatch(text):
-        spot.error('must be a scheme in lower case, such as "memo"')
+        node.error('must be a scheme in lower case, such as "memo"')
     return text
 
 
-def read_uri(spot: ConditionSpot) -> str:
+def read_uri(node: ConditionSpot) -> str:
     """Read a URI with its scheme, in which `*` may stand for any text."""
-    text = spot.name()
+    text = node.name()
     scheme, colon, _ = text.partition(":")
     if text and not (colon and _SCHEME.fullmatch(scheme)):
-        spot.error('must be a URI with a scheme, such as "memo://insights" or "demo://text/*"')
+        node.error('must be a URI with a scheme, such as "memo://insights" or "demo://text/*"')
     elif scheme in _OTHER_SCHEMES:
-        spot.error("is judged by its path or host: write paths or domains instead of uris")
+        node.error("is judged by its path or host: write paths or domains instead of uris")
     elif text.count("*") > _MOST_STARS:
-        spot.error(f"must have * at most {_MOST_STARS} times")
+        node.error(f"must have * at most {_MOST_STARS} times")
     return text
 
 

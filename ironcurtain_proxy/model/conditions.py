@@ -235,9 +235,9 @@ class PathCondition(_OfRoles, frozen=True, kw_only=True):
         yield "roles", self.roles
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "PathCondition":
+    def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "PathCondition":
         """Read the condition."""
-        members = spot.object(PathsWritten.keys())
+        members = node.object(PathsWritten.keys())
         return cls(
             roles=read_roles(members.required("roles")),
             within=reader.directory(members.required("within")),
@@ -291,9 +291,9 @@ class NameCondition(_OfRoles, frozen=True, kw_only=True):
         yield "matching", self.matching
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "NameCondition":
+    def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "NameCondition":
         """Read the condition."""
-        members = spot.object(NamesWritten.keys())
+        members = node.object(NamesWritten.keys())
         roles = read_roles(members.required("roles"))
         exempt = members.read("unless", read_patterns, frozenset())
         matching, unless = reader.names(members.required("matching").items(), exempt)
@@ -365,9 +365,9 @@ class DomainCondition(_OfRoles, frozen=True, kw_only=True):
         yield "allowed", self.allowed
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "DomainCondition":
+    def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "DomainCondition":
         """Read the condition."""
-        members = spot.object(DomainsWritten.keys())
+        members = node.object(DomainsWritten.keys())
         return cls(
             roles=read_roles(members.required("roles")),
             allowed=reader.hosts(members.required("allowed").items()),
@@ -424,13 +424,13 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
         yield "allowed", self.allowed
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "tuple[ListCondition, ...]":
+    def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "tuple[ListCondition, ...]":
         """Read the lists of a rule."""
-        return spot.each(lambda one: cls._read_one(one, reader))
+        return node.each(lambda one: cls._read_one(one, reader))
 
     @classmethod
-    def _read_one(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "ListCondition":
-        members = spot.object(ListWritten.keys())
+    def _read_one(cls, node: "ConditionSpot", reader: "ConditionReader") -> "ListCondition":
+        members = node.object(ListWritten.keys())
         kind = members.required("matchType").word(_LIST_KINDS)
         entries = reader.entries(members.required("allowed").items())
         return cls(
@@ -468,9 +468,9 @@ class SqlCondition(Condition, frozen=True, kw_only=True):
         return f"SQL that at most {self.bound}"
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> SqlEffect:
+    def read(cls, node: "ConditionSpot", _reader: "ConditionReader") -> SqlEffect:
         """Read the most that the texts may do."""
-        return spot.word(_SQL_BOUNDS)
+        return node.word(_SQL_BOUNDS)
 
 
 class UriCondition(Condition, frozen=True, kw_only=True):
@@ -514,9 +514,9 @@ class UriCondition(Condition, frozen=True, kw_only=True):
         return f"resources {', '.join([*schemes, *sorted(self.patterns)])}"
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> "UriCondition":
+    def read(cls, node: "ConditionSpot", _reader: "ConditionReader") -> "UriCondition":
         """Read the condition."""
-        members = spot.object(UrisWritten.keys())
+        members = node.object(UrisWritten.keys())
         return cls(
             schemes=frozenset(members.read("schemes", lambda inner: inner.each(read_scheme), ())),
             patterns=frozenset(members.read("patterns", lambda inner: inner.each(read_uri), ())),
@@ -558,9 +558,9 @@ class NamedByCondition(_OfRoles, frozen=True, kw_only=True):
         yield "by", self.by
 
     @classmethod
-    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> "NamedByCondition":
+    def read(cls, node: "ConditionSpot", _reader: "ConditionReader") -> "NamedByCondition":
         """Read the condition."""
-        members = spot.object(NamedByWritten.keys())
+        members = node.object(NamedByWritten.keys())
         by = members.required("by").each(lambda one: one.word(NAMED_BY))
         return cls(roles=read_roles(members.required("roles")), by=frozenset(by))
 

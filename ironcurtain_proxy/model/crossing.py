@@ -171,7 +171,7 @@ what the agent heard from others."""
 
 
 def fault_of(method: str, params: Mapping[str, Json]) -> str | None:
-    """The fault in the shape of a request; None: it has none."""
+    """The fault in the shape of a request, or None if it has none."""
     match method:
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             is_whole = isinstance(params.get("uri"), str)
@@ -291,7 +291,7 @@ def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> ParsedR
 
 
 def recorded_as(server: str, tool: str, arguments: Arguments) -> ParsedRequest | None:
-    """The request that a record tells of; None: it is of a tool call.
+    """The request that a record tells of, or None if it is of a tool call.
 
     Args:
         server: of the record.

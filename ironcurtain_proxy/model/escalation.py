@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole, Capability
 from ironcurtain_proxy.model.decision import HUMAN, Decider, Ground
 from ironcurtain_proxy.model.grant import Candidate, Pattern, SandboxOpening, shown_host
 from ironcurtain_proxy.model.operation import Caller
-from ironcurtain_proxy.model.request import NOWHERE, AccessRequest, ParsedCommand, Place
+from ironcurtain_proxy.model.request import NOWHERE, AccessRequest, CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.signing import SignatureNeed
 from ironcurtain_proxy.model.values import Arguments, Json
 
@@ -92,10 +92,10 @@ class Escalation:
     """Additional facts for the reviewer, such as `("Working directory", "/srv/repo")`."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, where there is one."""
-    place: Place = NOWHERE
+    place: CommandPlace = NOWHERE
     """The place where that command runs."""
     branch: str | None = None
-    """The branch of the repository that the call works in; None: not known."""
+    """The branch of the repository that the call works in, or None if it is not known."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     held: bool = False

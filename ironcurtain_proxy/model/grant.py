@@ -112,7 +112,7 @@ class SameFlag(Struct, frozen=True):
 
     argument: str
     value: Json
-    """The value; None: the approved call did not have the argument."""
+    """The value, or None if the approved call did not have the argument."""
 
 
 Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
@@ -212,6 +212,6 @@ class Grant:
     reason: str
     """The reason why that call was escalated."""
     expires: datetime | None = None
-    """The expiry; None: the grant ends with the session."""
+    """The expiry, or None if the grant ends with the session."""
     opened: SandboxOpening = NOTHING_OPENED
     """The access beyond the sandbox that the question named: the grant covers no other."""

@@ -285,7 +285,7 @@ class Policy:
     floors: tuple[Floor, ...] = ()
     """Layers that only restrict what the rules decide; empty for a policy of one layer."""
     workspace: RealPath | None = None
-    """The directory that the agent may use freely; None: there is none."""
+    """The directory that the agent may use freely, or None if there is none."""
     protected_paths: tuple[ProtectedPath, ...] = ()
     protected_names: tuple[ProtectedName, ...] = ()
     domain_allowlists: Mapping[str, frozenset[str]] = field(default_factory=dict)

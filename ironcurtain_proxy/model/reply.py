@@ -90,7 +90,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     policy_version: str = ""
     escalation_result: EscalationResult | None = None
     result: ResultSummary | None = None
-    """The outcome; None: the record is an intent."""
+    """The outcome, or None if the record is an intent."""
     duration_ms: int = 0
     sandboxed: bool | None = None
     """Whether the process that served the call is confined; None if no server was involved."""

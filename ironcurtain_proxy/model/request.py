@@ -218,12 +218,12 @@ class DiskLookups(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CommandPlace:
     """The surroundings of a command. All paths are absolute and free of links."""
 
     workspace: str | None = None
     directory: str | None = None
-    """The directory in which the shell starts; None: not known."""
+    """The directory in which the shell starts, or None if it is not known."""
     home: str | None = None
     writable: tuple[str, ...] = ()
     """Paths besides the workspace that the sandbox lets a command write."""
@@ -257,7 +257,7 @@ class Place:
     """Paths of the workspace that a link leads out of the workspace."""
 
     def meaning_of(self, family: Family) -> str | None:
-        """The digest of a family's meaning; None: it cannot be determined."""
+        """The digest of a family's meaning, or None if it cannot be determined."""
         found = dict(self.meanings or ())
         return found.get(family)
 
@@ -270,7 +270,7 @@ class Place:
         return tuple(dict.fromkeys(host for _, hosts in self.hosts for host in hosts))
 
 
-NOWHERE: Final = Place()
+NOWHERE: Final = CommandPlace()
 """A place about which nothing is known, where every path in a command counts as dangerous."""
 
 
@@ -398,7 +398,7 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
 
 
 def sql_of(request: AccessRequest) -> SqlValue | None:
-    """The gravest SQL text of a call; None: it has none."""
+    """The gravest SQL text of a call, or None if it has none."""
     found = [v for fact in request.arguments for v in fact.values if isinstance(v, SqlValue)]
     return max(found, key=lambda value: SQL_EFFECTS.index(value.effect), default=None)
 
@@ -433,7 +433,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     repository: RealPath | None = None
     """The directory that all worktrees of the git repository share, for calls of a git server."""
     branch: str | None = None
-    """The checked-out branch of that repository; None: not known."""
+    """The checked-out branch of that repository, or None if it is not known."""
     pushes: bool = False
     """Whether the call sends to a git remote. The repository must not change meanwhile."""
     context: tuple[tuple[str, str], ...] = ()
@@ -442,7 +442,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The server's own `annotations` of the tool: untrusted."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, where the operator declared one."""
-    place: Place = NOWHERE
+    place: CommandPlace = NOWHERE
     """The place where that command runs."""
     secrets: tuple[FoundSecret, ...] = ()
     """The secrets in the arguments, where the operator wants to be asked about them."""

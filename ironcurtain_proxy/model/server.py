@@ -134,10 +134,10 @@ class RemoteEndpoint:
     addresses: tuple[Network, ...] = ()
     """Networks that the operator allows besides public addresses."""
     proxy: str | None = field(default=None, repr=False)
-    """The URL of an HTTP proxy; None: none, whatever the environment says."""
+    """The URL of an HTTP proxy, or None if none, whatever the environment says."""
 
     oauth: OAuthClient | None = None
-    """The client of OAuth; None: one is registered at the login, if the server wants one."""
+    """The client of OAuth, or None if one is registered at the login, if the server wants one."""
 
     @property
     def has_authorization(self) -> bool:
@@ -245,11 +245,11 @@ class ServerSpec:
     results: ResultRules = field(default_factory=ResultRules)
     tools: ShownTools = field(default_factory=ShownTools)
     pins: PinMode | None = None
-    """The treatment of changed descriptions; None: the setting for all servers holds."""
+    """The treatment of changed descriptions, or None if the setting for all servers holds."""
     builtin: BuiltIn | None = None
-    """The server of our own that it is; `command` starts it. None: it is somebody else's."""
+    """The server of our own that it is; `command` starts it, or None if it is somebody else's."""
     remote: RemoteEndpoint | None = None
-    """The address over HTTP; `sandbox` is then False. None: the server is started here."""
+    """The address over HTTP; `sandbox` is then False, or None if the server is started here."""
 
     @property
     def place(self) -> str:
@@ -291,7 +291,7 @@ class ToolResult(Struct, frozen=True, weakref=True):
     """The compact JSON of the result, written once for the digest and the agent; None: it is not
     written yet."""
     digest: str | None = None
-    """SHA-256 of `written` in hexadecimal; None: it is not known yet."""
+    """SHA-256 of `written` in hexadecimal, or None if it is not known yet."""
 
     @property
     def has_failed(self) -> bool:
@@ -303,17 +303,17 @@ class ToolResult(Struct, frozen=True, weakref=True):
         return ToolResult(result=result, refused_host=refused_host, view=self.view)
 
 
-# --- walls
+# --- restrictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walls:
-    """The limits of a confined process. An unconfined process has no `Walls`."""
+class SandboxRestrictions:
+    """The limits of a confined process. An unconfined process has no `SandboxRestrictions`."""
 
     writable: tuple[RealPath, ...]
     """Paths on the machine's own file systems that the process can write."""
     temporary: RealPath | None
-    """The private temporary directory of the process; None: it has none."""
+    """The private temporary directory of the process, or None if it has none."""
     closed: tuple[RealPath, ...] = ()
     """Mounts that the process cannot write to, also below the writable paths."""
     is_offline: bool
@@ -321,7 +321,7 @@ class Walls:
     shown: tuple[RealPath, ...] = ()
     """The user's credentials that the process can read although its sandbox is to hide them."""
     unfit: str = ""
-    """Why the call cannot run in these walls; empty: it can."""
+    """Why the call cannot run in these restrictions; empty: it can."""
     is_full: bool = False
     """The private `/tmp` of the process holds more than a session may keep."""
 

@@ -61,7 +61,7 @@ class BootMoment(Struct, frozen=True):
 
 
 def boot_moment(value: object) -> BootMoment | None:
-    """Read a moment from a file's JSON value; None: it holds no valid moment."""
+    """Read a moment from a file's JSON value, or None if it holds no valid moment."""
     if not isinstance(value, dict) or value.keys() != {"boot", "seconds"}:
         return None
     boot, seconds = value["boot"], value["seconds"]

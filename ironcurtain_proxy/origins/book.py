@@ -146,7 +146,7 @@ class OriginBook:
         keys = frozenset(exact_keys(message.text[:_MOST_MESSAGE], self._spelling))
         self._messages.append((message, keys))
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Read the user's last message, and all that waits. Blocks."""
         with self._lock:
             self._hear()
@@ -212,7 +212,7 @@ class OriginBook:
 
     def origins(self, pieces: Sequence[TargetPiece]) -> Sequence[TargetOrigin]:
         """Return where targets come from, after reading all that waits. Blocks."""
-        self.settle()
+        self.commit()
         return [self._origin(piece) for piece in pieces]
 
     def _origin(self, piece: TargetPiece) -> TargetOrigin:

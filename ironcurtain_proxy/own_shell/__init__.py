@@ -5,5 +5,5 @@ and prepares what it changed; the proxy commits that, or discards it (`transacti
 
 - `program`: the process, and the conversation. `tools`: the tools, and their arguments.
 - `attached`: a command of a client's own shell, on the client's descriptors.
-- `running`: one command, from its start to its prepared changes. `walls`: what confines it.
+- `running`: one command, from its start to its prepared changes. `restrictions`: what confines it.
 """

@@ -2,8 +2,8 @@
 
     kernel ── call ──▶ fetch: text, variables, descriptors ──▶ run ──▶ tell the kernel how it ended
 
-The text and the variables come from the client, and only shells inside the walls read them: nothing
-of them stands in the environment or the arguments of a program outside.
+The text and the variables come from the client, and only shells inside the sandbox read them:
+nothing of them stands in the environment or the arguments of a program outside.
 """
 
 import os
@@ -40,7 +40,7 @@ _LOADER: Final = (
     'export "${!__name}" 2>/dev/null; unset "$__name"; done; exec "$1" -c "$2"'
 )
 """Takes the client's variables out of ours, and becomes the client's shell. No program outside the
-walls heeds them under our names, and no other command can change them on the way."""
+restrictions heeds them under our names, and no other command can change them on the way."""
 _KEPT: Final = frozenset(
     {
         *("TMPDIR", "GIT_SSH_COMMAND", "npm_config_cache", "npm_config_update_notifier"),
@@ -188,7 +188,7 @@ def _is_kept(variable: bytes) -> bool:
 
 
 def _deliver(command: ShellCommand, number: int) -> None:
-    """Send a signal to what runs inside the walls: the walls themselves would end all at once."""
+    """Send a signal to what runs inside the sandbox, whose own process would end all at once."""
     if command.process is None or command.process.poll() is not None:
         return
     outside = _namespace(os.getpid())

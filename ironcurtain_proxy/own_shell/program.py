@@ -21,6 +21,7 @@ from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.attached import run_attached
+from ironcurtain_proxy.own_shell.restrictions import CommandRestrictions
 from ironcurtain_proxy.own_shell.running import Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import (
     TOOLS,
@@ -29,7 +30,6 @@ from ironcurtain_proxy.own_shell.tools import (
     text_of,
     whole,
 )
-from ironcurtain_proxy.own_shell.walls import CommandWalls
 from ironcurtain_proxy.sandbox.shell_setup import META, ShellSetup, ViewReport, plain, read_setup
 from ironcurtain_proxy.version import VERSION
 
@@ -39,9 +39,9 @@ _BEGINNING: Final = 1.0
 """Seconds that the answer about a new job waits for its first words, or its early end."""
 _PROGRESS: Final = 5.0
 _HOLDER: Final = ("/bin/sh", "-c", "echo ready; exec sleep infinity")
-"""Lives in the walls of every command, so that the proxy can look at them from outside."""
+"""Lives in the restrictions of every command, so that the proxy can look at them from outside."""
 _START: Final = 20.0
-"""Seconds for the first walls to stand; a call before that could not be contained."""
+"""Seconds for the first restrictions to stand; a call before that could not be contained."""
 _INVALID_PARAMS, _NO_METHOD, _FAILED = -32602, -32601, -32603
 
 
@@ -50,8 +50,8 @@ class Shell:
 
     def __init__(self, setup: ShellSetup, sink: LineSink, tasks: TaskGroup) -> None:
         self._setup = setup
-        self._walls = CommandWalls(setup)
-        self._runner = Runner(setup, self._walls)
+        self._restrictions = CommandRestrictions(setup)
+        self._runner = Runner(setup, self._restrictions)
         self._sink = sink
         self._tasks = tasks
         self._calls: dict[Json, anyio.CancelScope] = {}
@@ -60,8 +60,8 @@ class Shell:
 
     async def serve(self, source: LineSource) -> None:
         """Answer until the input ends."""
-        if self._walls.gate is not None:
-            self._tasks.start_soon(self._walls.gate.run)
+        if self._restrictions.gate is not None:
+            self._tasks.start_soon(self._restrictions.gate.run)
         if self._setup.views.directory:
             self._tasks.start_soon(self._runner.keep_leads)
         if self._setup.views.directory and not self._setup.profile.allowed_domains:

@@ -16,7 +16,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.own_shell.walls import CommandWalls, Walled
+from ironcurtain_proxy.own_shell.restrictions import CommandRestrictions, Walled
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
@@ -73,11 +73,11 @@ class Ended(Struct, frozen=True, kw_only=True):
     """The end of a command."""
 
     status: int | None
-    """The exit status; None: it was killed, or could not be started."""
+    """The exit status, or None if it was killed, or could not be started."""
     why: str = ""
     """Why it was killed or could not be started."""
     changes: Changes | None = None
-    """What it changed; None: it changed the workspace by itself, or nothing comes from it."""
+    """What it changed, or None if it changed the workspace by itself, or nothing comes from it."""
     view: str = ""
     """The name of its view, where changes are prepared."""
 
@@ -98,7 +98,7 @@ class ShellCommand(Struct, eq=False, kw_only=True):
     stdio: tuple[int, int, int] | None = None
     """The descriptors that it reads and writes. `None` means that what it writes is collected."""
     variables: Mapping[str, str] = {}
-    """Its variables besides those of its walls."""
+    """Its variables besides those of its restrictions."""
     host: str = ""
     """The first host that it tried to reach."""
     process: Forked | subprocess.Popen[bytes] | None = None
@@ -150,9 +150,9 @@ def _wires(command: ShellCommand, theirs: ExitStack) -> _Wires:
 class Runner:
     """Runs commands."""
 
-    def __init__(self, setup: ShellSetup, walls: CommandWalls) -> None:
+    def __init__(self, setup: ShellSetup, restrictions: CommandRestrictions) -> None:
         self._setup = setup
-        self._walls = walls
+        self._restrictions = restrictions
         self._forker = Forker(sys.executable)
         self._looking = anyio.Lock()
         self._is_kept = False
@@ -193,14 +193,14 @@ class Runner:
 
     async def run(self, command: ShellCommand) -> None:
         """Run a command to its end, and prepare what it changed. `command.ended` is set then."""
-        gate = self._walls.gate
+        gate = self._restrictions.gate
         asked = 0 if gate is None else gate.count
         view: CommandView | None = None
         try:
             if self._setup.views.directory:
                 place = Path(self._setup.views.directory)
                 view = CommandView(place, self._setup.views.workspace, self._repositories)
-            status = await self._in_walls(command, view)
+            status = await self._in_restrictions(command, view)
             command.host = "" if gate is None else gate.asked_since(asked)
             command.ended = await self._prepared(command, status, view)
         except RefusedChangesError as error:
@@ -232,15 +232,15 @@ class Runner:
             led = await self._look_for_leads()
         names = SettledNames(Path(self._setup.views.names)).read()
         led = replace(led, settled=names | self._begun_with)
-        control = Control(self._setup.views.approved, led, self._walls.profile().deny_read)
+        control = Control(self._setup.views.approved, led, self._restrictions.profile().deny_read)
         changes = await anyio.to_thread.run_sync(view.prepare, control)
         has_any = not changes.is_nothing
         name = view.directory.name if has_any else ""
         return Ended(status=status, why=command.why, changes=changes, view=name)
 
-    async def _in_walls(self, command: ShellCommand, view: CommandView | None) -> int | None:
+    async def _in_restrictions(self, command: ShellCommand, view: CommandView | None) -> int | None:
         """Run a command. Return its status once nothing of it lives; None: that is not certain."""
-        walled = self._walls.around(command.words, command.directory)
+        walled = self._restrictions.around(command.words, command.directory)
         try:
             return await self._started(command, walled, view)
         finally:

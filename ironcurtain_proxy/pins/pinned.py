@@ -194,13 +194,13 @@ def _change(
         return PinChange(
             section=section, name=name, kind="changed", before=trusted[name], after=part
         )
-    twin = next((other for other, known in trusted.items() if _alike(known, part)), "")
+    second_instance = next((other for other, known in trusted.items() if _alike(known, part)), "")
     return PinChange(
         section=section,
         name=name,
-        kind="renamed" if twin else "new",
-        was=twin,
-        before=trusted.get(twin),
+        kind="renamed" if second_instance else "new",
+        was=second_instance,
+        before=trusted.get(second_instance),
         after=part,
     )
 

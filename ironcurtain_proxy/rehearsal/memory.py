@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.decision import HUMAN, Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.grant import CapabilityPattern
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.model.request import Facts, Family, PathValue, Place
+from ironcurtain_proxy.model.request import CommandPlace, Facts, Family, PathValue
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.shell.effects import effect_of
@@ -79,7 +79,7 @@ class Families(Struct):
         known = self._known.setdefault(workspace, set())
         known.update([family.widened() for family in families if family.is_general])
 
-    def in_place(self, place: Place) -> tuple[Family, ...]:
+    def in_place(self, place: CommandPlace) -> tuple[Family, ...]:
         """Return the families that hold in a place, as they are there."""
         return tuple(
             [

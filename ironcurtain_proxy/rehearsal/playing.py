@@ -20,7 +20,7 @@ from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.rehearsal.memory import (
     WAYS,
@@ -199,7 +199,9 @@ def _considered(asked: EscalatedStep) -> ContainmentInput:
         facts=facts,
         judged=asked.judged,
         workspace=asked.workspace,
-        walls=Walls(writable=(asked.workspace,), temporary=None, is_offline=True),
+        restrictions=SandboxRestrictions(
+            writable=(asked.workspace,), temporary=None, is_offline=True
+        ),
         for_reviewers=rule_for_reviewers(facts.request, asked.policy),
         asked_to_read=is_asked_to_read(facts.request, asked.policy),
         tried="",

@@ -27,7 +27,7 @@ from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import Facts, Gathered, ParsedCommand, Place
+from ironcurtain_proxy.model.request import CommandPlace, Facts, Gathered, ParsedCommand
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
@@ -100,7 +100,7 @@ class Scene(Struct, frozen=True, kw_only=True):
         )
 
 
-def _as_recorded(command: ParsedCommand, place: Place, names: Sequence[str]) -> Place:
+def _as_recorded(command: ParsedCommand, place: CommandPlace, names: Sequence[str]) -> CommandPlace:
     """Return the place with one meaning throughout for each family that a file defines."""
     families = sought(command, replace(place, meanings=None)).families
     known = dict(place.meanings or ())

@@ -46,7 +46,7 @@ class Panel(Struct, frozen=True):
     channels: Sequence[Channel]
     """The channels in the order in which they are asked."""
     first: FirstReviewer | None = None
-    """The LLM approver; None: it is off."""
+    """The LLM approver, or None if it is off."""
     shadow: bool = False
     """Whether the LLM approver is asked beside the others, and its answer recorded and not used."""
 

@@ -65,7 +65,7 @@ NoticeWay: TypeAlias = Callable[[WaitingNotice], Awaitable[None]]
 
 
 def desktop(platform: str = sys.platform) -> NoticeWay | None:
-    """The way to the desktop's notices; None: there is no program for them."""
+    """The way to the desktop's notices, or None if there is no program for them."""
     program = which("osascript" if platform == "darwin" else "notify-send")
     if program is None:
         return None

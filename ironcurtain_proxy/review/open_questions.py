@@ -111,7 +111,7 @@ class OpenQuestions:
         """Set the reviewer and the limits.
 
         Args: reviewer: usually a panel. clock: the time. hold_after: seconds that a call waits
-        before it is held; None: it waits to the end. aftermath: told about approvals that no
+        before it is held, or None if it waits to the end. aftermath: told about approvals that no
         call used.
         """
         self._reviewer = reviewer
@@ -121,7 +121,7 @@ class OpenQuestions:
         self._questions: dict[_QuestionKey, _Question] = {}
         self._tasks: TaskGroup | None = None
         self.keeper: QuestionKeeper | None = None
-        """Keeps questions beyond the end of this process; None: they end with it."""
+        """Keeps questions beyond the end of this process, or None if they end with it."""
         self._leaves = False
         self.on_refused_later: RefusalListener | None = None
         """Called with the refusal of a held call for which no call waits: the agent may never make

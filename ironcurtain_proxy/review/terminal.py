@@ -144,7 +144,7 @@ async def _write(fd: int, text: str) -> None:
 
 
 async def _read(fd: int) -> str | None:
-    """One line without its end; None: the terminal was taken away or closed."""
+    """One line without its end, or None if the terminal was taken away or closed."""
     while True:
         await anyio.wait_readable(fd)
         if not _is_ours(fd):

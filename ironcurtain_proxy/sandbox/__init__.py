@@ -2,8 +2,8 @@
 
 - `profile`, `launch`, `inside`: what a server may touch and use, and its start in a sandbox.
 - `relay`: services of the machine on the loopback of a sandbox.
-- `closure`, `closed_network`: the same walls for one command that reaches nothing, by bubblewrap
-  alone.
+- `closure`, `closed_network`: the same restrictions for one command without a network, by
+  bubblewrap alone.
 - `shell_setup`: what our own shell is handed, and says beside its answers.
 - `installed`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
@@ -12,8 +12,8 @@
 - `settled_names`: the hidden names of a project that a person has approved.
 - `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
 - `private_tmp`: a `/tmp` and folders of a server's own.
-- `twin`: the sandbox of a second instance, for what was approved.
-- `walls`: what a running process of a sandbox can touch.
+- `second_instance`: the sandbox of a second instance, for what was approved.
+- `restrictions`: what a running process of a sandbox can touch.
 - `denials`: what a sandbox refuses, before and after the call.
 - `directory`: directories for sockets, the settings in them, and what a killed proxy left.
 - `calls`: the system calls that nobody gets.

@@ -125,7 +125,7 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
 
 
 def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
-    """The filter; None: nothing is known of such a machine.
+    """The filter, or None if nothing is known of such a machine.
 
     Args:
         machine: the output of `uname -m`.
@@ -241,7 +241,7 @@ def _refused_wakes(known: _Machine) -> list[tuple[int, int, int, int]]:
 
 
 def refused_pairs(machine: str) -> bytes | None:
-    """The filter of pairs of datagram sockets; None: nothing is known of such a machine.
+    """The filter of pairs of datagram sockets, or None if nothing is known of such a machine.
 
     It holds beside the other filter, which refuses calls with other numbers.
     """

@@ -6,7 +6,7 @@ A file of credentials that appears after a sandbox started has no cover there. T
 it in each mount namespace below PROCESS that is not its own: an empty directory over a directory,
 `/dev/null` over a file. The user namespace of a sandbox belongs to the user who made it, so that no
 right of root is needed; a process in the sandbox has no right to take a cover away again. Nothing
-relies on this program: `walls` looks afterwards.
+relies on this program: `restrictions` looks afterwards.
 
 It ends with 0 if each PATH is covered wherever it was seen. A process can be in one user namespace
 after the other only by forking, so each mount namespace is entered by a child. It runs rarely, and

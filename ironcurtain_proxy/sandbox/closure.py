@@ -1,7 +1,7 @@
-"""The walls of one command, as arguments of bubblewrap.
+"""The restrictions of one command, as arguments of bubblewrap.
 
 srt takes a third of a second for each start, most of it for a network proxy. A command of our own
-shell reaches nothing, so it is started by bubblewrap alone, with the walls that srt and our
+shell reaches nothing, so it is started by bubblewrap alone, with the restrictions that srt and our
 wrapper would give it (`wrapper`, `bwrap`, `inside`). What srt's own helper does is done by the
 filter: no socket but of the internet, whose network has no way out, and no namespace of users.
 """

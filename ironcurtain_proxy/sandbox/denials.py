@@ -132,7 +132,7 @@ def _said(profile: SandboxProfile, path: RealPath) -> str:
 
 
 def _why_closed(profile: SandboxProfile, request: AccessRequest) -> str | None:
-    """The reason why no approval opens one of a call's paths; None: all can be opened."""
+    """The reason why no approval opens one of a call's paths, or None if all can be opened."""
     for fact in request.arguments:
         for value in fact.values:
             if isinstance(value, PathValue):
@@ -165,7 +165,7 @@ def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
 def _why_kept(
     profile: SandboxProfile, value: PathValue, roles: Sequence[ArgumentRole]
 ) -> str | None:
-    """The reason why no approval opens a path for its roles; None: one does, or it is open."""
+    """The reason why no approval opens a path for its roles, or None if one does, or it is open."""
     changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
     why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
     return None if why is None else f"{why} {value.text}"
@@ -266,7 +266,7 @@ class Closed:
     """The hosts and files closed to one call."""
 
     profile: SandboxProfile | None = None
-    """The profile of the server; None: not known."""
+    """The profile of the server, or None if it is not known."""
     hosts: tuple[str, ...] = ()
     """The hosts of the call's own URLs that the profile keeps closed."""
 
@@ -280,7 +280,7 @@ class Closed:
         return self.profile is None or not self.profile.may_reach(host)
 
     def the_host(self, text: str) -> str | None:
-        """The call's host that a text means; None: unknown."""
+        """The call's host that a text means, or None if it is unknown."""
         if len(self.hosts) == 1:
             return self.hosts[0]
         named = _named(text)
@@ -496,7 +496,7 @@ def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
 
 
 def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
-    """The mark of an error; None: the sandbox did not cause it, or it is marked already."""
+    """The mark of an error, or None if the sandbox did not cause it, or it is marked already."""
     if any(text.startswith(_MARK) for text in texts):
         return None
     if any(is_blocked(text) or closed.hides(text[:MAX_TEXT]) for text in texts):

@@ -5,7 +5,7 @@ What is there when a sandbox starts is hidden: a directory behind an empty one, 
 empty file, so that `npm` and `curl` go on without it. A file in a directory that also holds other
 things, such as `~/.cargo/credentials.toml`, is hidden with its directory, of which the rest is
 shown: a file that a program replaces by renaming would lose its cover. A place that appears later
-has no cover; `walls` finds it
+has no cover; `restrictions` finds it
 in the mounts of the running process, and calls are no longer contained.
 """
 
@@ -99,7 +99,7 @@ def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidd
 
 
 def _real(path: str) -> str | None:
-    """The place of what a path leads to; None: there is nothing, or a whole file system."""
+    """The place of what a path leads to, or None if there is nothing, or a whole file system."""
     if not os.path.lexists(path):
         return None
     real = os.path.realpath(path)
@@ -107,7 +107,7 @@ def _real(path: str) -> str | None:
 
 
 def _around(real: str, home: str) -> str | None:
-    """The directory to hide with a file; None: the path itself is hidden."""
+    """The directory to hide with a file, or None if the path itself is hidden."""
     above = os.path.dirname(real)  # noqa: PTH120  text alone
     inside = above.startswith(home.rstrip("/") + "/")
     if not inside or above[len(home) :].strip("/") in _SHARED:

@@ -427,7 +427,7 @@ def _unexposed(cwd: str | None, machine: Machine) -> str | None:
 
 
 def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:
-    """The installed program of a server's launcher; None: it is not needed."""
+    """The installed program of a server's launcher, or None if it is not needed."""
     wanted = launched(spec.command, spec.args)
     if wanted is None or spec.sandbox is False:
         return None

@@ -63,13 +63,13 @@ class Confinement:
     """The port of a proxy of ours on this machine that refuses every host; None: srt's own proxy
     lets it reach what the profile allows."""
     private: PrivateTmp | None = None
-    """The server's own `/tmp`; None: it sees the machine's."""
+    """The server's own `/tmp`, or None if it sees the machine's."""
     views: Views | None = None
     """Where the commands of our own shell have views; None: all of the server runs in a sandbox."""
     folders: tuple[PrivateFolder, ...] = ()
     """Folders of the home directory that it has for itself."""
     credentials: Credentials | None = None
-    """The user's credentials that stay hidden; None: its entry says itself what is closed."""
+    """The user's credentials that stay hidden, or None if its entry says itself what is closed."""
     stages: tuple[Mounted, ...] = ()
     """The private directories that hold the paths of an approval, for a second instance."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
 
 
 def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Launch:
-    """Return the way to run our own shell, which puts walls around each command by itself."""
+    """Return the way to run our own shell, which confines each command by itself."""
     setup = ShellSetup(
         views=views,
         profile=confinement.profile,

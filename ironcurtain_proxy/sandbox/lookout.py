@@ -76,7 +76,7 @@ class ControlLookout:
     """The directories where confined servers may write; absolute and real."""
     keeper: RemovedFiles
     inotify: Inotify | None = None
-    """Tells when to look while calls run; None: the time alone does."""
+    """Tells when to look while calls run, or None if the time alone does."""
     closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of a directory, the names that no server can change. What they hold is not looked at."""
     is_known: Callable[[str, ControlFile], bool] = lambda _path, _file: False
@@ -232,7 +232,7 @@ class ControlLookout:
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
                 if one.kind == "hidden":
-                    self._settle(one.path)
+                    self._note_name(one.path)
             elif not self._can_stay(one, before, now, is_end=is_end):
                 refused.append((one, now))
             elif is_end and (before is None or not now.is_same(before)):
@@ -243,7 +243,7 @@ class ControlLookout:
         self._accepted.update([one.inode for one in found if one.inode not in bad])
         return self._follow(new) | self._undo(refused) | self._end_hidden()
 
-    def _settle(self, path: str) -> None:
+    def _note_name(self, path: str) -> None:
         """Take an approved hidden name for one of the project's."""
         name = path.rpartition("/")[2].lower()
         self.settled.add(name)

@@ -141,7 +141,7 @@ def begins_whole(place: str) -> bool:
 def private_tmp(
     directory: str, profile: SandboxProfile, needed: Iterable[str]
 ) -> PrivateTmp | None:
-    """The `/tmp` of a server; None: it needs the machine's own.
+    """The `/tmp` of a server, or None if it needs the machine's own.
 
     Args:
         directory: the server's own, on the machine.

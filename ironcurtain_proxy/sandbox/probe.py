@@ -155,7 +155,7 @@ _WATCHED: Final = ("node", "srt", "bwrap", "socat", "rg")
 
 
 def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
-    """The cached result of the probe; None: there is none, or something of it has changed.
+    """The cached result of the probe, or None if there is none, or something of it has changed.
 
     A wrong entry prevents a server's start, and never removes its sandbox.
     """

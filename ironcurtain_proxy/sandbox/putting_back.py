@@ -36,7 +36,7 @@ _PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_
 _LARGEST: Final = 1 << 20
 _EXECUTABLE: Final = 0o111
 _STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
-"""The system call that tells when a file was made; None: the C library is older than 2018."""
+"""The system call that tells when a file was made, or None if the C library is older than 2018."""
 _STATX_BYTES, _BORN_AT, _WANT_BORN, _NO_FOLLOW, _FROM_ROOT = 256, 80, 0x800, 0x100, -100
 
 Inode: TypeAlias = tuple[int, int]
@@ -95,7 +95,7 @@ class Found(Struct, frozen=True):
 
 
 def read_control_file(path: str, kind: FileKind) -> ControlFile | None:
-    """Return the current state of a file; None: it is not there."""
+    """Return the current state of a file, or None if it is not there."""
     try:
         with opened(path.rpartition("/")[0]) as parent:
             found = _read(parent, path.rpartition("/")[2])
@@ -156,7 +156,7 @@ class ClosedIdentity(Struct, frozen=True, array_like=True):
 
 
 def identity_of(path: str) -> ClosedIdentity | None:
-    """Return what identifies a file; None: it is not there."""
+    """Return what identifies a file, or None if it is not there."""
     inode = inode_of(path)
     return None if inode is None else ClosedIdentity(inode[1], _born(path))
 
@@ -171,7 +171,7 @@ def _born(path: str) -> tuple[int, int]:
 
 
 def inode_of(path: str) -> Inode | None:
-    """Return the identity of a file; None: it is not there."""
+    """Return the identity of a file, or None if it is not there."""
     try:
         status = os.lstat(path)
     except (OSError, ValueError):
@@ -266,7 +266,7 @@ class RemovedFiles:
             return kept
 
     def _keep(self, name: str, aside: str, place: int, content: bytes | None) -> str | None:
-        """Move it into our directory; None: it stays where it is."""
+        """Move it into our directory, or None if it stays where it is."""
         kept = self.directory / f"{os.urandom(6).hex()}-{_cut(name)}"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -289,7 +289,7 @@ def _cut(name: str) -> str:
 
 
 def _content(name: str, place: int) -> bytes | None:
-    """A small file's content; None: it is something else, or cannot be read."""
+    """A small file's content, or None if it is something else, or cannot be read."""
     try:
         descriptor = os.open(name, _READ, dir_fd=place)
         with os.fdopen(descriptor, "rb") as file:

@@ -24,7 +24,7 @@ class Views(Struct, frozen=True, kw_only=True):
 
     directory: str
     """The directory of the session's views; empty: commands run as the shell's process does, which
-    has walls of its own or none."""
+    has restrictions of its own or none."""
     workspace: str
     approved: tuple[str, ...] = ()
     """Control places that these commands may change, relative to the workspace."""
@@ -116,6 +116,6 @@ def read_setup(descriptor: int) -> ShellSetup:
 
 
 def plain(workspace: str | None) -> ShellSetup:
-    """Return the setup of a process that has its walls around itself, or none."""
+    """Return the setup of a process that has its restrictions around itself, or none."""
     place = workspace or os.getcwd()  # noqa: PTH109  a string is wanted
     return ShellSetup(views=Views(directory="", workspace=place))

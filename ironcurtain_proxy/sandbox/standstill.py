@@ -205,7 +205,7 @@ class Standstill:
             below.extend(new)
 
     def _first(self) -> int | None:
-        """The first process of the sandbox's namespace; None: there is none (any more)."""
+        """The first process of the sandbox's namespace, or None if there is none (any more)."""
         if self._root is None:
             self._root = self._search()
         elif _started(self._root[0]) != self._root[1]:
@@ -283,7 +283,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _seen(pid: int) -> _Process | None:
-    """A process with its threads and children; None: it is gone."""
+    """A process with its threads and children, or None if it is gone."""
     threads: list[_Thread] = []
     children: list[int] = []
     try:
@@ -348,5 +348,5 @@ def _read(path: str) -> bytes:
 
 
 def standstill_of(guardian: int, most: int) -> Standstill | None:
-    """The standstill of the sandbox below a guardian; None: this system has none."""
+    """The standstill of the sandbox below a guardian, or None if this system has none."""
     return Standstill(guardian, most) if sys.platform == "linux" else None

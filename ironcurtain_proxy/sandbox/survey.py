@@ -236,7 +236,7 @@ class _Context:
     anchor: str = ""
     inode: Inode = (0, 0)
     kind: FileKind | None = None
-    """Of every file below the anchor; None: the rules say it for each."""
+    """Of every file below the anchor, or None if the rules say it for each."""
     repository: str = ""
     """The directory of git that holds it; empty: none does."""
 

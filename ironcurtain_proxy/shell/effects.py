@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
+from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.local_services import asks_this_machine_alone
 from ironcurtain_proxy.shell.outward import (
@@ -67,7 +67,7 @@ class Part:
     effect: EffectLevel
     reason: str
     """The reason, which names programs and options, never the values of arguments."""
-    place: Place
+    place: CommandPlace
     """The place where the part runs, after each `cd` before it."""
 
     @property
@@ -90,7 +90,7 @@ def worst(effects: Sequence[EffectLevel]) -> EffectLevel:
     return max(effects, key=_ORDER.index, default="reads")
 
 
-def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
+def effect_of(parsed: ParsedCommand, place: CommandPlace) -> CommandEffect:
     """The effect of a command in its directory. Never raises."""
     parts = tuple(_parts(parsed, place, _DEPTH))
     if parsed.has_background and any(part.effect == "local" for part in parts):
@@ -118,7 +118,7 @@ def _asking_its_own(part: Part) -> Part:
     return replace(part, effect="local", reason=reason)
 
 
-def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
+def _parts(parsed: ParsedCommand, place: CommandPlace, depth: int) -> Iterator[Part]:
     tainted = _tainted(parsed)
     for command in parsed.commands:
         yield from _part(command, place, _Variables(SHOWN_VARIABLES, tainted), depth)
@@ -127,7 +127,7 @@ def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
             place = _moved(command, place)
 
 
-def effect_of_part(command: SimpleCommand, place: Place) -> EffectLevel:
+def effect_of_part(command: SimpleCommand, place: CommandPlace) -> EffectLevel:
     """The effect of one simple command in its directory, after each `cd` before it."""
     variables = _Variables(SHOWN_VARIABLES, frozenset())
     return worst([part.effect for part in _part(command, place, variables, _DEPTH)])
@@ -165,7 +165,7 @@ def _tainted(parsed: ParsedCommand) -> frozenset[str]:
 _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 
-def _moved(command: SimpleCommand, place: Place) -> Place:
+def _moved(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
     """The surroundings after a `cd`."""
     if not command.is_certain or name_of(command) != "cd":
         return _elsewhere(place, None)
@@ -175,13 +175,13 @@ def _moved(command: SimpleCommand, place: Place) -> Place:
     return _elsewhere(place, there)
 
 
-def _elsewhere(place: Place, directory: str | None) -> Place:
+def _elsewhere(place: CommandPlace, directory: str | None) -> CommandPlace:
     """The place after a change of directory: another directory may belong to another repository."""
     return replace(place, directory=directory, has_repository=False, branch=None, push_to=None)
 
 
 def _part(
-    command: SimpleCommand, place: Place, variables: _Variables, depth: int
+    command: SimpleCommand, place: CommandPlace, variables: _Variables, depth: int
 ) -> Iterator[Part]:
     command, place = _in_its_directory(command, place)
     variables = variables.at(command)
@@ -200,7 +200,7 @@ def _part(
 
 
 def _more_than_reading(
-    command: SimpleCommand, place: Place, reason: str, shown: frozenset[str]
+    command: SimpleCommand, place: CommandPlace, reason: str, shown: frozenset[str]
 ) -> Part:
     outside = why_outward(command)
     if outside is not None:
@@ -218,7 +218,9 @@ def _more_than_reading(
     return Part(command=command, effect="local", reason=text, place=place)
 
 
-def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleCommand, Place]:
+def _in_its_directory(
+    command: SimpleCommand, place: CommandPlace
+) -> tuple[SimpleCommand, CommandPlace]:
     """The command and its place, with `git -C DIR status` as `git status` in that directory."""
     while name_of(command) == "git" and [word.text for word in command.words[1:2]] == ["-C"]:
         there = directory_after(command.words[2:3], place)
@@ -246,7 +248,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
     return [*found.commands, *texts] or None
 
 
-def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[str]) -> str | None:
     """The reason why a command that runs others does more than they do, or None if it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
@@ -286,14 +288,16 @@ def _trusted_name(word: Word) -> str | None:
 
 
 def only_reads_elsewhere(
-    command: SimpleCommand, place: Place, variables: frozenset[str] = SHOWN_VARIABLES
+    command: SimpleCommand, place: CommandPlace, variables: frozenset[str] = SHOWN_VARIABLES
 ) -> bool:
     """Return whether a command would only read if its files lay in the workspace."""
     anywhere = replace(place, workspace="/", strays=())
     return _why_not_read(command, anywhere, variables) is None
 
 
-def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+def _why_not_read(
+    command: SimpleCommand, place: CommandPlace, variables: frozenset[str]
+) -> str | None:
     reasons = [why_not_redirect(one, place, variables) for one in command.redirections]
     alone = not command.words
     reasons += [
@@ -321,32 +325,34 @@ def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str
     return why_not_reader(found, rest, place, variables, CHECKS)
 
 
-def _cd(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def _cd(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
     del variables
     known = directory_after(rest, place) is not None
     return None if known else "where it leads is not known"
 
 
-def _echo(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def _echo(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
     del place
     return shows_variables(rest, variables)
 
 
-def _set(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def _set(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
     """The reason why `set` does more than set options; without arguments it prints variables."""
     del place, variables
     plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
     return None if plain else "it changes the shell"
 
 
-def _command(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def _command(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
     """The reason why `command` does more than `command -v NAME`, which prints a program's place."""
     del place, variables
     asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
     return None if asks else "it runs another program"
 
 
-_SPECIAL: Final[Mapping[str, Callable[[Sequence[Word], Place, frozenset[str]], str | None]]] = {
+_SPECIAL: Final[
+    Mapping[str, Callable[[Sequence[Word], CommandPlace, frozenset[str]], str | None]]
+] = {
     "git": why_not_git,
     "[": functools.partial(why_not_test, "["),
     "[[": functools.partial(why_not_test, "[["),

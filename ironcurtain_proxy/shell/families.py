@@ -26,10 +26,10 @@ from ironcurtain_proxy.model.request import (
     ONLY_READS,
     OWN_BRANCH,
     SERVICES,
+    CommandPlace,
     DiskLookups,
     Family,
     ParsedCommand,
-    Place,
     SimpleCommand,
     Word,
 )
@@ -73,7 +73,7 @@ from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhe
 
 
 def families_of(
-    parsed: ParsedCommand, place: Place, *, held: bool = False
+    parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> tuple[Family, ...] | None:
     """The families that all parts of a command need, or None if they are not known.
 
@@ -92,7 +92,7 @@ def families_of(
     return tuple(dict.fromkeys(families))
 
 
-def sought(parsed: ParsedCommand, place: Place) -> DiskLookups:
+def sought(parsed: ParsedCommand, place: CommandPlace) -> DiskLookups:
     """The facts to look up on the disk before the families of a command are used."""
     found = _found(parsed, place) or []
     families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
@@ -147,7 +147,7 @@ def _is_led_out(part: Part) -> bool:
 
 
 def _found(
-    parsed: ParsedCommand, place: Place, *, held: bool = False
+    parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
     """The family of each part, with the changes that other parts may make to its meaning."""
     if parsed.unreadable is not None:
@@ -179,7 +179,7 @@ def _found(
     return found
 
 
-def _known_beside(beside: Sequence[Part], place: Place) -> Place:
+def _known_beside(beside: Sequence[Part], place: CommandPlace) -> CommandPlace:
     """Return a place without what other parts of the command may change in its repository."""
     if "branch" in disturbances(beside):
         place = replace(place, branch=None, push_to=None)
@@ -199,7 +199,7 @@ _ADD_NO_TAG: Final = frozenset(
 )
 
 
-def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
+def _settled(family: Family, place: CommandPlace, disturbed: frozenset[Disturbance]) -> Family:
     """A family with the facts from the disk.
 
     A fact that another part of the same command may change is not used.
@@ -234,7 +234,7 @@ NO_REPOSITORY: Final = "absent"
 
 
 def covers(
-    granted: Sequence[Family], parsed: ParsedCommand, place: Place, *, held: bool = False
+    granted: Sequence[Family], parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> bool:
     """Whether every part of a command belongs to a family that was approved; see `families_of`."""
     needed = families_of(parsed, place, held=held)
@@ -285,7 +285,7 @@ def _says_nothing(around: str, family: Family) -> bool:
     return family.program[-1:] == ("install",) and around in {"CI=true", "CI=1"}
 
 
-def _of_words(words: list[Word], place: Place) -> Family:
+def _of_words(words: list[Word], place: CommandPlace) -> Family:
     """Return the family of a command without what stands around its words."""
     launcher, rest = _launched(words)
     rest = hoisted(rest) if rest else rest
@@ -298,7 +298,7 @@ def _of_words(words: list[Word], place: Place) -> Family:
     return _of_task(task, _Started(words, launcher, rest), place)
 
 
-def _is_at_home(place: Place) -> bool:
+def _is_at_home(place: CommandPlace) -> bool:
     """Return whether a command runs in its project."""
     return place.directory is not None and is_of_project(place.directory, place)
 
@@ -312,7 +312,7 @@ class _Started(Struct, frozen=True):
     rest: Sequence[Word]
 
 
-def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
+def _of_task(task: Task | None, started: _Started, place: CommandPlace) -> Family:
     """The family of a program that is no script of the project."""
     outside = not _is_at_home(place)
     elsewhere = _reading_elsewhere(started.words, place) if outside else None
@@ -355,7 +355,7 @@ def _only_reads_elsewhere(part: Part) -> bool:
     return _reading_elsewhere(part.command.words, part.place) is not None
 
 
-def _reading_elsewhere(words: Sequence[Word], place: Place) -> Family | None:
+def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | None:
     """The family of all commands of git that only read, of one repository outside the workspace.
 
     git runs what the configuration of that repository says: the family holds while it is unchanged.
@@ -397,7 +397,7 @@ def _reading_of_files(part: Part) -> Family | None:
     return Family(program=(ONLY_READS,), directory=found.pop()) if len(found) == 1 else None
 
 
-def _directory_of(path: str, place: Place) -> str:
+def _directory_of(path: str, place: CommandPlace) -> str:
     """Return the directory of a file, by its ending, or the path itself."""
     above, _, name = path.rpartition("/")
     is_wide = place.home is None or is_within(place.home, above or "/") or above.count("/") < _DEEP
@@ -418,7 +418,7 @@ def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, .
     return (task.path, words) if found is None else ((task.path[0], ONLY_READS), found)
 
 
-def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
+def _of_script(words: Sequence[Word], script: str, place: CommandPlace) -> Family:
     """The family of a script of the project, with all its arguments."""
     texts = tuple(map(spelled, words))
     known = all(word.text is not None for word in words)
@@ -431,7 +431,7 @@ def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
     )
 
 
-def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
+def _push_spelled_out(words: list[Word], place: CommandPlace) -> list[Word]:
     """The words of a push with remote and branch, so that all spellings are one family."""
     operands = [word for word in words[2:] if not word.prefix.startswith("-")]
     texts = [word.text for word in operands]
@@ -442,7 +442,7 @@ def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
     return words
 
 
-def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
+def _redirected(command: SimpleCommand, place: CommandPlace) -> list[str] | None:
     """The redirections of a family: all that write to a file."""
     kept: list[str] = []
     for one in command.redirections:

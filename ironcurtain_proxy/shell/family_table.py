@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.request import ANY, Place, Word
+from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_inside, is_of_project, is_protected_name, path_of
@@ -276,7 +276,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     return runs_options or any(text in _CODE for text in texts)
 
 
-def script_of(words: Sequence[Word], place: Place) -> str | None:
+def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:
     """The file of the project that a command runs, as an absolute path, or None if it runs none."""
     if not words:
         return None
@@ -364,7 +364,7 @@ _TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", 
 
 
 def is_free_value(  # noqa: PLR0911  one answer for each kind
-    kind: str, word: Word, place: Place
+    kind: str, word: Word, place: CommandPlace
 ) -> bool:
     """Whether the value of an option may be left out."""
     if word.text is None:
@@ -386,7 +386,7 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
             return False
 
 
-def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
+def is_free(task: Task, word: Word, index: int, place: CommandPlace) -> bool:
     """Return whether an operand may be left out."""
     match task.operands:
         case "paths" | "files" as kind:
@@ -431,7 +431,7 @@ _REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
 _TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
 
 
-def is_free_path(word: Word, place: Place) -> bool:
+def is_free_path(word: Word, place: CommandPlace) -> bool:
     """Whether a word is a file, a package or a pattern inside the project, and no more."""
     text = word.text if word.text is not None else word.pattern
     if "://" in text or not text or "\n" in text or names_a_secret([word]):
@@ -448,7 +448,7 @@ def is_free_path(word: Word, place: Place) -> bool:
 # --- family options
 
 
-def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
+def reduced(task: Task, words: Sequence[Word], place: CommandPlace) -> list[str]:
     """The options and operands that belong to the family."""
     options: set[str] = set()
     operands: list[str] = []
@@ -471,7 +471,9 @@ def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
     return [*sorted(options), *operands]
 
 
-def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+def _option(
+    task: Task, text: str, following: Word | None, place: CommandPlace
+) -> tuple[list[str], int]:
     """Return the part of an option that belongs to the family, and how many further words it has.
 
     What the grammar does not state for certain stays, with the word behind it.
@@ -499,7 +501,7 @@ def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
     return [f"{text} {spelled(following)}"], 1
 
 
-def _valued(option: Option, name: str, given: Word, place: Place) -> list[str]:
+def _valued(option: Option, name: str, given: Word, place: CommandPlace) -> list[str]:
     """Return the part of an option with a value that belongs to the family."""
     if option.kind == "v" and given.text is not None:
         field, _, content = given.text.partition("=")
@@ -515,7 +517,9 @@ _NEVER_FILES: Final = frozenset({"-f", "--raw-field"})
 """Fields whose value is text, whatever it begins with."""
 
 
-def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+def _cluster(
+    task: Task, text: str, following: Word | None, place: CommandPlace
+) -> tuple[list[str], int]:
     """Short options joined in one word, such as `-xvs` or `-j8`."""
     kept: list[str] = []
     for at, letter in enumerate(text[1:], start=2):

@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.escalation import (
     short_name,
     short_place,
 )
-from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
+from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
@@ -84,7 +84,7 @@ HARMLESS: Final = 50
 """From this rank on, nothing leaves and nothing is lost beyond the workspace."""
 
 
-def said_of_command(command: ParsedCommand, place: Place) -> list[tuple[int, str]]:
+def said_of_command(command: ParsedCommand, place: CommandPlace) -> list[tuple[int, str]]:
     """Return what a command does in sentences, the gravest first, each with its rank.
 
     Args:
@@ -377,11 +377,11 @@ def _operands(command: SimpleCommand) -> list[Word]:
     return [word for word in command.words[1:] if not word.prefix.startswith("-")]
 
 
-def _paths(given: Iterable[Word], place: Place) -> str:
+def _paths(given: Iterable[Word], place: CommandPlace) -> str:
     return and_more(list(dict.fromkeys([_path(word, place) for word in given])))
 
 
-def _path(word: Word, place: Place) -> str:
+def _path(word: Word, place: CommandPlace) -> str:
     text = (word.pattern if word.text is None else word.text) or "files that are not known"
     return short_place(text.removeprefix("@"), place.home)
 

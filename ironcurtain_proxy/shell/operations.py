@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
-from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
+from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.outward import name_of
@@ -75,7 +75,7 @@ _GIT_OPERATIONS: Final[Mapping[str, ShellOperation]] = {
 }
 
 
-def operation_of(parsed: ParsedCommand, place: Place) -> ShellOperation:
+def operation_of(parsed: ParsedCommand, place: CommandPlace) -> ShellOperation:
     """The most dangerous operation in a command; `other` at least if it is not understood."""
     found = effect_of(parsed, place)
     if found.effect == "reads":

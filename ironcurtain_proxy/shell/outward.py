@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.model.request import Place, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.request import CommandPlace, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
 from ironcurtain_proxy.shell.programs import entries, word_lists
@@ -180,7 +180,7 @@ _PRUNES: Final = words("gc prune repack")
 _WHOLE: Final = "removes a whole repository"
 
 
-def why_beyond(command: SimpleCommand, place: Place) -> str | None:
+def why_beyond(command: SimpleCommand, place: CommandPlace) -> str | None:
     """Return the reason why a command works outside the workspace, or None if nothing says so."""
     privileged = why_privileged(command)
     if privileged is not None:
@@ -202,7 +202,7 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
     return None
 
 
-def words_beyond(command: SimpleCommand, place: Place) -> Iterator[Word]:
+def words_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
     """Yield the words of a command that name what it changes outside the workspace."""
     yield from (one.target for one in command.redirections if _leaves(one, place))
     name = name_of(command)
@@ -211,14 +211,14 @@ def words_beyond(command: SimpleCommand, place: Place) -> Iterator[Word]:
         yield from (word for word, why in found if why is not None and _WHOLE not in why)
 
 
-def deletes_repository(command: SimpleCommand, place: Place) -> bool:
+def deletes_repository(command: SimpleCommand, place: CommandPlace) -> bool:
     """Return whether a command removes the workspace, or the data of a repository in it."""
     name = name_of(command)
     found = (_why_not_here(name, one, place) for one in _operands(command) if name in _REMOVERS)
     return any(why is not None and _WHOLE in why for why in found)
 
 
-def words_elsewhere(command: SimpleCommand, place: Place) -> Iterator[Word]:
+def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
     """Yield the words of a command that name files of the user's outside the workspace."""
     given = (*command.words[1:], *(one.target for one in command.redirections))
     return (word for word in given if _is_someones(word, place))
@@ -232,7 +232,7 @@ SHOW_NO_CONTENT: Final = words(
 _HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
 
 
-def _is_someones(word: Word, place: Place) -> bool:
+def _is_someones(word: Word, place: CommandPlace) -> bool:
     """Return whether a word names a file of the user's outside the workspace.
 
     A file tool asks about it, too. Files of the system are no secret.
@@ -269,7 +269,7 @@ _LINK: Final = re.compile(
 _SYMBOLIC: Final = re.compile(r"-[a-zT]*s[a-zT]*|--symbolic")
 
 
-def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
+def paths_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[str]:
     """The paths that a command names and changes where its sandbox does not let it."""
     if why_privileged(command) is not None:
         return
@@ -304,14 +304,14 @@ def _made_links(command: SimpleCommand, operands: list[Word]) -> list[Word]:
     return operands[1:][-1:]
 
 
-def _leaves(one: Redirection, place: Place) -> bool:
+def _leaves(one: Redirection, place: CommandPlace) -> bool:
     if one.operator not in {">", ">>", ">|", "&>", "&>>", "<>"}:
         return False
     path = path_of(one.target, place)
     return path is not None and not may_write(path, place)
 
 
-def _why_not_here(name: str | None, word: Word, place: Place) -> str | None:
+def _why_not_here(name: str | None, word: Word, place: CommandPlace) -> str | None:
     path = path_of(word, place)
     if path is None:
         # Of `/tmp/x/*.log` the directory is known. What else it leads to, the sandbox holds.

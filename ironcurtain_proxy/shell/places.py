@@ -6,7 +6,7 @@ costs a question.
 
 from typing import Final
 
-from ironcurtain_proxy.model.request import Place, Word
+from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
 from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
@@ -19,7 +19,7 @@ _HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
 """Names of files that make programs run, and of directories with such files, at any place."""
 
 
-def path_of(word: Word, place: Place) -> str | None:
+def path_of(word: Word, place: CommandPlace) -> str | None:
     """The absolute path that a word names; None where that is not known for sure."""
     text = word.text
     if not text or "\0" in text:
@@ -59,14 +59,14 @@ def is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def is_inside(path: str, place: Place) -> bool:
+def is_inside(path: str, place: CommandPlace) -> bool:
     """Whether a path lies in the workspace."""
     if place.workspace is None or not is_within(path, place.workspace):
         return False
     return not any(is_within(path, stray) for stray in place.strays)
 
 
-def is_of_project(path: str, place: Place) -> bool:
+def is_of_project(path: str, place: CommandPlace) -> bool:
     """Whether a path lies in the workspace, and in none of the directories that steer programs.
 
     The workspace itself may lie in one: a client keeps its worktrees in `.claude`.
@@ -74,7 +74,7 @@ def is_of_project(path: str, place: Place) -> bool:
     return is_inside(path, place) and not is_protected_name(path[len(place.workspace or "") :])
 
 
-def may_write(path: str, place: Place) -> bool:
+def may_write(path: str, place: CommandPlace) -> bool:
     """Whether the sandbox lets a command write there."""
     return (
         path in _STREAMS
@@ -95,7 +95,7 @@ OUTSIDE: Final = frozenset(
 """The reasons of `why_not_read` that say only where a file lies."""
 
 
-def why_not_read(word: Word, place: Place) -> str | None:
+def why_not_read(word: Word, place: CommandPlace) -> str | None:
     """The reason why reading the file of a word is not harmless, or None if it is harmless."""
     if names_a_secret([word]):
         return "it names what commonly holds secrets"
@@ -105,7 +105,7 @@ def why_not_read(word: Word, place: Place) -> str | None:
     return reason
 
 
-def why_not_list(word: Word, place: Place) -> str | None:
+def why_not_list(word: Word, place: CommandPlace) -> str | None:
     """The reason why showing name and size of the file of a word is not harmless, or None if it is.
 
     What lies outside the workspace stays a question: names of keys say what else there is.
@@ -117,7 +117,7 @@ def why_not_list(word: Word, place: Place) -> str | None:
     return None if word.text == "-" else _why_not_named(word, place)
 
 
-def _why_not_named(word: Word, place: Place) -> str | None:
+def _why_not_named(word: Word, place: CommandPlace) -> str | None:
     path = path_of(word, place)
     if path is None:
         return "it names a file that is not known"
@@ -131,7 +131,7 @@ def _why_not_named(word: Word, place: Place) -> str | None:
     return "it names a file outside the workspace"
 
 
-def glob_directory(word: Word, place: Place) -> str | None:
+def glob_directory(word: Word, place: CommandPlace) -> str | None:
     """The directory of the files that a glob matches; None: there may be several, or none known."""
     directory, slash, _ = word.pattern.rpartition("/")
     if not word.is_glob or not slash or "*" in directory:
@@ -139,7 +139,7 @@ def glob_directory(word: Word, place: Place) -> str | None:
     return path_of(Word(directory or "/"), place)
 
 
-def _why_not_glob(word: Word, place: Place) -> str | None:
+def _why_not_glob(word: Word, place: CommandPlace) -> str | None:
     directory = glob_directory(word, place)
     if directory is None or not is_inside(directory, place):
         return "it names files that are not known"

@@ -25,8 +25,8 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.request import (
     Assignment,
+    CommandPlace,
     ParsedCommand,
-    Place,
     Redirection,
     SimpleCommand,
     Word,
@@ -107,7 +107,7 @@ def _are_known_letters(text: str, known: frozenset[str]) -> bool:
     return bool(_LETTERS.fullmatch(text)) and all(f"-{letter}" in known for letter in text[1:])
 
 
-def _works_on_files(command: SimpleCommand, place: Place) -> bool:
+def _works_on_files(command: SimpleCommand, place: CommandPlace) -> bool:
     if command.words[0].text not in _FILES:
         return False
     rest = command.words[1:]
@@ -120,7 +120,7 @@ def _works_on_files(command: SimpleCommand, place: Place) -> bool:
     )
 
 
-def _is_quiet_redirection(one: Redirection, place: Place) -> bool:
+def _is_quiet_redirection(one: Redirection, place: CommandPlace) -> bool:
     text = one.target.text
     if one.operator in _STREAM or text == "/dev/null" or one.operator in {"<<", "<<<"}:
         return True
@@ -150,12 +150,12 @@ _MOST_OPERANDS: Final = 3
 """Behind options it is not known which operand is the script."""
 
 
-def scripts_run(parsed: ParsedCommand, place: Place) -> tuple[str, ...]:
+def scripts_run(parsed: ParsedCommand, place: CommandPlace) -> tuple[str, ...]:
     """The absolute paths of the files that a command runs, each once; those of readers are none."""
     return tuple(dict.fromkeys(_of_command(parsed, place)))
 
 
-def _of_command(parsed: ParsedCommand, place: Place) -> Iterator[str]:
+def _of_command(parsed: ParsedCommand, place: CommandPlace) -> Iterator[str]:
     for part in effect_of(parsed, place).parts:
         if part.effect != "reads":
             yield from _of_part(part)
@@ -189,7 +189,7 @@ def _started(given: Sequence[Word]) -> Word | None:
     return None
 
 
-def _of_interpreter(given: Sequence[Word], place: Place) -> Iterator[str]:
+def _of_interpreter(given: Sequence[Word], place: CommandPlace) -> Iterator[str]:
     operands = [word for word in given if not word.prefix.startswith("-")]
     is_sure = bool(given) and given[0] in operands
     for word in operands[: 1 if is_sure else _MOST_OPERANDS]:
@@ -201,7 +201,7 @@ def _of_interpreter(given: Sequence[Word], place: Place) -> Iterator[str]:
                 yield from _inside(Word(name), place)
 
 
-def _inside(word: Word, place: Place) -> Iterator[str]:
+def _inside(word: Word, place: CommandPlace) -> Iterator[str]:
     path = path_of(word, place)
     if path is not None and is_inside(path, place):
         yield path

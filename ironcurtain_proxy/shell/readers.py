@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.model.request import Place, Word
+from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.grammar import ParsedOptions
 from ironcurtain_proxy.shell.places import path_of, why_not_read
@@ -243,7 +243,9 @@ _VALUES: Final = words(
 )
 
 
-def why_not_find(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def why_not_find(
+    rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]
+) -> str | None:
     """The reason why a `find` does more than list; None: it only lists."""
     del variables  # nothing that is not known may stand there
     if any(word.splits or word.text is None for word in rest):
@@ -270,7 +272,7 @@ _JOINS: Final = frozenset({"!", "&&", "||"})
 
 
 def why_not_test(
-    name: str, rest: Sequence[Word], place: Place, variables: frozenset[str]
+    name: str, rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
     """The reason why `test`, `[` or `[[` does more than read; None: it only reads.
 
@@ -409,7 +411,9 @@ _CHECKS: Final[Mapping[str, Check]] = {
 _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 
 
-def why_not_git(words: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+def why_not_git(
+    words: Sequence[Word], place: CommandPlace, variables: frozenset[str]
+) -> str | None:
     """The reason why a git command does more than read; None: it only reads."""
     at = 0
     while at < len(words) and (words[at].text in _GLOBAL or words[at].text == "-C"):

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.request import Assignment, Place, Redirection, Word
+from ironcurtain_proxy.model.request import Assignment, CommandPlace, Redirection, Word
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import path_of, why_not_list, why_not_read
 from ironcurtain_proxy.shell.programs import entries, expanded
@@ -74,7 +74,7 @@ _KINDS: Final[Mapping[str, Operands]] = {
 def why_not_reader(
     found: ReadingProgram,
     words: Sequence[Word],
-    place: Place,
+    place: CommandPlace,
     variables: frozenset[str],
     checks: Mapping[str, Check],
 ) -> str | None:
@@ -113,7 +113,7 @@ _VALUES: Final = {
 
 
 def _why_not_value(
-    kind: str, name: str, value: Word | None, place: Place, variables: frozenset[str]
+    kind: str, name: str, value: Word | None, place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
     if value is None:
         return None
@@ -140,7 +140,7 @@ def _reads_each(found: ReadingProgram) -> bool:
 
 
 def _operands(
-    found: ReadingProgram, reading: ParsedOptions, place: Place, variables: frozenset[str]
+    found: ReadingProgram, reading: ParsedOptions, place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
     operands = reading.operands
     match found.operands:
@@ -207,7 +207,9 @@ def _is_plain(name: str, value: str) -> bool:
     return "/" not in value or name == "IFS"
 
 
-def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) -> str | None:
+def why_not_redirect(
+    one: Redirection, place: CommandPlace, variables: frozenset[str]
+) -> str | None:
     """The reason why a redirection does more than read; None: it only reads."""
     target = one.target
     match one.operator:
@@ -225,7 +227,7 @@ def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) 
             return "output is written to a file"
 
 
-def directory_after(rest: Sequence[Word], place: Place) -> str | None:
+def directory_after(rest: Sequence[Word], place: CommandPlace) -> str | None:
     """The directory that a `cd` leads to; None if that is not known."""
     operands = [word for word in rest if word.text != "--"]
     if len(operands) != 1 or (operands[0].text or "-").startswith("-"):

@@ -69,9 +69,9 @@ class Judged(Struct, frozen=True):
     settled: int
     """How many of the components from the left are in the workspace, too."""
     new: Callable[[], bytes | None]
-    """Reads the entry in the view. None: it is no file, or too large."""
+    """Reads the entry in the view, or None if it is no file, or too large."""
     before: Callable[[], bytes | None]
-    """Reads what is in the workspace. None: it is no file, or there is none."""
+    """Reads what is in the workspace, or None if it is no file, or there is none."""
     settings: Callable[[], bytes | None]
     """Reads git's configuration beside it in the workspace."""
     target: Callable[[], str]

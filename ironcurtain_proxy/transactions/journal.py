@@ -110,7 +110,7 @@ def begin(directory: Path, upper: int, steps: Sequence[Step]) -> int:
 
 
 def _new_files(upper: int, steps: Iterable[Step], opened: ExitStack) -> list[int] | None:
-    """Open the new files; None: there are too many, or whole trees."""
+    """Open the new files, or None if there are too many, or whole trees."""
     found: list[int] = []
     for step in steps:
         if step.act not in {"make", "swap"} or step.after is None:

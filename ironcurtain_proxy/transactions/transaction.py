@@ -83,7 +83,7 @@ class CommandView:
         """Return the arguments of `mounting` that run a command in the view.
 
         Args:
-            argv: the command, in walls of its own: it can write wherever the user can.
+            argv: the command, in restrictions of its own: it can write wherever the user can.
             status: the descriptor that gets the exit status once nothing of the command lives.
             namespaces: the descriptors for `mounting`.
             limits: the limits for `mounting`.

@@ -63,7 +63,7 @@ class EngineSurroundings:
     """The channel to people, for names that no reviewer has."""
     first: FirstReviewer | None = None
     timeline: Timeline | None = None
-    """The timeline of the workspace; None: no call can be undone."""
+    """The timeline of the workspace, or None if no call can be undone."""
 
 
 def assemble_engine(

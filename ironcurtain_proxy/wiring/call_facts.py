@@ -17,7 +17,7 @@ from ironcurtain_proxy.audit.redaction import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
-from ironcurtain_proxy.downstream.starting import settle
+from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.facts.arguments import Speller
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import CommandContext
@@ -31,7 +31,7 @@ from ironcurtain_proxy.model.annotation import Isolation
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.policy import PolicyInForce
-from ironcurtain_proxy.model.request import AccessRequest, DiskLookups, ParsedCommand, Place
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, DiskLookups, ParsedCommand
 from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -52,7 +52,7 @@ def _say_left_out(tool: str, left_out: tuple[str, ...]) -> None:
                     "; ".join([visible(one) for one in left_out[:5]]))  # fmt: skip
 
 
-def _sought(command: ParsedCommand, place: Place) -> DiskLookups:
+def _sought(command: ParsedCommand, place: CommandPlace) -> DiskLookups:
     # The tables of families, which only tools that run commands need.
     from ironcurtain_proxy.shell.families import sought  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def resolver_for(
     state, here = settings.session_dir, Path.cwd()
     machine = machine_of(settings, environ)
     directories = {
-        spec.name: settle(without_launcher(spec, machine), state, here, make=False).cwd
+        spec.name: with_directories(without_launcher(spec, machine), state, here, make=False).cwd
         for spec in settings.servers
     }
     speller = Speller(

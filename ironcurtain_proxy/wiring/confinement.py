@@ -167,7 +167,7 @@ def confinements(
     """The confinement of each server that has one.
 
     Args:
-        sandbox: this machine's; None: nobody is confined.
+        sandbox: this machine's, or None if nobody is confined.
         specs: without launchers, with their working directories, which exist.
         settings: what the operator said.
         policy: what may be allowed, and what is closed.
@@ -252,7 +252,7 @@ def _needed(spec: ServerSpec, settings: Settings) -> list[str]:
 def _credentials(
     spec: ServerSpec, profile: SandboxProfile, places: FoundPlaces, needed: Sequence[str]
 ) -> Credentials | None:
-    """Return what has to stay hidden; None: the entry has a list of its own."""
+    """Return what has to stay hidden, or None if the entry has a list of its own."""
     files = spec.sandbox.get("filesystem") if isinstance(spec.sandbox, Mapping) else None
     if isinstance(files, Mapping) and "denyRead" in files:
         return None

@@ -100,7 +100,7 @@ class SessionContainment:
         self._identity = _identity(self.workspace)
 
     def ended(self) -> str | None:
-        """The reason why containment has ended; None: it has not, or a person has looked."""
+        """The reason why containment has ended, or None if it has not, or a person has looked."""
         if self._why is not None:
             return self._why
         found = read_ended(self.directory / FILE_NAME)
@@ -135,12 +135,12 @@ class EndedContainment(Struct, frozen=True, kw_only=True):
 def containment_of(
     settings: Settings, directory: Path, timeline: Timeline | None, *, is_looked_after: bool
 ) -> SessionContainment | None:
-    """The containment that the operator asked for; None: none was, or nothing can be held.
+    """The containment that the operator asked for, or None if none was, or nothing can be held.
 
     Args:
         settings: what the operator said.
         directory: the session's.
-        timeline: of the workspace; None: there is none.
+        timeline: of the workspace, or None if there is none.
         is_looked_after: whether new files that act outside every sandbox are found wherever servers
             may write. If not, containment begins only when a person resumes it.
     """
@@ -165,7 +165,7 @@ def sessions_ended(sessions: Path) -> Iterator[EndedContainment]:
 
 
 def read_ended(file: Path) -> EndedContainment | None:
-    """The end of a session's containment; None: it has not ended."""
+    """The end of a session's containment, or None if it has not ended."""
     try:
         raw = read_beginning(file, _MOST_BYTES)
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _unreadable(file: Path, why: str) -> EndedContainment:
 
 
 def _identity(workspace: RealPath) -> tuple[int, int] | None:
-    """The identity of the directory at a path; None: there is none, or a link leads to it."""
+    """The identity of the directory at a path, or None if there is none, or a link leads to it."""
     text = str(workspace)
     with suppress(OSError):
         if os.path.realpath(text) == text:

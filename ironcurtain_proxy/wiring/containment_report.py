@@ -12,14 +12,14 @@ from ironcurtain_proxy.approval.containment import why_open
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.snapshots.timeline.opening import beyond_bounds
 from ironcurtain_proxy.wiring.confinement import confinements, keeps_own_place
 from ironcurtain_proxy.wiring.containment import limits_of
 from ironcurtain_proxy.wiring.proxy import settled
-from ironcurtain_proxy.wiring.rehearsal import configured_walls
+from ironcurtain_proxy.wiring.rehearsal import configured_restrictions
 
 _NO_WORKSPACE: Final = "there is no workspace"
 
@@ -67,7 +67,7 @@ def containment_report(
     environ: Mapping[str, str],
     sandbox: Available | None,
 ) -> ContainmentReport | None:
-    """The effect of containment; None: it is off, or a server's sandbox is not possible.
+    """The effect of containment, or None if it is off, or a server's sandbox is not possible.
 
     Args:
         settings: the operator's settings.
@@ -105,12 +105,12 @@ def containment_report(
         # elsewhere.
         if spec.remote is not None or keeps_own_place(spec):
             continue
-        walls = configured_walls(spec, confined.get(spec.name))
-        why = why_open(walls, settings.workspace)
+        restrictions = configured_restrictions(spec, confined.get(spec.name))
+        why = why_open(restrictions, settings.workspace)
         if why is None:
             held.append(spec.name)
         else:
-            asked.setdefault((why, _remedy(walls)), []).append(spec.name)
+            asked.setdefault((why, _remedy(restrictions)), []).append(spec.name)
     return ContainmentReport(
         held=tuple(held),
         asked=tuple(
@@ -128,10 +128,10 @@ def _nothing(why: str, remedy: str) -> ContainmentReport:
     )
 
 
-def _remedy(walls: Walls | None) -> str:
-    if walls is None:
+def _remedy(restrictions: SandboxRestrictions | None) -> str:
+    if restrictions is None:
         return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
-    if not walls.is_offline:
+    if not restrictions.is_offline:
         return (
             "remove sandbox.network.allowedDomains from its entry: an approved call reaches its "
             "host without it (a server with sandbox.network.services stays uncontained)"

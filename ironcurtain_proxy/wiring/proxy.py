@@ -27,7 +27,7 @@ from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.starting import settle
+from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
@@ -115,15 +115,15 @@ class Proxy(Struct, kw_only=True):
     overlay: Overlay
     pins: PinBook
     telemetry: "Telemetry | None" = None
-    """The telemetry; None: no spans and metrics are sent."""
+    """The telemetry, or None if no spans and metrics are sent."""
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
-    """The watch over confined servers; None: none of them may write anywhere."""
+    """The watch over confined servers, or None if none of them may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
-    """The timeline; None: no call can be taken back."""
+    """The timeline, or None if no call can be taken back."""
     views: "ShellViews | None" = None
-    """The views of our own shell; None: it has none, or is not there."""
+    """The views of our own shell, or None if it has none, or is not there."""
     reloading: Reloading
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent."""
@@ -332,7 +332,9 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     clock = SystemClock()
     telemetry = telemetry_of(settings)
     timeline = _timeline(settings, clock)
-    approvals = Approvals(GrantBook(servers.twins.close, loaded.revoked_grants), BudgetBook())
+    approvals = Approvals(
+        GrantBook(servers.second_instances.close, loaded.revoked_grants), BudgetBook()
+    )
     origins = origin_book(settings, heard(ways, settings, clock, environ), clock)
     signed = signed_answers(loaded, settings.home, clock, environ)
     ways = replace(ways or AddedChannels(), timeline=timeline, signed=signed)
@@ -452,7 +454,9 @@ def settled(
     known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
     machine = machine_of(settings, environ)
     specs = [without_launcher(spec, machine) for spec in known]
-    return tuple([settle(spec, settings.session_dir, Path.cwd(), make=make) for spec in specs])
+    return tuple(
+        [with_directories(spec, settings.session_dir, Path.cwd(), make=make) for spec in specs]
+    )
 
 
 def downstream_options(

@@ -29,12 +29,12 @@ from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.model.server import ServerSpec, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
+from ironcurtain_proxy.sandbox.second_instance import opening_for, with_reads
 from ironcurtain_proxy.sessions.directories import SessionLock, remove_session
 from ironcurtain_proxy.wiring.call_facts import overlay_for, resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
@@ -167,7 +167,7 @@ def rehearsal_for(
             facts=facts,
             judged=judged,
             workspace=settings.workspace,
-            walls=configured_walls(by_name[server], confined.get(server)),
+            restrictions=configured_restrictions(by_name[server], confined.get(server)),
             for_reviewers=rule_for_reviewers(facts.request, loaded.policy),
             asked_to_read=is_asked_to_read(facts.request, loaded.policy),
             tried="",
@@ -186,12 +186,14 @@ def rehearsal_for(
     )
 
 
-def configured_walls(spec: ServerSpec, confinement: Confinement | None) -> Walls | None:
+def configured_restrictions(
+    spec: ServerSpec, confinement: Confinement | None
+) -> SandboxRestrictions | None:
     """The limits of a server's process as configured; no process is examined."""
     if confinement is None:
         return None
     writable = tuple(map(RealPath.from_text, confinement.profile.allow_write))
-    return Walls(
+    return SandboxRestrictions(
         writable=writable,
         temporary=writable[0] if spec.cwd is None else None,
         is_offline=not confinement.profile.has_network,

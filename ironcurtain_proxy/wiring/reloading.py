@@ -143,7 +143,7 @@ class Reloading:
             await self._refuse_all_but_managed(errors[0], now)
         elif found.version == self.in_force.version:
             self._good = now
-            self._settle(found)
+            self._adopt(found)
         else:
             await self._take(found, now)
         return True
@@ -176,7 +176,7 @@ class Reloading:
         merged = structs.replace(self.loaded, files=files)
         self.grants.approvals.grants.ban(merged.revoked_grants)
         if [one.rules for one in above] == [one.rules for one in before]:
-            self._settle(merged)
+            self._adopt(merged)
             return
         digest = sha256(f"{old.version} {found.version}".encode()).hexdigest()
         floors = (*above, *[one for one in old.floors if one not in before])
@@ -194,7 +194,7 @@ class Reloading:
             _log.warning("%s", text)
             self.tell(self.in_force.version, why)
 
-    def _settle(self, found: LoadedPolicy) -> None:
+    def _adopt(self, found: LoadedPolicy) -> None:
         self.loaded = found
         if self.problem:
             self.problem = ""
@@ -230,7 +230,7 @@ class Reloading:
         asked = self.questions.supersede(new.version)
         self.grants.under(new.version, basis_in(self.settings, after))
         self._good = now
-        self._settle(found)
+        self._adopt(found)
         _log.info("%s; %d questions and %d grants ended", ground.reason, asked, voided)
         self.tell(new.version, "")
         if self.on_change is not None:
@@ -260,7 +260,7 @@ def _about(pattern: Pattern) -> tuple[str, str] | None:
 
 
 def candidate_of(settings: Settings) -> Policy | None:
-    """The policy that is judged beside the one in force; None: there is none."""
+    """The policy that is judged beside the one in force, or None if there is none."""
     if settings.shadow_policy is None:
         return None
     report = Report()

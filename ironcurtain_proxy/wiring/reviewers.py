@@ -184,9 +184,9 @@ class AddedChannels:
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
     """The channels besides the mailbox; each is used if the operator named it."""
     last: Channel | None = None
-    """The channel that is asked after all that the settings name; None: there is none."""
+    """The channel that is asked after all that the settings name, or None if there is none."""
     around: Callable[[Reviewer], Reviewer] | None = None
-    """Put around the reviewer of each channel that the settings name; None: nothing is."""
+    """Put around the reviewer of each channel that the settings name, or None if nothing is."""
     only: Channel | None = None
     """The only channel, whatever the settings say; None: the settings choose."""
     message: MessageSource | None = None

@@ -76,7 +76,7 @@ def serve(
         environ: ours.
         config: the file of settings that was named.
         unhooked: says why calls are refused because the agent's client runs without the hooks that
-            it should have; empty: it has them. None: no client has hooks.
+            it should have; empty: it has them, or None if no client has hooks.
 
     Returns:
         The exit code: 0, or 128 + N after signal N.

@@ -69,7 +69,7 @@ class Replayed:
     judged: Judgement
     """The judgement of the policy in force."""
     other: Judgement | None
-    """The judgement of the candidate; None: there is none."""
+    """The judgement of the candidate, or None if there is none."""
     count: int = 1
 
     @property
@@ -243,7 +243,7 @@ def call_in(
     tally: ReplayTally,
     reached: tuple[set[str], set[tuple[str, str]]] | None = None,
 ) -> LoggedCall | None:
-    """The call whose end a line records; None: there is none, or it cannot be judged.
+    """The call whose end a line records, or None if there is none, or it cannot be judged.
 
     Args:
         raw: the line.

@@ -3,12 +3,12 @@
 import pytest
 
 from ironcurtain_proxy.approval.containment import why_alone
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Place
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.statements import parse_command
 
 WORKSPACE = RealPath.from_text("/w")
-PLACE = Place(workspace="/w", directory="/w", home="/home/u", has_repository=True)
+PLACE = CommandPlace(workspace="/w", directory="/w", home="/home/u", has_repository=True)
 
 
 def alone(command: str, *, held: bool = False) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.statements import parse_command
 
-PLACE = Place(
+PLACE = CommandPlace(
     workspace="/home/u/proj",
     directory="/home/u/proj",
     home="/home/u",
@@ -23,7 +23,7 @@ PLACE = Place(
 ANY = shipped_scenarios()[0].escalation
 
 
-def shell(command: str, place: Place = PLACE) -> Escalation:
+def shell(command: str, place: CommandPlace = PLACE) -> Escalation:
     """A shell call that waits for an approval."""
     return replace(
         ANY,
@@ -36,7 +36,7 @@ def shell(command: str, place: Place = PLACE) -> Escalation:
     )
 
 
-def objection(message: str, command: str, place: Place = PLACE) -> str | None:
+def objection(message: str, command: str, place: CommandPlace = PLACE) -> str | None:
     return veto(message, shell(command, place), AROUND)
 
 
@@ -245,7 +245,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("place", UNKNOWN)
-def test_a_push_needs_the_upstream_of_the_workspaces_own_branch(place: Place) -> None:
+def test_a_push_needs_the_upstream_of_the_workspaces_own_branch(place: CommandPlace) -> None:
     assert objection("push", "git push") is None
     assert objection("push", "git push", place) is not None
 

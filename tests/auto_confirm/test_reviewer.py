@@ -147,7 +147,7 @@ async def test_what_was_ended_elsewhere_is_not_approved_by_silence(tmp_path: Pat
         running.manager.at_once = EXPIRED
         await running.ask(DELETE)
         end = Ending(status="rejected", decided_by=in_record(HUMAN), reason="no")
-        running.manager.meanwhile = lambda question: running.store.settle(
+        running.manager.meanwhile = lambda question: running.store.end(
             running.found(question).id, end
         )
         ruling = await running.ask(EDIT)

@@ -46,7 +46,9 @@ def suggestions(place: Place, *words: str) -> Said:
     return found
 
 
-def test_one_rule_on_the_narrowest_common_directory_spares_all_its_questions(place: Place) -> None:
+def test_one_rule_on_the_narrowest_common_directory_spares_all_its_questions(
+    place: Place,
+) -> None:
     notes = place.home / "docs/notes"
     place.record(
         *[asked("read_file", {"path": str(notes / f"{n}.txt")}) for n in range(3)],

@@ -56,7 +56,7 @@ def top(home: Path, tmp_path: Path) -> Path:
         point = keeper.mark(call, "shell", "run")
         assert not isinstance(point, NotHeld)
         (top / name).write_text(call)
-        keeper.settle(point)
+        keeper.end_call(point)
     keeper.close()
     claimed.release()
     return top
@@ -158,7 +158,7 @@ def test_keys_are_never_put_back(home: Path, run: Run) -> None:
     assert not isinstance(point, NotHeld)
     for path in (key, other):
         path.write_text("after")
-    keeper.settle(point)
+    keeper.end_call(point)
     keeper.close()
     claimed.release()
     assert run("--to", "aa01", "--force")[0] == 0

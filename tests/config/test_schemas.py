@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     read_lists_file,
 )
 from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
@@ -41,7 +41,7 @@ def is_read(kind: DocumentKind, document: Json, path: Path) -> bool:
     report = Report()
     match kind:
         case "servers":
-            parse_servers(Spot(document, "", report), Path("/home/a"))
+            parse_servers(DocumentNode(document, "", report), Path("/home/a"))
         case "annotations":
             read_annotations_file(write(path / "f.json", document), report)
         case "lists":

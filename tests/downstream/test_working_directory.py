@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
-from ironcurtain_proxy.downstream.starting import settle, tidy
+from ironcurtain_proxy.downstream.starting import tidy, with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
@@ -17,14 +17,14 @@ def spec(*args: str, command: str = "node", cwd: str | None = None) -> ServerSpe
 
 
 def test_a_server_gets_a_directory_of_its_own(tmp_path: Path) -> None:
-    settled = settle(spec(), tmp_path / "state", tmp_path)
+    settled = with_directories(spec(), tmp_path / "state", tmp_path)
     assert settled.cwd == str(tmp_path / "state" / "s.cwd")
     assert Path(settled.cwd).stat().st_mode & 0o777 == 0o700
 
 
 def test_what_the_operator_said_stays(tmp_path: Path) -> None:
     said = spec("./a.js", cwd="/srv")
-    assert settle(said, tmp_path, tmp_path) == said
+    assert with_directories(said, tmp_path, tmp_path) == said
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,28 @@ def test_arguments_that_name_something_where_they_were_written_are_made_absolute
     (tmp_path / "node_modules/x").mkdir(parents=True)
     (tmp_path / "node_modules/x/index.js").touch()
     (tmp_path / "index.js").touch()
-    (settled,) = settle(spec(argument), tmp_path / "state", tmp_path).args
+    (settled,) = with_directories(spec(argument), tmp_path / "state", tmp_path).args
     assert settled == (str(tmp_path / argument) if becomes_absolute else argument)
 
 
 def test_a_command_with_a_slash_is_meant_where_it_was_written(tmp_path: Path) -> None:
-    assert settle(spec(command="bin/x"), tmp_path / "s", tmp_path).command == f"{tmp_path}/bin/x"
-    assert settle(spec(command="npx"), tmp_path / "s", tmp_path).command == "npx"
+    assert (
+        with_directories(spec(command="bin/x"), tmp_path / "s", tmp_path).command
+        == f"{tmp_path}/bin/x"
+    )
+    assert with_directories(spec(command="npx"), tmp_path / "s", tmp_path).command == "npx"
 
 
 def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"s\.cwd: the working directory of server s"):
-        settle(spec(), tmp_path / "file", tmp_path)
+        with_directories(spec(), tmp_path / "file", tmp_path)
 
 
 def test_unused_directories_are_removed_and_used_ones_stay(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    used = settle(spec(), state, tmp_path)
-    settle(ServerSpec(name="other", annotations="s", command="x"), state, tmp_path)
+    used = with_directories(spec(), state, tmp_path)
+    with_directories(ServerSpec(name="other", annotations="s", command="x"), state, tmp_path)
     Path(used.cwd or "", "memory.json").touch()
     tidy(state)
     assert [place.name for place in state.iterdir()] == ["s.cwd"]

@@ -111,7 +111,7 @@ def test_a_command_that_changed_nothing_has_no_point(
     assert "changed" not in record
 
 
-def test_the_walls_of_a_command_are_those_of_other_servers(
+def test_the_restrictions_of_a_command_are_those_of_other_servers(
     session: tuple[Installation, RawClient],
 ) -> None:
     installation, agent = session

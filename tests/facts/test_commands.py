@@ -6,7 +6,13 @@ import pytest
 
 from ironcurtain_proxy.facts import repositories
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue, Place
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    CommandPlace,
+    Facts,
+    PathValue,
+)
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.families import sought
@@ -178,7 +184,7 @@ def test_what_a_script_says_is_part_of_the_place(project: Path) -> None:
     )
     facts = Facts(request=request, arguments={"command": f"git push; sh {script}"})
 
-    def now() -> Place:
+    def now() -> CommandPlace:
         return with_command(facts, "command", "shell", grounds).place
 
     seen = [now()]

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import described
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.families import covers, families_of, sought
 from ironcurtain_proxy.shell.statements import parse_command
@@ -33,8 +33,8 @@ def environment(here: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(here.parent), "GIT_CONFIG_NOSYSTEM": "1"}
 
 
-def seen(here: Path, command: str) -> Place:
-    place = Place(
+def seen(here: Path, command: str) -> CommandPlace:
+    place = CommandPlace(
         workspace=str(here), directory=str(here), home=str(here.parent), has_repository=True
     )
     grounds = CommandContext(sought=sought, remotes=lambda _: GitRemotes(environment(here)))

@@ -16,7 +16,7 @@ from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.grant import CallPattern, Candidate, FamilyPattern, Grant, GrantId
-from ironcurtain_proxy.model.request import AccessRequest, Place
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.statements import parse_command
@@ -65,7 +65,7 @@ class Project:
 
     def call(self, command: str, cwd: str = "", **more: Json) -> EscalatedCall:
         directory = os.path.realpath(self.path / cwd)
-        place = Place(
+        place = CommandPlace(
             workspace=str(self.path),
             directory=directory,
             home=str(self.path.parent),

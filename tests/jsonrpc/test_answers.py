@@ -22,9 +22,9 @@ async def test_each_answer_reaches_who_asked() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(wait, first, to_first)
         group.start_soon(wait, second, to_second)
-        assert answers.settle(second, "second")
-        assert answers.settle(first, "first")
-        assert not answers.settle(first, "again")
+        assert answers.resolve(second, "second")
+        assert answers.resolve(first, "first")
+        assert not answers.resolve(first, "again")
     assert got == {first: "first", second: "second"}
     assert len(answers) == 0
 
@@ -34,7 +34,7 @@ async def test_a_passed_deadline_ends_the_wait_and_a_late_answer_is_nobodys() ->
     asked, answer = answers.expect(0)
     with pytest.raises(TimeoutError):
         await answer
-    assert not answers.settle(asked, "late")
+    assert not answers.resolve(asked, "late")
     assert asked not in answers
 
 
@@ -52,7 +52,7 @@ async def test_a_cancelled_wait_is_forgotten() -> None:
     asked, answer = answers.expect(5)
     with anyio.move_on_after(0):
         await answer
-    assert not answers.settle(asked, "late")
+    assert not answers.resolve(asked, "late")
     assert len(answers) == 0
 
 

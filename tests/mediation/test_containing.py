@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, AuditRecord, PutBack, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
-from ironcurtain_proxy.model.server import ToolResult, Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import Json, RealPath
 from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
@@ -34,7 +34,7 @@ from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Ha
 pytestmark = pytest.mark.anyio
 
 WORKSPACE = RealPath.from_text("/ws")
-WALLS = Walls(writable=(WORKSPACE,), temporary=None, is_offline=True)
+WALLS = SandboxRestrictions(writable=(WORKSPACE,), temporary=None, is_offline=True)
 POINT = PointId("7")
 LARGE = RealPath.from_text("/ws/data/large.bin")
 CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
@@ -64,7 +64,7 @@ class FakeTimeline:
         self.on_mark()
         return self.answer
 
-    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
+    async def end_call(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         await anyio.lowlevel.checkpoint()
         self.settled.append(point)
         if self.fault is not None:
@@ -126,7 +126,7 @@ def harness(on: FakeContainment, then: Effect = "escalate", **more: object) -> H
     return Harness(
         Policy(rules=(rule,), workspace=WORKSPACE),
         facts=FakeFacts(answer=runs),
-        servers=FakeServers(found_walls=WALLS),
+        servers=FakeServers(found_restrictions=WALLS),
         containment=on,
         timeline=on.timeline,
         **more,  # type: ignore[arg-type]
@@ -175,17 +175,17 @@ async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(
 @pytest.mark.parametrize("closed", [LARGE, RealPath.from_text("/ws/data")])
 async def test_what_its_sandbox_cannot_write_to_is_in_nobodys_way(closed: RealPath) -> None:
     world = harness(FakeContainment(FakeTimeline(has=False)))
-    world.servers.found_walls = replace(WALLS, closed=(closed,))
+    world.servers.found_restrictions = replace(WALLS, closed=(closed,))
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     inner = RealPath((*closed.parts, *LARGE.parts[len(closed.parts) :], "inner"))
     around = RealPath.from_text("/ws/data/large.bin")
-    for walls in (
+    for restrictions in (
         replace(WALLS, closed=(inner,)),
         replace(WALLS, closed=(closed,), writable=(WORKSPACE, around))
         if closed != around
         else WALLS,
     ):
-        world.servers.found_walls = walls
+        world.servers.found_restrictions = restrictions
         assert isinstance(await world.mediator.handle("read", CALL), Refused)
 
 
@@ -221,7 +221,7 @@ async def test_a_call_that_cannot_be_recorded_is_not_sent_and_settles_its_point(
 async def test_a_sandbox_that_is_another_one_when_the_turn_comes_is_asked_about() -> None:
     on = FakeContainment()
     world = harness(on)
-    world.facts.meanwhile = lambda: setattr(world.servers, "found_walls", None)
+    world.facts.meanwhile = lambda: setattr(world.servers, "found_restrictions", None)
     assert isinstance(await world.mediator.handle("read", CALL), Refused)
     assert world.servers.forwarded == []
     assert len(world.questions.asked) == 1
@@ -245,7 +245,7 @@ async def test_a_contained_call_is_repeated_as_long_as_it_succeeds(
         return structs.replace(DONE, result={"content": [], "isError": fails})
 
     world = harness(FakeContainment())
-    world.begin(replace(world.world, servers=FakeServers(found_walls=WALLS, act=act)))
+    world.begin(replace(world.world, servers=FakeServers(found_restrictions=WALLS, act=act)))
     replies = [await world.mediator.handle("read", CALL) for _ in range(30)]
     assert sum(isinstance(one, Answered) for one in replies) == passed
 
@@ -385,7 +385,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: Decider, hosts: lis
         return structs.replace(DONE, refused_host="t.example")
 
     world = harness(FakeContainment())
-    needs = Needs(found_walls=WALLS, act=tries)
+    needs = Needs(found_restrictions=WALLS, act=tries)
     world.begin(replace(world.world, servers=needs))
     await world.mediator.handle("read", CALL)
     world.questions.ruling = Approved(by=by)

@@ -10,11 +10,11 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
+    CommandPlace,
     Facts,
     Family,
     FoundSecret,
     PathValue,
-    Place,
     TextValue,
     UrlValue,
     Value,
@@ -24,7 +24,7 @@ from ironcurtain_proxy.shell.statements import parse_command
 
 WORKSPACE = RealPath.from_text("/w")
 HOME = RealPath.from_text("/home/u")
-PLACE = Place(
+PLACE = CommandPlace(
     workspace="/w",
     directory="/w",
     home="/home/u",

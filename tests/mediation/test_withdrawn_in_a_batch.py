@@ -134,7 +134,7 @@ class Session:
         asked, self.asked = self.asked, []
         with self.batch:
             for number in asked:
-                self.answers.settle(number, DONE)
+                self.answers.resolve(number, DONE)
                 self.point()
 
     async def turns(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.condition_reading import ConditionSpot, read_name_patterns, read_role
@@ -36,19 +36,19 @@ class AFile:
 
     asked: list[str] = field(default_factory=list)
 
-    def directory(self, spot: ConditionSpot) -> RealPath:
-        return RealPath.from_text(spot.name())
+    def directory(self, node: ConditionSpot) -> RealPath:
+        return RealPath.from_text(node.name())
 
-    def hosts(self, spots: Sequence[ConditionSpot]) -> frozenset[str]:
-        return frozenset(self.entries(spots))
+    def hosts(self, nodes: Sequence[ConditionSpot]) -> frozenset[str]:
+        return frozenset(self.entries(nodes))
 
     def names(
-        self, spots: Sequence[ConditionSpot], unless: frozenset[str]
+        self, nodes: Sequence[ConditionSpot], unless: frozenset[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        return read_name_patterns(spots), unless
+        return read_name_patterns(nodes), unless
 
-    def entries(self, spots: Sequence[ConditionSpot]) -> tuple[str, ...]:
-        self.asked += [spot.name() for spot in spots]
+    def entries(self, nodes: Sequence[ConditionSpot]) -> tuple[str, ...]:
+        self.asked += [node.name() for node in nodes]
         return tuple(self.asked)
 
 
@@ -73,8 +73,8 @@ def read(kind: str, document: Json) -> tuple[Condition, list[str]]:
     """Read one condition of a kind, with what is wrong with it."""
     report = Report()
     (found,) = [one for one in VALUE_CONDITIONS if one.key == kind]
-    spot = Spot([document] if kind == "lists" else document, "policy.json", report)
-    made = found.read(spot, AFile())
+    node = DocumentNode([document] if kind == "lists" else document, "policy.json", report)
+    made = found.read(node, AFile())
     problems = [str(problem) for problem in report.problems]
     if isinstance(made, tuple):
         return made[0], problems
@@ -187,5 +187,5 @@ def test_a_condition_on_paths_cannot_hold_for_a_tool_without_resource_roles() ->
 
 def test_a_role_is_a_word_of_the_vocabulary() -> None:
     report = Report()
-    assert read_role(Spot("write-path", "f", report)) == "write-path"
+    assert read_role(DocumentNode("write-path", "f", report)) == "write-path"
     assert not report.problems

@@ -1,6 +1,6 @@
 """Families of commands in words, and what the disk says of them."""
 
-from ironcurtain_proxy.model.request import ANY, NOWHERE, OWN_BRANCH, Family, Place
+from ironcurtain_proxy.model.request import ANY, NOWHERE, OWN_BRANCH, CommandPlace, Family
 
 MAKE = Family(program=("make",), kept=("test", f"a{ANY}"), around=("CI=1", "> out"))
 
@@ -13,7 +13,7 @@ def test_assignments_stand_before_a_family_and_redirections_behind_it() -> None:
 
 def test_what_was_not_looked_up_has_no_meaning() -> None:
     assert NOWHERE.meaning_of(MAKE) is None
-    place = Place(meanings=((MAKE, "digest"),))
+    place = CommandPlace(meanings=((MAKE, "digest"),))
     assert place.meaning_of(MAKE) == "digest"
     assert place.meaning_of(Family(program=("make",))) is None
 

@@ -1,8 +1,8 @@
 """What a process can touch, and what one call is let into besides."""
 
 from ironcurtain_proxy.model.grant import SandboxOpening, shown_host
-from ironcurtain_proxy.model.request import Family, Place
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.request import CommandPlace, Family
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.timeline import NotTaken
 from ironcurtain_proxy.model.values import RealPath
 
@@ -16,13 +16,17 @@ def test_an_opening_names_each_host_and_path() -> None:
 
 def test_a_process_writes_in_the_workspace_and_in_what_is_its_own_alone() -> None:
     inside = (RealPath.from_text("/w/a"), OWN)
-    assert Walls(writable=inside, temporary=OWN, is_offline=True).writes_only_in(WORKSPACE)
-    assert not Walls(writable=inside, temporary=None, is_offline=True).writes_only_in(WORKSPACE)
+    assert SandboxRestrictions(writable=inside, temporary=OWN, is_offline=True).writes_only_in(
+        WORKSPACE
+    )
+    assert not SandboxRestrictions(writable=inside, temporary=None, is_offline=True).writes_only_in(
+        WORKSPACE
+    )
 
 
 def test_a_family_reaches_the_hosts_that_were_found_for_it_and_no_others() -> None:
     push, install = Family(program=("git", "push")), Family(program=("npm", "ci"))
-    place = Place(hosts=((push, ("a.example", "b.example")), (install, ("a.example",))))
+    place = CommandPlace(hosts=((push, ("a.example", "b.example")), (install, ("a.example",))))
     assert place.hosts_of(push) == ("a.example", "b.example")
     assert place.hosts_of(Family(program=("gh", "pr"))) == ()
     assert place.every_host() == ("a.example", "b.example")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.timeline import PathNotHeld
 from ironcurtain_proxy.model.values import RealPath
 
@@ -24,17 +24,17 @@ def path(text: str) -> RealPath:
     ],
 )
 def test_the_inmost_mount_says_whether_a_path_can_be_written_to(text: str, *, can: bool) -> None:
-    walls = Walls(
+    restrictions = SandboxRestrictions(
         writable=(path("/ws"), path("/ws/data/open")),
         closed=(path("/"), path("/ws/data")),
         temporary=None,
         is_offline=True,
     )
-    assert walls.can_write(path(text)) is can
+    assert restrictions.can_write(path(text)) is can
 
 
 def test_what_nobody_knows_can_be_written_to() -> None:
-    assert Walls(writable=(), temporary=None, is_offline=True).can_write(path("/ws"))
+    assert SandboxRestrictions(writable=(), temporary=None, is_offline=True).can_write(path("/ws"))
 
 
 def test_a_name_that_is_no_text_is_said_in_text() -> None:

@@ -49,7 +49,7 @@ class Scene:
 
     def say(self, text: str) -> None:
         self.said.append(Message(text))
-        self.book.settle()
+        self.book.commit()
 
     def read(self, result: Json, tool: str = "page", *values: Value) -> None:
         content: dict[str, Json] = (
@@ -137,7 +137,7 @@ def test_a_flood_of_values_ends_in_nobody_and_leaves_the_users_words(
     assert scene.origin(TargetPiece("address", "bob@example.org")) == Own()
     for number in range(4):
         scene.read("\n".join(f"x{number}-{at}@evil.example" for at in range(300)))
-        scene.book.settle()
+        scene.book.commit()
     assert scene.origin(TargetPiece("address", "eve@evil.example")) == ByNobody()
     assert scene.origin(KIM) == ByUser()
     assert scene.origin(TargetPiece("address", "bob@example.org")) == Own()

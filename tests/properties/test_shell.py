@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.operations import operation_of
@@ -48,7 +48,7 @@ PIECES: Final = (
 )  # fmt: skip
 
 
-def effect(text: str, place: Place = PROJECT) -> EffectLevel:
+def effect(text: str, place: CommandPlace = PROJECT) -> EffectLevel:
     """What a text can do."""
     return effect_of(parse_command(text), place).effect
 
@@ -128,7 +128,7 @@ def test_bash_runs_and_writes_nothing_that_was_judged_safe(place: Path, pieces: 
     if "X" not in text and ">" not in text:
         return
     work = str(place / "work")
-    here = Place(workspace=work, directory=work, home=work)
+    here = CommandPlace(workspace=work, directory=work, home=work)
     if BASH is None or effect(text, here) != "reads":
         return
     subprocess.run(

@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.twin import left_closed
+from ironcurtain_proxy.sandbox.second_instance import left_closed
 from ironcurtain_proxy.sandbox.watchman import Watchman
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox.walls import walls_of
+from ironcurtain_proxy.sandbox.restrictions import restrictions_of
 
 WORKSPACE = RealPath.from_text("/ws")
 
@@ -29,14 +29,14 @@ def bare() -> Iterator[tuple[int, int]]:
     shell.stdout.close()
 
 
-def test_a_process_of_our_own_namespaces_has_no_walls(bare: tuple[int, int]) -> None:
-    assert walls_of(*bare, None, may_reach=False) is None
+def test_a_process_of_our_own_namespaces_has_no_restrictions(bare: tuple[int, int]) -> None:
+    assert restrictions_of(*bare, None, may_reach=False) is None
 
 
-def test_a_process_that_does_not_read_the_pipe_has_no_walls(bare: tuple[int, int]) -> None:
+def test_a_process_that_does_not_read_the_pipe_has_no_restrictions(bare: tuple[int, int]) -> None:
     pid, pipe = bare
-    assert walls_of(pid, pipe + 1, None, may_reach=False) is None
-    assert walls_of(2**22 + 1, pipe, None, may_reach=False) is None
+    assert restrictions_of(pid, pipe + 1, None, may_reach=False) is None
+    assert restrictions_of(2**22 + 1, pipe, None, may_reach=False) is None
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_process_that_does_not_read_the_pipe_has_no_walls(bare: tuple[int, int
         ((), None, True),
     ],
 )
-def test_walls_hold_what_lies_in_the_workspace_or_is_the_servers_own(
+def test_restrictions_hold_what_lies_in_the_workspace_or_is_the_servers_own(
     writable: tuple[str, ...], temporary: str | None, is_held: bool
 ) -> None:
-    walls = Walls(
+    restrictions = SandboxRestrictions(
         writable=tuple(map(RealPath.from_text, writable)),
         temporary=None if temporary is None else RealPath.from_text(temporary),
         is_offline=True,
     )
-    assert walls.writes_only_in(WORKSPACE) is is_held
+    assert restrictions.writes_only_in(WORKSPACE) is is_held

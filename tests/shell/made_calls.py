@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.programs import entries, expanded
@@ -138,7 +138,7 @@ def made(entry: Entry, draw: random.Random) -> str:
 
 
 def reading_calls(
-    entry: Entry, draw: random.Random, place: Place, most: int, tries: int = 80
+    entry: Entry, draw: random.Random, place: CommandPlace, most: int, tries: int = 80
 ) -> Iterator[str]:
     """Give made-up calls that are judged to only read, each once."""
     seen: set[str] = set()
@@ -192,8 +192,8 @@ def laid_out(root: Path) -> Path:
     return there
 
 
-def place_of(there: Path) -> Place:
+def place_of(there: Path) -> CommandPlace:
     """Return the place of commands in a workspace that was laid out."""
-    return Place(
+    return CommandPlace(
         workspace=str(there), directory=str(there), home=str(there.parent), has_repository=True
     )

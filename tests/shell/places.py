@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 
-PROJECT: Final = Place(
+PROJECT: Final = CommandPlace(
     workspace="/home/u/project",
     directory="/home/u/project",
     home="/home/u",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of, worst
 from ironcurtain_proxy.shell.families import covers, families_of
@@ -98,7 +98,9 @@ def test_what_is_added_to_reading_is_judged_too() -> None:
 
 @pytest.mark.parametrize("command", [c for c in READING if "git" in c.split()[0:1]])
 def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
-    elsewhere = Place(workspace="/home/u/project", directory="/home/u/project/sub", home="/home/u")
+    elsewhere = CommandPlace(
+        workspace="/home/u/project", directory="/home/u/project/sub", home="/home/u"
+    )
     assert effect_of(parse_command(command), elsewhere).effect != "reads"
 
 

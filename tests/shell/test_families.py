@@ -6,7 +6,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
@@ -96,14 +96,14 @@ def test_a_task_of_another_directory_is_another_family() -> None:
 
 
 def test_a_push_without_words_is_the_family_of_where_it_goes() -> None:
-    place = Place(
+    place = CommandPlace(
         workspace="/w", directory="/w", has_repository=True, branch="x", push_to=("origin", "x")
     )
     granted = families_of(parse_command("git push origin x"), place)
     assert granted is not None
     assert covers(granted, parse_command("git push"), place)
     assert covers(granted, parse_command("git push origin HEAD"), place)
-    moved = Place(workspace="/w", directory="/w", branch="main", push_to=("origin", "main"))
+    moved = CommandPlace(workspace="/w", directory="/w", branch="main", push_to=("origin", "main"))
     assert not covers(granted, parse_command("git push"), moved)
 
 

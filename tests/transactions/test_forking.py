@@ -101,7 +101,7 @@ def test_what_a_command_left_running_ends_with_it_and_a_signal_ends_all(
 def test_the_end_of_the_ready_process_is_the_end_of_its_commands(w: Workbench) -> None:
     forker = Forker(sys.executable)
     os.mkfifo(w.ws / "fifo")
-    # What it starts beside itself, only walls end: the first process of a namespace takes all.
+    # What it starts beside itself, only a sandbox ends: the first process of a namespace takes all.
     ran = Ran(forker, w, "echo begun; read x < fifo; echo later > made; exit 0")
     assert os.read(ran.heard, 64)
     forker.close()

@@ -123,7 +123,7 @@ class _AskedQuestion(Struct, eq=False):
     answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ruling: Ruling | None = None
 
-    def settle(self, ruling: Ruling) -> None:
+    def rule(self, ruling: Ruling) -> None:
         """Set the answer; only the first counts."""
         if self.ruling is None:
             self.ruling = ruling
@@ -243,12 +243,12 @@ class ProcessReviewer:
 
     async def _wait(self, running: _Running, question: _AskedQuestion, line: bytes) -> Ruling:
         if running.writer.backlog > _MAX_BACKLOG:
-            question.settle(PassedOn("it does not read what it is asked", asked=False))
+            question.rule(PassedOn("it does not read what it is asked", asked=False))
         else:
             try:
                 await running.writer.send(line)
             except BrokenPipeError:
-                question.settle(_ENDED)
+                question.rule(_ENDED)
         await question.answered.wait()
         return question.ruling or _ENDED
 
@@ -263,7 +263,7 @@ class ProcessReviewer:
             self._warn(running, problem)
         over = running.open.get(heard.over)
         if over is not None:
-            over.settle(PassedOn(problem))
+            over.rule(PassedOn(problem))
         return heard.failed
 
     def _reply(self, running: _Running, reply: bytes) -> None:
@@ -284,7 +284,7 @@ class ProcessReviewer:
             return NOTHING_OPEN
         problem = self._problem(question.escalation, answer)
         if not problem:
-            question.settle(self._ruling(question.escalation, answer))
+            question.rule(self._ruling(question.escalation, answer))
         return problem
 
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
@@ -396,7 +396,7 @@ class ProcessReviewer:
             self._see_whether_it_is_given_up()
         running.ready.set()
         for question in list(running.open.values()):
-            question.settle(_ENDED)
+            question.rule(_ENDED)
 
     def _see_whether_it_is_given_up(self) -> None:
         if not self._lives.is_given_up or self._was_given_up or self._tasks is None:

@@ -148,7 +148,7 @@ def _refuse_other_end(then: PermissionDecision | EscalationTask, status: Status)
         raise AlreadyDecidedError("the interaction was already refused")
 
 
-def settle(
+def end(
     connection: Connection,
     interaction_id: int,
     settlement: Ending,
@@ -384,7 +384,7 @@ def end_abandoned(connection: Connection, gone: Collection[str], now: datetime) 
     found = sa.select(INTERACTIONS.c.id).where(_WAITS & INTERACTIONS.c.owner.in_(gone))
     waiting = list(connection.execute(found.order_by(INTERACTIONS.c.id).limit(BATCH)).scalars())
     for identifier in waiting:
-        settle(connection, identifier, _ABANDONED, now)
+        end(connection, identifier, _ABANDONED, now)
     return len(waiting)
 
 

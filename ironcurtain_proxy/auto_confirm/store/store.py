@@ -289,7 +289,7 @@ class Store:
         """
         return self._database.write(lambda connection: interactions.remove(connection, request))
 
-    def settle(
+    def end(
         self,
         interaction_id: int,
         settlement: Ending,
@@ -310,7 +310,7 @@ class Store:
         """
         when = at or self._clock.now()
         return self._database.write(
-            lambda connection: interactions.settle(
+            lambda connection: interactions.end(
                 connection, interaction_id, settlement, when, request
             )
         )

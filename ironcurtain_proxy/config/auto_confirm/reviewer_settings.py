@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import CheckedForm, FormMistake, Maybe, NameText
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.review_settings import ProviderModel
@@ -138,7 +138,7 @@ class ReviewerSpec:
     """Session: the file with the token that authenticates its answers."""
 
 
-def reviewer_spec(layers: Layers, spot: Spot, form: ReviewerForm) -> ReviewerSpec:
+def reviewer_spec(layers: Layers, node: DocumentNode, form: ReviewerForm) -> ReviewerSpec:
     """Return the settings of one reviewer; paths are relative to the file that holds them."""
     return ReviewerSpec(
         name=form.name,
@@ -149,8 +149,8 @@ def reviewer_spec(layers: Layers, spot: Spot, form: ReviewerForm) -> ReviewerSpe
         tool=form.tool or "review",
         model_id=form.model_id or "",
         api_base=form.api_base or None,
-        mailbox=layers.as_path(spot.at("mailbox")) if form.mailbox else None,
-        token_file=layers.as_path(spot.at("token_file")) if form.token_file else None,
+        mailbox=layers.as_path(node.at("mailbox")) if form.mailbox else None,
+        token_file=layers.as_path(node.at("token_file")) if form.token_file else None,
     )
 
 

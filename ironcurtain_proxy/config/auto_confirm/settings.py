@@ -43,7 +43,7 @@ from ironcurtain_proxy.config.auto_confirm.reviewer_settings import (
     ReviewerSpec,
     reviewer_spec,
 )
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Form,
@@ -125,7 +125,9 @@ class NotificationSettings:
     """Minutes between two summaries of the engine's approvals; 0: no summaries."""
 
 
-def notifications(layers: Layers, spot: Spot, form: NotificationsForm) -> NotificationSettings:
+def notifications(
+    layers: Layers, node: DocumentNode, form: NotificationsForm
+) -> NotificationSettings:
     """Return the settings of a section; paths are relative to the file that holds them."""
     channel: NoticeChannel | None = None
     match form.kind:
@@ -136,7 +138,7 @@ def notifications(layers: Layers, spot: Spot, form: NotificationsForm) -> Notifi
         case "webhook":
             channel = WebhookChannel(url=form.url or "")
         case "file":
-            path = layers.as_path(spot.at("file")) if form.file else None
+            path = layers.as_path(node.at("file")) if form.file else None
             channel = None if path is None else FileChannel(path=path)
         case "tmux":
             channel = TmuxChannel(target=form.target or "")
@@ -366,12 +368,12 @@ def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
 
     Paths are relative to the file that holds them.
     """
-    return layers.read("auto_confirm", lambda spot: _config(layers, spot), None)
+    return layers.read("auto_confirm", lambda node: _config(layers, node), None)
 
 
-def _config(layers: Layers, spot: Spot) -> AutoConfirmConfig:
-    form = fill(spot, AutoConfirmForm)
-    _warn_of_strangers(spot, [HUMAN, *[one.name for one in form.reviewers]])
+def _config(layers: Layers, node: DocumentNode) -> AutoConfirmConfig:
+    form = fill(node, AutoConfirmForm)
+    _warn_of_strangers(node, [HUMAN, *[one.name for one in form.reviewers]])
     context = form.context
     try:
         engine = form.engine(tuple([one.rule() for one in form.safety_rules]))
@@ -382,7 +384,7 @@ def _config(layers: Layers, spot: Spot) -> AutoConfirmConfig:
         engine=engine,
         session_type=form.session_type,
         context=RequiredContext(
-            directory=layers.as_path(spot.at("context", "directory"))
+            directory=layers.as_path(node.at("context", "directory"))
             if context.directory
             else None,
             branch=context.branch or None,
@@ -393,22 +395,22 @@ def _config(layers: Layers, spot: Spot) -> AutoConfirmConfig:
         keep_days=form.store.keep_days,
         reviewers=tuple(
             [
-                reviewer_spec(layers, spot.at("reviewers", index), one)
+                reviewer_spec(layers, node.at("reviewers", index), one)
                 for index, one in enumerate(form.reviewers)
             ]
         ),
-        notifications=notifications(layers, spot.at("notifications"), form.notifications),
+        notifications=notifications(layers, node.at("notifications"), form.notifications),
     )
 
 
-def _warn_of_strangers(spot: Spot, known: list[str]) -> None:
+def _warn_of_strangers(node: DocumentNode, known: list[str]) -> None:
     """Warn of names that no reviewer has: a person is asked instead."""
     for place in (
         ("escalation_targets", "high_risk"),
         ("escalation_targets", "medium_risk"),
         ("fallback_escalation",),
     ):
-        said = spot.at(*place)
+        said = node.at(*place)
         if isinstance(said.value, str) and said.value not in known:
             words = f"{shown(said.value)} is not among the reviewers: a person is asked"
             said.warning(words, nearest(said.value, known))

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.known import KnownClient
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm
@@ -124,7 +124,7 @@ def _variable(header: str) -> str:
 def _mistake(entry: dict[str, Json]) -> str:
     """Return the reason why the proxy would refuse an entry; empty: it accepts the entry."""
     report = Report()
-    fill(Spot(entry, "", report), RemoteForm, foreign=True)
+    fill(DocumentNode(entry, "", report), RemoteForm, foreign=True)
     errors = [one for one in report.problems if one.severity == "error"]
     if not errors:
         return ""

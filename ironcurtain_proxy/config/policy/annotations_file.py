@@ -157,13 +157,13 @@ def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
     read = read_form(path, AnnotationsForm, report)
     if read is None:
         return None
-    data, form, spot = read
+    data, form, node = read
     annotations: dict[tuple[str, str], ToolAnnotation] = {}
     prompts: dict[tuple[str, str], ToolAnnotation] = {}
     for server, listed in form.servers.items():
         for index, tool in enumerate(listed.tools):
             if tool.server_name not in {"", server}:
-                spot.at("servers", server, "tools", index, "serverName").warning(
+                node.at("servers", server, "tools", index, "serverName").warning(
                     f"names another server than {shown(server)}, under which it is listed"
                 )
             annotations[server, tool.tool_name] = ToolAnnotation(

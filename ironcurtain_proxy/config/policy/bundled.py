@@ -24,7 +24,7 @@ from msgspec import Meta, Struct, ValidationError
 from msgspec.json import decode
 
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
@@ -213,7 +213,7 @@ def read_bundle(
     if REVOKED_NAME in files:
         source = release / REVOKED_NAME
         value = parse(files[REVOKED_NAME], source, report)
-        revoked = fill(Spot(value, str(source), report), RevokedForm)
+        revoked = fill(DocumentNode(value, str(source), report), RevokedForm)
     return Bundle(
         current=current,
         # Files are judged at the moment at which they are read.

@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
 )
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import Document, NameText, read_form
 from ironcurtain_proxy.config.reading.layers import absolute, real, working_directory
 from ironcurtain_proxy.config.reading.problems import Report
@@ -90,7 +90,7 @@ class _EngineReader:
             short=short if is_there(short) else None,
             alone=True,
         )
-        self._data, self._said, self._spot = self._read(directory / ENGINE_NAME)
+        self._data, self._said, self._node = self._read(directory / ENGINE_NAME)
         self._home = self._path("home", self._said.home) or home
 
     def engine(self, purpose: Purpose) -> LoadedEngine:
@@ -133,9 +133,9 @@ class _EngineReader:
             container_workspace_dir=said.container_workspace_dir,
         )
 
-    def _read(self, path: Path) -> tuple[bytes, EngineForm, Spot]:
+    def _read(self, path: Path) -> tuple[bytes, EngineForm, DocumentNode]:
         read = read_form(path, EngineForm, self._report) if is_there(path) else None
-        return (b"", EngineForm(), Spot(None, str(path), None)) if read is None else read
+        return (b"", EngineForm(), DocumentNode(None, str(path), None)) if read is None else read
 
     def _protected(self, workspace: RealPath | None) -> tuple[ProtectedPath, ...]:
         said = enumerate(self._said.protected_paths)
@@ -156,5 +156,5 @@ class _EngineReader:
             return absolute(text, self._home, working_directory())
         except ValueError as error:
             parts = (place,) if isinstance(place, str) else place
-            self._spot.at(*parts).error(str(error))
+            self._node.at(*parts).error(str(error))
             return None

@@ -32,7 +32,7 @@ from ironcurtain_proxy.config.policy.bundled import (
     read_bundle,
 )
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import Document, fill
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import parse
@@ -234,4 +234,4 @@ def _kept(path: Path, data: bytes, report: Report) -> tuple[Kept, ...]:
     value = parse(data, path, report)
     if len(report.problems) != before:
         return ()
-    return fill(Spot(value, str(path), report), ManagedForm).keep
+    return fill(DocumentNode(value, str(path), report), ManagedForm).keep

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args  # noqa: 
 import orjson
 from msgspec import UNSET, Meta, Struct, field
 
-from ironcurtain_proxy.config.reading.document import RulePlace, Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode, RulePlace
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
@@ -239,11 +239,11 @@ class PolicyReader:
         read = read_form(path, PolicyForm, self.report)
         if read is None:
             return None
-        data, form, spot = read
+        data, form, node = read
         rules = _RulesReader(self, frozenset([one.name for one in form.list_definitions]))
         return PolicyFile(
             data + credentials.table_bytes() if SECRETS.encode() in data else data,
-            rules.rules(form.rules, spot.at("rules")),
+            rules.rules(form.rules, node.at("rules")),
             tuple([RulePlace(str(path), ("rules", index)) for index in range(len(form.rules))]),
             base=given(form.base),
             command_servers=form.command_servers,
@@ -251,64 +251,64 @@ class PolicyReader:
 
     def rules_of(self, document: Json, source: str) -> tuple[Rule, ...]:
         """Return the rules of a document that the package holds."""
-        spot = Spot(document, source, self.report)
+        node = DocumentNode(document, source, self.report)
         found = _RulesReader(self, frozenset())
-        return found.rules(fill(spot, tuple[RuleForm, ...]), spot)
+        return found.rules(fill(node, tuple[RuleForm, ...]), node)
 
     def names(
-        self, spots: Sequence[ConditionSpot], unless: frozenset[str] = frozenset()
+        self, nodes: Sequence[ConditionSpot], unless: frozenset[str] = frozenset()
     ) -> NameSets:
         """Return patterns of names and exempt ones. `@secrets` stands for the table of credentials.
 
         Args:
-            spots: the patterns as they are written.
+            nodes: the patterns as they are written.
             unless: names that are exempt.
         """
-        own = read_name_patterns([one for one in spots if one.value != SECRETS])
-        if all(one.value != SECRETS for one in spots):
+        own = read_name_patterns([one for one in nodes if one.value != SECRETS])
+        if all(one.value != SECRETS for one in nodes):
             return own, unless
         workspace = None if self.workspace is None else str(self.workspace)
         known = credentials.patterns(str(self.home), workspace)
         return own | known, unless | (credentials.examples() - own)
 
-    def directory(self, spot: ConditionSpot, base: RealPath | None = None) -> RealPath:
+    def directory(self, node: ConditionSpot, base: RealPath | None = None) -> RealPath:
         """Return the directory that a path condition names.
 
         Args:
-            spot: absolute, beginning with `~/`, or `@workspace`.
+            node: absolute, beginning with `~/`, or `@workspace`.
             base: the directory of relative paths; None: relative paths are refused.
         """
-        text = spot.name()
+        text = node.name()
         if text == WORKSPACE:
             return self.workspace or NOWHERE
         path = rooted(text, self.home)
         if "*" in text:
-            self.slip(spot, "names one directory, with all that lies below it: leave out the *")
+            self.slip(node, "names one directory, with all that lies below it: leave out the *")
         if path is None and base is not None and text:
             return real(f"{base}/{text}")
         if path is None:
             if text:
-                spot.error("must be an absolute path, or begin with ~/")
+                node.error("must be an absolute path, or begin with ~/")
             # Matches nothing; and the report stops the load.
             return NOWHERE
         return real(path)
 
     def entries(
-        self, spots: Iterable[ConditionSpot], defined: frozenset[str] = frozenset()
+        self, nodes: Iterable[ConditionSpot], defined: frozenset[str] = frozenset()
     ) -> tuple[str, ...]:
         """Hosts or names, with every `@name` replaced by the entries of its list."""
         found: list[str] = []
-        for item in spots:
+        for item in nodes:
             entry = item.name()
             is_list = entry.startswith("@")
             found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
         return tuple(found)
 
     def hosts(
-        self, spots: Sequence[ConditionSpot], defined: frozenset[str] = frozenset()
+        self, nodes: Sequence[ConditionSpot], defined: frozenset[str] = frozenset()
     ) -> frozenset[str]:
         """Host patterns; one that can never match is a mistake, also in a rule that denies."""
-        for item in spots:
+        for item in nodes:
             entry = item.value if isinstance(item.value, str) else ""
             if entry and not entry.startswith("@") and not _is_host_pattern(entry):
                 self.slip(
@@ -316,25 +316,25 @@ class PolicyReader:
                     f"{shown(entry)} never matches: write host, *.host, host/path or *,"
                     " without scheme and port, and other letters as xn--",
                 )
-        return host_patterns(self.entries(spots, defined))
+        return host_patterns(self.entries(nodes, defined))
 
-    def _dynamic(self, spot: ConditionSpot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
+    def _dynamic(self, node: ConditionSpot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
         name, lists = entry[1:], self.lists
         if lists is None:
             # A literal "@name" must never match anything, not even a GitHub owner of that name.
-            spot.warning(f"there is no file of lists: {shown(entry)} is empty")
+            node.warning(f"there is no file of lists: {shown(entry)} is empty")
         elif name in lists:
             return lists[name]
         elif name in defined:
-            spot.warning(f"{shown(entry)} is not resolved yet: it is empty")
+            node.warning(f"{shown(entry)} is not resolved yet: it is empty")
         else:
             near = nearest(name, [*lists, *defined])
-            self.slip(spot, f"there is no list {shown(entry)}", f"@{near}" if near else "")
+            self.slip(node, f"there is no list {shown(entry)}", f"@{near}" if near else "")
         return ()
 
-    def slip(self, spot: ConditionSpot, message: str, suggestion: str = "") -> None:
+    def slip(self, node: ConditionSpot, message: str, suggestion: str = "") -> None:
         """Report a mistake that a replayed policy may have."""
-        note: Callable[[str, str], None] = spot.error if self.purpose == "enforce" else spot.warning
+        note: Callable[[str, str], None] = node.error if self.purpose == "enforce" else node.warning
         note(message, suggestion)
 
 
@@ -349,17 +349,17 @@ class _RulesReader(Struct, frozen=True):
     directories: dict[str, RealPath] = field(default_factory=dict)
     """A cache of resolved directories: thousands of rules may name the same one."""
 
-    def rules(self, forms: Sequence[RuleForm], spot: Spot) -> tuple[Rule, ...]:
+    def rules(self, forms: Sequence[RuleForm], node: DocumentNode) -> tuple[Rule, ...]:
         """Return the rules of a list of them."""
-        return tuple([self._rule(form, spot.at(index)) for index, form in enumerate(forms)])
+        return tuple([self._rule(form, node.at(index)) for index, form in enumerate(forms)])
 
-    def _rule(self, form: RuleForm, spot: Spot) -> Rule:
+    def _rule(self, form: RuleForm, node: DocumentNode) -> Rule:
         if form.name in self.taken:
-            self.reader.slip(spot.at("name"), f"{shown(form.name)} names two rules")
+            self.reader.slip(node.at("name"), f"{shown(form.name)} names two rules")
         self.taken.add(form.name)
         condition = form.if_
         conditions: dict[str, Any] = {
-            kind.key: kind.read(spot.at("if", kind.key), self)
+            kind.key: kind.read(node.at("if", kind.key), self)
             for kind in VALUE_CONDITIONS
             if getattr(condition, kind.key) is not UNSET
         }
@@ -381,24 +381,24 @@ class _RulesReader(Struct, frozen=True):
             **conditions,
         )
 
-    def directory(self, spot: ConditionSpot) -> RealPath:
+    def directory(self, node: ConditionSpot) -> RealPath:
         """Return the directory that a text names; thousands of rules may name the same one."""
-        text = spot.value if isinstance(spot.value, str) else ""
+        text = node.value if isinstance(node.value, str) else ""
         if text not in self.directories:
-            self.directories[text] = self.reader.directory(spot)
+            self.directories[text] = self.reader.directory(node)
         return self.directories[text]
 
-    def hosts(self, spots: Sequence[ConditionSpot]) -> frozenset[str]:
+    def hosts(self, nodes: Sequence[ConditionSpot]) -> frozenset[str]:
         """Return host patterns, with every list replaced by its entries."""
-        return self.reader.hosts(spots, self.defined)
+        return self.reader.hosts(nodes, self.defined)
 
-    def names(self, spots: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
+    def names(self, nodes: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
         """Return patterns of names and exempt ones, with `@secrets` replaced."""
-        return self.reader.names(spots, unless)
+        return self.reader.names(nodes, unless)
 
-    def entries(self, spots: Sequence[ConditionSpot]) -> tuple[str, ...]:
+    def entries(self, nodes: Sequence[ConditionSpot]) -> tuple[str, ...]:
         """Return names, with every list replaced by its entries."""
-        return self.reader.entries(spots, self.defined)
+        return self.reader.entries(nodes, self.defined)
 
 
 _URL_MARKS: Final = frozenset(" ?#@\\")

@@ -26,7 +26,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyFile,
     PolicyReader,
 )
-from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode, Members, RulePlace
 from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.credentials import table as credentials
@@ -100,7 +100,7 @@ class ShortReader(Struct, frozen=True, kw_only=True):
         document = parse(data, source, report, yaml=True)
         if len(report.problems) != before:
             return None
-        return _FileReader(self, report).file(data, Spot(document, source, report))
+        return _FileReader(self, report).file(data, DocumentNode(document, source, report))
 
 
 class _FileReader(Struct):
@@ -111,39 +111,41 @@ class _FileReader(Struct):
     names: dict[str, int] = field(default_factory=dict)
     base: BaseName | None = None
 
-    def file(self, data: bytes, root: Spot) -> PolicyFile:
+    def file(self, data: bytes, root: DocumentNode) -> PolicyFile:
         rules: list[Rule] = []
         places: list[RulePlace] = []
-        for key, spot in root.members().items():
+        for key, node in root.members().items():
             if key.startswith("_"):
                 continue
-            for rule, place in self._key(key, spot):
+            for rule, place in self._key(key, node):
                 rules.append(rule)
                 mark = self.report.marked(place.place)
                 places.append(RulePlace(root.source, place.place, mark))
                 if len(rules) > _MAX_RULES:
-                    spot.error(f"makes more than {_MAX_RULES} rules")
+                    node.error(f"makes more than {_MAX_RULES} rules")
                     return PolicyFile(data, ())
         return PolicyFile(data, tuple(rules), tuple(places), base=self.base)
 
-    def _key(self, key: str, spot: Spot) -> Iterator[tuple[Rule, Spot]]:
+    def _key(self, key: str, node: DocumentNode) -> Iterator[tuple[Rule, DocumentNode]]:
         verb, _, server = key.partition(" ")
         # In the middle of a key YAML leaves quotes as they are.
         server = server.strip().strip("\"'")
         if key == "base" and self.short.may_have_base:
-            self.base = spot.word(BASES)
+            self.base = node.word(BASES)
         elif verb in _EFFECTS and server:
-            yield from self._subject(_EFFECTS[verb], server, spot)
+            yield from self._subject(_EFFECTS[verb], server, node)
         elif verb in _EFFECTS:
-            for name, inner in spot.members().items():
+            for name, inner in node.members().items():
                 yield from self._subject(_EFFECTS[verb], name, inner)
         else:
-            spot.error('must be "allow SERVER", "ask SERVER" or "deny SERVER"', _meant(verb))
+            node.error('must be "allow SERVER", "ask SERVER" or "deny SERVER"', _meant(verb))
 
-    def _subject(self, effect: Effect, server: str, spot: Spot) -> Iterator[tuple[Rule, Spot]]:
-        listed = spot.items() if isinstance(spot.value, list) else [spot]
+    def _subject(
+        self, effect: Effect, server: str, node: DocumentNode
+    ) -> Iterator[tuple[Rule, DocumentNode]]:
+        listed = node.items() if isinstance(node.value, list) else [node]
         if not listed:
-            spot.error('names no tool: write "*" for all of them, or leave the line out')
+            node.error('names no tool: write "*" for all of them, or leave the line out')
         for item in listed:
             if isinstance(item.value, dict):
                 yield from self._entry(effect, server, item)
@@ -154,7 +156,9 @@ class _FileReader(Struct):
                     item.warning("allows every tool: the other names of this list have no effect")
                 yield self._checked(rule, item), item
 
-    def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
+    def _entry(
+        self, effect: Effect, server: str, item: DocumentNode
+    ) -> Iterator[tuple[Rule, DocumentNode]]:
         members = item.object(_ENTRY_KEYS)
         for tool in _words(members.required("tools")):
             within = members.get("within")
@@ -174,12 +178,12 @@ class _FileReader(Struct):
             tools=None if tool == EVERY else frozenset([tool]),
             roles=members.read("roles", _roles, None),
             sql=members.read("sql", _sql, None),
-            contained=members.read("contained", Spot.switch, default=True),
+            contained=members.read("contained", DocumentNode.switch, default=True),
             everywhere=effect != "allow",
             quorum=_quorum(effect, members),
         )
 
-    def _within(self, rule: Rule, within: Spot | None, members: Members) -> Rule:
+    def _within(self, rule: Rule, within: DocumentNode | None, members: Members) -> Rule:
         hosts, names = members.get("hosts"), members.get("names")
         said = rule.roles
         paths = PATH_ROLES if said is None else said & PATH_ROLES
@@ -207,10 +211,10 @@ class _FileReader(Struct):
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 
-    def _checked(self, rule: Rule, spot: Spot) -> Rule:
+    def _checked(self, rule: Rule, node: DocumentNode) -> Rule:
         named = rule.servers is not None or rule.tools is not None
         if rule.effect == "allow" and not named and not any(c.narrows for c in rule.conditions):
-            spot.error("allows every tool of every server: name the server")
+            node.error("allows every tool of every server: name the server")
         return rule
 
     def _name(self, name: str) -> str:
@@ -222,36 +226,40 @@ def _meant(verb: str) -> str:
     return {"escalate": "ask", "permit": "allow", "block": "deny", "forbid": "deny"}.get(verb, "")
 
 
-def _word(spot: Spot) -> str:
+def _word(node: DocumentNode) -> str:
     """The text of a value. Reports a value that YAML read as another type and that needs quotes."""
-    if isinstance(spot.value, str):
-        return spot.name()
-    if spot.value is None or isinstance(spot.value, bool | int | float):
-        what = {bool: "true or false", type(None): "nothing"}.get(type(spot.value), "a number")
-        spot.error(f"YAML reads this as {what}: put it in quotes")
+    if isinstance(node.value, str):
+        return node.name()
+    if node.value is None or isinstance(node.value, bool | int | float):
+        what = {bool: "true or false", type(None): "nothing"}.get(type(node.value), "a number")
+        node.error(f"YAML reads this as {what}: put it in quotes")
         return ""
-    return spot.text()
+    return node.text()
 
 
-def _text(spot: Spot) -> Spot:
-    return spot if isinstance(spot.value, str) else Spot(_word(spot), spot.source, None, spot.place)
+def _text(node: DocumentNode) -> DocumentNode:
+    return (
+        node
+        if isinstance(node.value, str)
+        else DocumentNode(_word(node), node.source, None, node.place)
+    )
 
 
-def _each(spot: Spot) -> list[Spot]:
-    if not isinstance(spot.value, list):
-        return [spot]
-    if not spot.value:
-        spot.error("is empty")
-    return spot.items()
+def _each(node: DocumentNode) -> list[DocumentNode]:
+    if not isinstance(node.value, list):
+        return [node]
+    if not node.value:
+        node.error("is empty")
+    return node.items()
 
 
-def _words(spot: Spot) -> list[str]:
-    return [_word(item) for item in _each(spot)]
+def _words(node: DocumentNode) -> list[str]:
+    return [_word(item) for item in _each(node)]
 
 
-def _texts(spot: Spot) -> list[Spot]:
+def _texts(node: DocumentNode) -> list[DocumentNode]:
     """Return the texts of a list, or a text alone."""
-    return [_text(item) for item in _each(spot)]
+    return [_text(item) for item in _each(node)]
 
 
 def _quorum(effect: Effect, members: Members) -> Quorum | None:
@@ -270,13 +278,13 @@ def _quorum(effect: Effect, members: Members) -> Quorum | None:
     return Quorum(count, frozenset(() if roles is None else _words(roles)))
 
 
-def _patterns(spot: Spot) -> frozenset[str]:
-    return read_name_patterns(_texts(spot))
+def _patterns(node: DocumentNode) -> frozenset[str]:
+    return read_name_patterns(_texts(node))
 
 
-def _sql(spot: Spot) -> SqlEffect:
-    return spot.word(SQL_EFFECTS[:-1])
+def _sql(node: DocumentNode) -> SqlEffect:
+    return node.word(SQL_EFFECTS[:-1])
 
 
-def _roles(spot: Spot) -> frozenset[ArgumentRole]:
-    return frozenset([read_role(item) for item in _each(spot)])
+def _roles(node: DocumentNode) -> frozenset[ArgumentRole]:
+    return frozenset([read_role(item) for item in _each(node)])

@@ -14,7 +14,7 @@ from typing import (
     get_origin,
 )
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import fill
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class KeyReader(Protocol):
     """Reads one key of a section, as `Layers.read` and `Members.read` do."""
 
-    def __call__(self, key: str, read: Callable[[Spot], T], default: T, /) -> T:
+    def __call__(self, key: str, read: Callable[[DocumentNode], T], default: T, /) -> T:
         """Return the value of the key, or the default if the key is absent."""
 
 

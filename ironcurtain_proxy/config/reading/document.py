@@ -42,7 +42,7 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 
 
-class Spot:
+class DocumentNode:
     """A value and its place."""
 
     __slots__ = ("_report", "place", "source", "value")
@@ -66,9 +66,9 @@ class Spot:
         if self._report is not None:
             self._report.warning(self.source, self.place, message, suggestion)
 
-    def inner(self, part: PathPart, value: Json) -> "Spot":
+    def inner(self, part: PathPart, value: Json) -> "DocumentNode":
         """Return a value inside this one."""
-        return Spot(value, self.source, self._report, (*self.place, part))
+        return DocumentNode(value, self.source, self._report, (*self.place, part))
 
     def text(self) -> str:
         """Return a text, possibly empty."""
@@ -125,7 +125,7 @@ class Spot:
         self.wrong_kind("a number")
         return high
 
-    def items(self) -> list["Spot"]:
+    def items(self) -> list["DocumentNode"]:
         """Return the items of a list."""
         if isinstance(self.value, list):
             return [self.inner(index, item) for index, item in enumerate(self.value)]
@@ -134,13 +134,13 @@ class Spot:
 
     def texts(self) -> tuple[str, ...]:
         """Return a list of texts."""
-        return self.each(Spot.text)
+        return self.each(DocumentNode.text)
 
-    def each(self, read: "Callable[[Spot], T]") -> tuple[T, ...]:
+    def each(self, read: "Callable[[DocumentNode], T]") -> tuple[T, ...]:
         """Return a list with every item read."""
         return tuple([read(item) for item in self.items()])
 
-    def members(self) -> dict[str, "Spot"]:
+    def members(self) -> dict[str, "DocumentNode"]:
         """Return the members of an object whose keys are names of the operator's choice."""
         if isinstance(self.value, dict):
             return {key: self.inner(key, value) for key, value in self.value.items()}
@@ -150,19 +150,19 @@ class Spot:
     def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
         """Return an object with known keys. In a `foreign` one, unknown keys are warnings."""
         known = tuple(keys)
-        found: dict[str, Spot] = {}
-        for key, spot in self.members().items():
+        found: dict[str, DocumentNode] = {}
+        for key, node in self.members().items():
             if key in known:
-                found[key] = spot
+                found[key] = node
             elif key.startswith("_"):
                 continue  # a comment
             elif foreign:
-                spot.warning("unknown key, ignored", nearest(key, known))
+                node.warning("unknown key, ignored", nearest(key, known))
             else:
-                spot.error("unknown key", nearest(key, known))
+                node.error("unknown key", nearest(key, known))
         return Members(self, found)
 
-    def at(self, *parts: PathPart) -> "Spot":
+    def at(self, *parts: PathPart) -> "DocumentNode":
         """Return the place that these parts lead to, whether or not a value stands there."""
         value = self.value
         for part in parts:
@@ -172,15 +172,15 @@ class Spot:
                 value = value[part]
             else:
                 value = None
-        return Spot(value, self.source, self._report, (*self.place, *parts))
+        return DocumentNode(value, self.source, self._report, (*self.place, *parts))
 
-    def spelled(self, name: str) -> "Spot":
+    def spelled(self, name: str) -> "DocumentNode":
         """Return the name of this value as a value at the same place."""
-        return Spot(name, self.source, self._report, self.place)
+        return DocumentNode(name, self.source, self._report, self.place)
 
-    def mute(self) -> "Spot":
+    def mute(self) -> "DocumentNode":
         """Return a value that does not exist; mistakes in it are not reported."""
-        return Spot(None, self.source, None)
+        return DocumentNode(None, self.source, None)
 
     def wrong_kind(self, wanted: str) -> None:
         """Report a value of another kind than these words say."""
@@ -191,10 +191,10 @@ class Spot:
 class Members:
     """The known members of an object."""
 
-    __slots__ = ("_found", "spot")
+    __slots__ = ("_found", "node")
 
-    def __init__(self, spot: Spot, found: Mapping[str, Spot]) -> None:
-        self.spot = spot
+    def __init__(self, node: DocumentNode, found: Mapping[str, DocumentNode]) -> None:
+        self.node = node
         self._found = found
 
     def __contains__(self, key: str) -> bool:
@@ -203,21 +203,21 @@ class Members:
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
 
-    def get(self, key: str) -> Spot | None:
+    def get(self, key: str) -> DocumentNode | None:
         """Return a member that may be absent or null."""
         return self._found.get(key)
 
-    def required(self, key: str) -> Spot:
+    def required(self, key: str) -> DocumentNode:
         """Return a member that must exist."""
         found = self._found.get(key)
         if found is not None:
             return found
         # A missing object was reported already.
-        if isinstance(self.spot.value, dict):
-            self.spot.inner(key, None).error("is missing")
-        return self.spot.mute()
+        if isinstance(self.node.value, dict):
+            self.node.inner(key, None).error("is missing")
+        return self.node.mute()
 
-    def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
+    def read(self, key: str, read: Callable[[DocumentNode], T], default: D) -> T | D:
         """Return the value of an optional member, or the default."""
         found = self._found.get(key)
         return default if found is None else read(found)

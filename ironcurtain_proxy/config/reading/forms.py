@@ -23,7 +23,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, UnsetType, ValidationError, convert, field
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.values import Json
@@ -102,7 +102,7 @@ VariableName: TypeAlias = Annotated[
 ]
 
 
-def read_form(path: Path, kind: type[T], report: Report) -> tuple[bytes, T, Spot] | None:
+def read_form(path: Path, kind: type[T], report: Report) -> tuple[bytes, T, DocumentNode] | None:
     """Read a file: its bytes, the filled form, and the value with its places for later checks.
 
     Return None if the file cannot be read at all. After other mistakes, which are in the report,
@@ -111,25 +111,25 @@ def read_form(path: Path, kind: type[T], report: Report) -> tuple[bytes, T, Spot
     read = read_document(path, report)
     if read is None:
         return None
-    data, spot = read
-    return data, fill(spot, kind), spot
+    data, node = read
+    return data, fill(node, kind), node
 
 
-def fill(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
+def fill(node: DocumentNode, kind: type[T], *, foreign: bool = False) -> T:
     """Fill a form with a value, and report each mistake at its place.
 
     Args:
-        spot: the value.
+        node: the value.
         kind: the form, or another type.
         foreign: whether unknown keys are warnings, because another program may know them.
     """
-    form = _converted(spot.value, kind)
+    form = _converted(node.value, kind)
     if form is not None:
         return form
     # Only where something is wrong, or a comment stands inside.
     from ironcurtain_proxy.config.reading.mistakes import fill_slowly  # noqa: PLC0415
 
-    return fill_slowly(spot, kind, foreign=foreign)
+    return fill_slowly(node, kind, foreign=foreign)
 
 
 def _converted(value: Json, kind: type[T]) -> T | None:

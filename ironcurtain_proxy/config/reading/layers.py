@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there, parse, read_document
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -139,7 +139,7 @@ def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: R
 class Environment(Struct, frozen=True):
     """The settings found in the environment."""
 
-    spots: Mapping[str, Spot]
+    nodes: Mapping[str, DocumentNode]
     """The values by key of the configuration file."""
     secrets: Mapping[str, str]
     """The secrets by variable."""
@@ -149,7 +149,7 @@ def read_environment(environ: MutableMapping[str, str], report: Report) -> Envir
     """Read all variables. Secrets are removed from the mapping afterwards, even on errors."""
     secrets = {name: environ.pop(name) for name in SECRET_VARIABLES if name in environ}
     given = {name: environ.pop(name) for name in [*environ] if name.startswith(CLIENT_VARIABLES)}
-    spots: dict[str, Spot] = {}
+    nodes: dict[str, DocumentNode] = {}
     for variable, (key, parser) in _VARIABLES.items():
         text = secrets.get(variable) or environ.get(variable) or ""
         if not text.strip():
@@ -160,9 +160,9 @@ def read_environment(environ: MutableMapping[str, str], report: Report) -> Envir
         if variable == "SERVER_CREDENTIALS" and isinstance(value, dict):
             value = _filled_in(value, given, report)
         if len(report.problems) == before:
-            spots[key] = Spot(value, variable, report)
+            nodes[key] = DocumentNode(value, variable, report)
     kept = {API_KEY_VARIABLE: secrets[API_KEY_VARIABLE]} if API_KEY_VARIABLE in secrets else {}
-    return Environment(spots, kept)
+    return Environment(nodes, kept)
 
 
 # --- operator paths
@@ -232,7 +232,7 @@ D = TypeVar("D")
 class Layer(Struct, frozen=True):
     """One source of settings."""
 
-    spots: Mapping[str, Spot]
+    nodes: Mapping[str, DocumentNode]
     """The values by key; `section.key` for nested keys. A section is also present as a whole."""
     base: Path
     """The directory that relative paths are relative to."""
@@ -249,13 +249,13 @@ class Layers(Struct, frozen=True):
     """Whether the configuration file exists and cannot be read, so that its settings are unknown.
     """
 
-    def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
+    def read(self, key: str, read: Callable[[DocumentNode], T], default: D) -> T | D:
         """Return a setting, or its default.
 
         Both sources are read, so that mistakes in both are reported.
         """
         found = [
-            read(layer.spots[key]) for layer in (self.environment, self.file) if key in layer.spots
+            read(layer.nodes[key]) for layer in (self.environment, self.file) if key in layer.nodes
         ]
         return found[0] if found else default
 
@@ -265,29 +265,29 @@ class Layers(Struct, frozen=True):
 
     def paths(self, key: str) -> tuple[Path, ...]:
         """Return a setting with a list of paths."""
-        found = self.read(key, lambda spot: spot.each(self.as_path), ())
+        found = self.read(key, lambda node: node.each(self.as_path), ())
         return tuple([path for path in found if path is not None])
 
-    def as_path(self, spot: Spot) -> Path | None:
+    def as_path(self, node: DocumentNode) -> Path | None:
         """Return a path as written in either source.
 
         A relative path is relative to the file that holds it; in the environment, to the proxy's
         working directory.
         """
-        text = spot.name()
-        in_file = self.config_file is not None and spot.source == str(self.config_file)
+        text = node.name()
+        in_file = self.config_file is not None and node.source == str(self.config_file)
         base = self.file.base if in_file else self.environment.base
         if not text:
             return None
         try:
             return absolute(text, self.home, base)
         except ValueError as error:
-            spot.error(str(error))
+            node.error(str(error))
             return None
 
-    def spot(self, key: str) -> Spot | None:
+    def node(self, key: str) -> DocumentNode | None:
         """Return the value of a setting in the source that wins, or None."""
-        return self.environment.spots.get(key) or self.file.spots.get(key)
+        return self.environment.nodes.get(key) or self.file.nodes.get(key)
 
 
 def read_layers(
@@ -310,12 +310,12 @@ def read_layers(
     """
     file = _find(environ, config, home)
     read = None if file is None else read_document(file, report)
-    spots: dict[str, Spot] = {}
+    nodes: dict[str, DocumentNode] = {}
     if read is not None:
-        _gather(read[1], "", keys, spots)
+        _gather(read[1], "", keys, nodes)
     return Layers(
-        environment=Layer(environment.spots, working_directory()),
-        file=Layer(spots, home if file is None else file.parent),
+        environment=Layer(environment.nodes, working_directory()),
+        file=Layer(nodes, home if file is None else file.parent),
         config_file=file,
         home=home,
         file_is_unread=file is not None and read is None,
@@ -331,13 +331,15 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
     return usual if is_there(usual) else None
 
 
-def _gather(spot: Spot, prefix: str, keys: Iterable[str], spots: dict[str, Spot]) -> None:
+def _gather(
+    node: DocumentNode, prefix: str, keys: Iterable[str], nodes: dict[str, DocumentNode]
+) -> None:
     """Collect the values of a section and of nested sections; the file as a whole has no prefix."""
     parts = [key.removeprefix(prefix).partition(".") for key in keys if key.startswith(prefix)]
     sections = {name for name, dot, _ in parts if dot}
-    members = spot.object(sorted({name for name, _, _ in parts}))
+    members = node.object(sorted({name for name, _, _ in parts}))
     for key in members:
         name = prefix + key
-        spots[name] = members.required(key)
+        nodes[name] = members.required(key)
         if key in sections:
-            _gather(spots[name], f"{name}.", keys, spots)
+            _gather(nodes[name], f"{name}.", keys, nodes)

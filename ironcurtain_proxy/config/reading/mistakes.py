@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast  # noqa: TID251  values of all type
 
 from msgspec import inspect
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import MisfitError, SharedForm
 
 _MOST_WHOLE: Final = 1 << 62
@@ -19,25 +19,25 @@ _MOST_PARTS: Final = 48
 T = TypeVar("T")
 
 
-def fill_slowly(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
+def fill_slowly(node: DocumentNode, kind: type[T], *, foreign: bool = False) -> T:
     """Fill a form as `forms.fill` does. After a mistake, the form holds what was right."""
     info = inspect.type_info(kind)
     if foreign and isinstance(info, inspect.StructType):
-        return cast("T", _struct(spot, info, foreign=True))
-    return cast("T", _value(spot, info))
+        return cast("T", _struct(node, info, foreign=True))
+    return cast("T", _value(node, info))
 
 
-def _value(spot: Spot, kind: inspect.Type) -> object:
+def _value(node: DocumentNode, kind: inspect.Type) -> object:
     """Return the value of a type that stands at a place, or the nearest to it after a mistake."""
-    if len(spot.place) > _MOST_PARTS:
-        spot.error("is nested too deeply")
-        spot = spot.mute()
-    return _READERS[type(kind)](spot, kind)
+    if len(node.place) > _MOST_PARTS:
+        node.error("is nested too deeply")
+        node = node.mute()
+    return _READERS[type(kind)](node, kind)
 
 
-def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> object:
+def _struct(node: DocumentNode, kind: inspect.StructType, *, foreign: bool = False) -> object:
     fields = {one.encode_name: one for one in kind.fields}
-    members = spot.object(fields, foreign=foreign or issubclass(kind.cls, SharedForm))
+    members = node.object(fields, foreign=foreign or issubclass(kind.cls, SharedForm))
     values = {
         one.name: _value(members.required(key), one.type)
         for key, one in fields.items()
@@ -47,67 +47,67 @@ def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> o
         return kind.cls(**values)
     except MisfitError as refused:
         for place, message, suggestion in refused.form.mistakes():
-            spot.at(*place).error(message, suggestion)
+            node.at(*place).error(message, suggestion)
         return refused.form
 
 
-def _alternative(spot: Spot, kind: inspect.UnionType) -> object:
+def _alternative(node: DocumentNode, kind: inspect.UnionType) -> object:
     """Return the value of the one type of a union that its kind of value belongs to."""
     meant = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-    if spot.value is None and len(meant) < len(kind.types):
+    if node.value is None and len(meant) < len(kind.types):
         return None
     for one in meant:
-        if len(meant) == 1 or type(spot.value) in _json_of(one)[0]:
-            return _value(spot, one)
-    spot.wrong_kind(" or ".join([_json_of(one)[1] for one in meant]))
-    return _value(spot.mute(), meant[0])
+        if len(meant) == 1 or type(node.value) in _json_of(one)[0]:
+            return _value(node, one)
+    node.wrong_kind(" or ".join([_json_of(one)[1] for one in meant]))
+    return _value(node.mute(), meant[0])
 
 
-def _text(spot: Spot, kind: inspect.StrType, words: str = "") -> str:
-    text = spot.text()
-    if kind.min_length and spot.value == "":
-        spot.error("must not be empty")
-    elif spot.value == text and kind.pattern and re.search(kind.pattern, text) is None:
-        spot.error(words)
+def _text(node: DocumentNode, kind: inspect.StrType, words: str = "") -> str:
+    text = node.text()
+    if kind.min_length and node.value == "":
+        node.error("must not be empty")
+    elif node.value == text and kind.pattern and re.search(kind.pattern, text) is None:
+        node.error(words)
     return text
 
 
-def _described(spot: Spot, kind: inspect.Metadata) -> object:
+def _described(node: DocumentNode, kind: inspect.Metadata) -> object:
     if isinstance(kind.type, inspect.StrType):
-        return _text(spot, kind.type, str((kind.extra or {}).get("words", "")))
-    return _value(spot, kind.type)
+        return _text(node, kind.type, str((kind.extra or {}).get("words", "")))
+    return _value(node, kind.type)
 
 
-def _by_name(spot: Spot, kind: inspect.DictType) -> dict[str, object]:
-    members = spot.members()
+def _by_name(node: DocumentNode, kind: inspect.DictType) -> dict[str, object]:
+    members = node.members()
     for name, inner in members.items() if isinstance(kind.key_type, inspect.Metadata) else ():
         _value(inner.spelled(name), kind.key_type)
     return {name: _value(inner, kind.value_type) for name, inner in members.items()}
 
 
-def _whole(spot: Spot, kind: inspect.IntType) -> int:
-    return spot.whole(kind.ge or 0, _MOST_WHOLE if kind.le is None else kind.le)
+def _whole(node: DocumentNode, kind: inspect.IntType) -> int:
+    return node.whole(kind.ge or 0, _MOST_WHOLE if kind.le is None else kind.le)
 
 
-def _number(spot: Spot, kind: inspect.FloatType) -> float:
+def _number(node: DocumentNode, kind: inspect.FloatType) -> float:
     high = _MOST_WHOLE if kind.le is None else kind.le
-    if kind.ge is not None and kind.ge == spot.value and not isinstance(spot.value, bool):
+    if kind.ge is not None and kind.ge == node.value and not isinstance(node.value, bool):
         return float(kind.ge)
-    return spot.number(kind.gt if kind.gt is not None else kind.ge or 0.0, high)
+    return node.number(kind.gt if kind.gt is not None else kind.ge or 0.0, high)
 
 
-def _listed(spot: Spot, kind: inspect.VarTupleType) -> tuple[object, ...]:
-    return tuple([_value(item, kind.item_type) for item in spot.items()])
+def _listed(node: DocumentNode, kind: inspect.VarTupleType) -> tuple[object, ...]:
+    return tuple([_value(item, kind.item_type) for item in node.items()])
 
 
-_READERS: Final[Mapping[type[inspect.Type], Callable[[Spot, Any], object]]] = {
-    inspect.AnyType: lambda spot, _: spot.value,
-    inspect.BoolType: lambda spot, _: spot.switch(),
+_READERS: Final[Mapping[type[inspect.Type], Callable[[DocumentNode, Any], object]]] = {
+    inspect.AnyType: lambda node, _: node.value,
+    inspect.BoolType: lambda node, _: node.switch(),
     inspect.DictType: _by_name,
     inspect.FloatType: _number,
-    inspect.FrozenSetType: lambda spot, kind: frozenset(_listed(spot, kind)),
+    inspect.FrozenSetType: lambda node, kind: frozenset(_listed(node, kind)),
     inspect.IntType: _whole,
-    inspect.LiteralType: lambda spot, kind: spot.word(kind.values),
+    inspect.LiteralType: lambda node, kind: node.word(kind.values),
     inspect.Metadata: _described,
     inspect.StrType: _text,
     inspect.StructType: _struct,

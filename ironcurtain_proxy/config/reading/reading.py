@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.model.values import Json
 
@@ -74,7 +74,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
+def read_document(path: Path, report: Report) -> tuple[bytes, DocumentNode] | None:
     """Return the bytes of a file and its parsed value, or None with the reason in the report."""
     data = read_file(path, report)
     if data is None:
@@ -83,7 +83,7 @@ def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
     document = parse(data, path, report, yaml=path.suffix.lower() in _YAML_SUFFIXES)
     if len(report.problems) != before:
         return None
-    return data, Spot(document, str(path), report)
+    return data, DocumentNode(document, str(path), report)
 
 
 def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) -> Json:

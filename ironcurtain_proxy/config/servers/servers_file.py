@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never  # no
 
 from msgspec import UNSET, Meta, Struct, field
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     CheckedForm,
@@ -183,7 +183,7 @@ def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpe
     return () if read is None else parse_servers(read[1], home)
 
 
-def parse_servers(root: Spot, home: Path) -> tuple[ServerSpec, ...]:
+def parse_servers(root: DocumentNode, home: Path) -> tuple[ServerSpec, ...]:
     """Return the servers of a document in either form; mistakes are in the report."""
     if isinstance(root.value, dict) and "mcpServers" in root.value:
         wrapper = root.object(("mcpServers", SCHEMA_KEY), foreign=True)
@@ -198,11 +198,11 @@ class ServersReader(Struct, frozen=True):
     foreign: bool = False
     """Whether the entries may have unknown keys of a client."""
 
-    def servers(self, spot: Spot) -> tuple[ServerSpec, ...]:
+    def servers(self, node: DocumentNode) -> tuple[ServerSpec, ...]:
         """Return the servers, in file order."""
         entries = {
             n: entry
-            for n, entry in spot.members().items()
+            for n, entry in node.members().items()
             if n != SCHEMA_KEY and not n.startswith("_")
         }
         for shorter, longer in permutations(entries, 2):
@@ -219,15 +219,15 @@ class ServersReader(Struct, frozen=True):
                 )
         return tuple([spec for spec in specs if spec is not None])
 
-    def _server(self, name: str, spot: Spot) -> ServerSpec | None:
-        _check_name(spot, name)
-        entry = spot.value
+    def _server(self, name: str, node: DocumentNode) -> ServerSpec | None:
+        _check_name(node, name)
+        entry = node.value
         if self.foreign and isinstance(entry, dict) and entry.get("disabled") is True:
-            spot.warning("is disabled there: not started")
+            node.warning("is disabled there: not started")
             return None
-        form = fill(spot, form_of(entry), foreign=self.foreign)
+        form = fill(node, form_of(entry), foreign=self.foreign)
         if form.annotations:
-            _check_name(spot.at("annotations"), form.annotations)
+            _check_name(node.at("annotations"), form.annotations)
         match form:
             case RemoteForm():
                 return ServerSpec(
@@ -240,7 +240,7 @@ class ServersReader(Struct, frozen=True):
             case BuiltinForm():
                 return ServerSpec(
                     **_common(name, form, OWN_SHELL),
-                    **self._started(spot, form),
+                    **self._started(node, form),
                     command=sys.executable,
                     args=("-I", "-m", SHELL_MODULE),
                     cwd=WORKSPACE,
@@ -249,15 +249,15 @@ class ServersReader(Struct, frozen=True):
             case ProcessForm():
                 return ServerSpec(
                     **_common(name, form, recognised(form.command, form.args)),
-                    **self._started(spot, form),
+                    **self._started(node, form),
                     command=form.command,
                     args=form.args,
-                    cwd=self._directory(spot.at("cwd"), form.cwd),
+                    cwd=self._directory(node.at("cwd"), form.cwd),
                 )
             case _:
                 assert_never(form)
 
-    def _started(self, spot: Spot, form: ProcessForm | BuiltinForm) -> dict[str, Any]:
+    def _started(self, node: DocumentNode, form: ProcessForm | BuiltinForm) -> dict[str, Any]:
         """Return the fields of a server that is started here."""
         args = form.args if isinstance(form, ProcessForm) else ()
         texts: list[tuple[str, str | int, str]] = [
@@ -266,11 +266,11 @@ class ServersReader(Struct, frozen=True):
         ]
         for key, part, text in texts if self.foreign else ():
             if "${" in text:
-                spot.at(key, part).warning("variables are not expanded here")
-        said = spot.at("sandbox").value
+                node.at(key, part).warning("variables are not expanded here")
+        said = node.at("sandbox").value
         network = form.sandbox.network if isinstance(form.sandbox, SandboxForm) else None
         if isinstance(form, BuiltinForm) and isinstance(network, NetworkForm) and network.services:
-            spot.at("sandbox", "network", "services").error("our own shell reaches no services")
+            node.at("sandbox", "network", "services").error("our own shell reaches no services")
         return {
             "env": form.env,
             # As it was written: `sandbox` reads it.
@@ -284,12 +284,12 @@ class ServersReader(Struct, frozen=True):
             ),
         }
 
-    def _directory(self, spot: Spot, text: Maybe[str]) -> str | None:
+    def _directory(self, node: DocumentNode, text: Maybe[str]) -> str | None:
         if not text or text == WORKSPACE:
             return text or None
         path = rooted(text, self.home)
         if path is None:
-            spot.error("must be an absolute path, or begin with ~/")
+            node.error("must be an absolute path, or begin with ~/")
         return None if path is None else str(path)
 
 
@@ -320,15 +320,15 @@ def _place_of_hosts(spec: ServerSpec) -> str:
     return "sandbox.network.allowedDomains" if spec.sandbox is not False else "allowedDomains"
 
 
-def _check_name(spot: Spot, name: str) -> None:
+def _check_name(node: DocumentNode, name: str) -> None:
     if name == _RESERVED:
-        spot.error(f"{shown(name)} is reserved")
+        node.error(f"{shown(name)} is reserved")
     elif not name or name != name.strip() or len(name) > _MAX_NAME:
-        spot.error(f"a name has 1 to {_MAX_NAME} characters, no blanks around it")
+        node.error(f"a name has 1 to {_MAX_NAME} characters, no blanks around it")
     elif "/" in name or not name.isprintable():
-        spot.error("a name must not hold control characters or /")
+        node.error("a name must not hold control characters or /")
     elif not _COMMON_NAME.issuperset(name):
-        spot.warning("some clients refuse names beyond letters, digits, _ and -")
+        node.warning("some clients refuse names beyond letters, digits, _ and -")
 
 
 def _domains(said: tuple[str, ...]) -> tuple[str, ...]:
@@ -359,13 +359,13 @@ def choose_servers(
     Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
     """
     # An unreadable file may name other servers than the default file.
-    unread = layers.file_is_unread and "mcpServers" not in layers.environment.spots
+    unread = layers.file_is_unread and "mcpServers" not in layers.environment.nodes
     found = ServerChoice(()) if unread else _find(layers, state_dir, report)
     names = [spec.name for spec in found.servers]
-    wanted = layers.read("serverFilter", lambda spot: _wanted(spot, names), None)
-    credentials = layers.read("serverCredentials", lambda spot: _credentials(spot, names), {})
-    if layers.config_file is not None and "serverCredentials" in layers.file.spots:
-        _warn_if_others_can_read(layers.config_file, layers.file.spots["serverCredentials"])
+    wanted = layers.read("serverFilter", lambda node: _wanted(node, names), None)
+    credentials = layers.read("serverCredentials", lambda node: _credentials(node, names), {})
+    if layers.config_file is not None and "serverCredentials" in layers.file.nodes:
+        _warn_if_others_can_read(layers.config_file, layers.file.nodes["serverCredentials"])
     servers = [
         replace(_placed(spec, workspace, report), credentials=credentials.get(spec.name, {}))
         for spec in found.servers
@@ -386,9 +386,9 @@ def _placed(spec: ServerSpec, workspace: RealPath | None, report: Report) -> Ser
 
 def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
     home = layers.home
-    variable = layers.environment.spots.get("mcpServers")
-    inline = layers.file.spots.get("mcpServers")
-    named = layers.file.spots.get("mcpServersFile")
+    variable = layers.environment.nodes.get("mcpServers")
+    inline = layers.file.nodes.get("mcpServers")
+    named = layers.file.nodes.get("mcpServersFile")
     if inline is not None and named is not None:
         named.error("must not stand beside mcpServers")
     if variable is not None:
@@ -404,63 +404,63 @@ def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
     return ServerChoice(read_servers_file(file, home, report), file)
 
 
-def _wanted(spot: Spot, names: list[str]) -> frozenset[str]:
-    for item in spot.items():
+def _wanted(node: DocumentNode, names: list[str]) -> frozenset[str]:
+    for item in node.items():
         name = item.name()
         if name and name not in names:
             item.error(f"there is no server {shown(name)}", nearest(name, names))
-    return frozenset(spot.texts())
+    return frozenset(node.texts())
 
 
-def _credentials(spot: Spot, names: list[str]) -> Mapping[str, Mapping[str, str]]:
-    found = fill(spot, dict[str, dict[VariableName, NameText]])
+def _credentials(node: DocumentNode, names: list[str]) -> Mapping[str, Mapping[str, str]]:
+    found = fill(node, dict[str, dict[VariableName, NameText]])
     for server in found:
         if server not in names:
             message = f"there is no server {shown(server)}: not used"
-            spot.at(server).warning(message, nearest(server, names))
+            node.at(server).warning(message, nearest(server, names))
     return found
 
 
-def _warn_if_others_can_read(path: Path, spot: Spot) -> None:
+def _warn_if_others_can_read(path: Path, node: DocumentNode) -> None:
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        spot.warning("others can read these secrets: chmod 600 the file")
+        node.warning("others can read these secrets: chmod 600 the file")
 
 
 def find_workspace(layers: Layers) -> RealPath | None:
     """Return the workspace, or None if there is none, or it is invalid and reported."""
-    spot = layers.spot("allowedDirectory")
-    path = None if spot is None else layers.as_path(spot)
-    if spot is None or path is None:
+    node = layers.node("allowedDirectory")
+    path = None if node is None else layers.as_path(node)
+    if node is None or path is None:
         return None
     if not os.path.isdir(path):  # noqa: PTH112  the other one raises where we may not look
-        spot.error(f"{shown(str(path))} is not a directory: create it, or name another")
+        node.error(f"{shown(str(path))} is not a directory: create it, or name another")
         return None
-    return _checked(path, layers.home, spot)
+    return _checked(path, layers.home, node)
 
 
-def _checked(path: Path, home_path: Path, spot: Spot) -> RealPath | None:
+def _checked(path: Path, home_path: Path, node: DocumentNode) -> RealPath | None:
     workspace, home = real(path), real(home_path)
     if not workspace.parts:
-        spot.error("must not be the root of the file system")
+        node.error("must not be the root of the file system")
         return None
     if workspace == home:
-        spot.error("must not be the home directory: name a directory inside it")
+        node.error("must not be the home directory: name a directory inside it")
         return None
     if home.is_within(workspace):
-        spot.warning("holds the home directory: the agent may change nearly all of it")
+        node.warning("holds the home directory: the agent may change nearly all of it")
     return workspace
 
 
 def container_workspace(layers: Layers) -> str | None:
     """Return the agent's own path for the workspace: absolute, without a slash at its end."""
-    spot = layers.spot("containerWorkspaceDir")
-    if spot is None:
+    node = layers.node("containerWorkspaceDir")
+    if node is None:
         return None
-    text = spot.name()
+    text = node.name()
     trimmed = text.rstrip("/")
     if not text.startswith("/") or not trimmed:
-        spot.error("must be an absolute path other than /")
+        node.error("must be an absolute path other than /")
         return None
-    if layers.spot("allowedDirectory") is None:
-        spot.warning("has no use without a workspace (allowedDirectory)")
+    if layers.node("allowedDirectory") is None:
+        node.warning("has no use without a workspace (allowedDirectory)")
     return trimmed

@@ -71,7 +71,7 @@ async def log_in(
         secret: the secret of the registered client, if it has one.
         show: shows a page.
         port: to which the browser comes back; 0: any that is free.
-        scope: what the login is for; None: what the server says.
+        scope: what the login is for, or None if what the server says.
 
     Raises:
         LoginFailedError: there is no login.

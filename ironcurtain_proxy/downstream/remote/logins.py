@@ -53,7 +53,7 @@ class Login(Struct, frozen=True, kw_only=True):
     token_endpoint: str
     access_token: str
     expires_at: float | None = None
-    """Seconds since 1970; None: it is not said."""
+    """Seconds since 1970, or None if it is not said."""
     refresh_token: str | None = None
     client_id: str = ""
     client_secret: str | None = None
@@ -70,7 +70,7 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 def ends_at(seconds: float | None) -> float | None:
-    """The end of a token with this lifetime from now; None: its lifetime is not known."""
+    """The end of a token with this lifetime from now, or None if its lifetime is not known."""
     return None if seconds is None else _now() + seconds
 
 
@@ -106,7 +106,7 @@ class LoginFile:
         self._login: Login | None = None
 
     def current(self) -> Login | None:
-        """The login; None: there is none, or none that can be used."""
+        """The login, or None if there is none, or none that can be used."""
         try:
             found = os.stat(self.path, follow_symlinks=False)  # noqa: PTH116  asked at each request
         except OSError:

@@ -294,7 +294,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
-    """The target of a redirect; None: it is not known."""
+    """The target of a redirect, or None if it is not known."""
     try:
         return place.join(to)
     except (httpx2.InvalidURL, ValueError):

@@ -61,7 +61,7 @@ class StoredLogin:
         self._renewing = anyio.Lock()
 
     async def header(self) -> str | None:
-        """The value of `Authorization`; None: there is no login."""
+        """The value of `Authorization`, or None if there is no login."""
         login = self._file.current()
         if login is not None and is_due(login, _MARGIN) and await self._renew(login.access_token):
             login = self._file.current()
@@ -112,7 +112,7 @@ class StoredLogin:
         self._warn(f"{lacks}ironcurtain-proxy login {self._server}")
 
     async def _obtained(self, login: Login | None) -> Login | None:
-        """A new login; None: there is nothing to show for one."""
+        """A new login, or None if there is nothing to show for one."""
         own = self._endpoint.oauth
         if own is not None and own.grant == "client-credentials":
             return await self._as_client(own)

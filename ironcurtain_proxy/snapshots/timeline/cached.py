@@ -47,7 +47,7 @@ class CachedPaths:
         Args:
             root: the workspace.
             reader: copies contents.
-            known: the state of a path that the scanner looks at; None: it does not.
+            known: the state of a path that the scanner looks at, or None if it does not.
             left_out: paths that are neither copied nor restored.
             most_bytes: the most bytes that are copied at once.
         """
@@ -90,7 +90,7 @@ class CachedPaths:
             waiting.append(path)
 
     def _budget(self, found: Sized) -> Callable[[], str | None]:
-        """Return what says why the next file is not copied; None: it is."""
+        """Return what says why the next file is not copied, or None if it is."""
         most = self._reader.copied + self._most_bytes
         return lambda: (
             None if len(found) < _MOST_COPIED and self._reader.copied < most else _TOO_MUCH

@@ -172,7 +172,7 @@ class ReplacedEntry:
 
     @property
     def kind(self) -> ChangeKind | None:
-        """The kind of change; None: it stands here as a directory of one that changed."""
+        """The kind of change, or None if it stands here as a directory of one that changed."""
         before, after = self.before, self.after
         if before is not None and after is not None and before.kind == "file":
             # Only the old content is copied, so the two contents cannot be compared.

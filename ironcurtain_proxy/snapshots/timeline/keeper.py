@@ -244,7 +244,7 @@ class Keeper:
             self.history.records.pop()
         return written
 
-    def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
+    def end_call(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note the changes of the call."""
         number = int(point)
         try:

@@ -147,7 +147,7 @@ class Log:
         return None
 
     def read(self) -> History | None:
-        """The whole history; None: there is none, or it is unreadable.
+        """The whole history, or None if there is none, or it is unreadable.
 
         Raises:
             OSError: it cannot be read.

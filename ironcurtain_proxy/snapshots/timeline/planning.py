@@ -35,7 +35,7 @@ class Obstacle:
     path: str
     why: str
     calls: frozenset[int] | None = None
-    """Later calls that touched it, perhaps unknown ones; None: that is not the reason."""
+    """Later calls that touched it, perhaps unknown ones, or None if that is not the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,7 +225,7 @@ _TESTS: Mapping[EntryKind, Callable[[int], bool]] = {
 
 
 IsExpected: TypeAlias = Callable[[os.stat_result | None], bool]
-"""Whether what stands under a name may be taken away; None: nothing stands there."""
+"""Whether what stands under a name may be taken away, or None if nothing stands there."""
 
 _OURS: Final = 0o700
 _NO_REPLACE, _EXCHANGE = 1, 2

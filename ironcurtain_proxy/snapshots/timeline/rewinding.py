@@ -77,7 +77,7 @@ class RollbackOutcome:
 
     plan: RollbackPlan
     id: str | None
-    """The point by which the rollback can be undone; None: nothing was done."""
+    """The point by which the rollback can be undone, or None if nothing was done."""
     others: tuple[Point, ...]
     """The points of other calls that the rollback undoes."""
     nobodys: tuple[Change, ...]
@@ -132,7 +132,7 @@ def _kept(directory: Path, workspace: RealPath, history: History) -> KeptTimelin
 def find(
     reference: str, timelines_kept: Iterable[KeptTimeline]
 ) -> tuple[KeptTimeline, Point] | None:
-    """The point whose call's id begins so; None: there is none.
+    """The point whose call's id begins so, or None if there is none.
 
     Raises:
         NoPointError: there are several.

@@ -133,13 +133,13 @@ class WorkspaceTimeline:
                 done = await anyio.to_thread.run_sync(job)
         return done
 
-    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
+    async def end_call(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what changed since the call's point."""
         # A cancelled call may have changed files.
         found: tuple[Change, ...] | NotHeld = ()
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                found = await anyio.to_thread.run_sync(self._keeper.settle, point)
+                found = await anyio.to_thread.run_sync(self._keeper.end_call, point)
         return found
 
     async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:

@@ -68,7 +68,7 @@ def lived(store: Store, clock: FakeClock, past: Past) -> int:
         "refused": ends("rejected", "reviewer:a"),
         "timed out": ends("rejected", "timeout", "nobody answered"),
     }
-    assert store.settle(identifier, end[past.kind])
+    assert store.end(identifier, end[past.kind])
     return identifier
 
 

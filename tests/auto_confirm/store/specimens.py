@@ -69,5 +69,5 @@ def reviewed(store: Store, row: InteractionRow | None = None, end: Ending | None
     """One that a reviewer was asked about, and that ended."""
     identifier = record_interaction(store, row or interaction())
     open_task(store, identifier, task())
-    assert store.settle(identifier, end or ends())
+    assert store.end(identifier, end or ends())
     return identifier

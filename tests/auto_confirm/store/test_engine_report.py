@@ -72,7 +72,7 @@ def fill(store: Store, clock: FakeClock) -> None:
         open_task(store, identifier, task(reason=EVIL))
         clock.seconds += 10 * hour
         status, by = HOW[hour % 3]
-        assert store.settle(identifier, ends(status, by))
+        assert store.end(identifier, ends(status, by))
 
 
 def page_of(store: Store, clock: FakeClock) -> str:
@@ -157,7 +157,7 @@ def test_response_times_are_put_in_the_bar_below_their_bound(
         identifier = record_interaction(store, interaction())
         open_task(store, identifier, task())
         clock.seconds += seconds
-        store.settle(identifier, ends())
+        store.end(identifier, ends())
     assert list(collect(store).responses) == [1, 1, 1, 1, 0, 0, 1, 2]
 
 

@@ -141,7 +141,7 @@ def test_a_lock_that_is_not_given_back_is_a_fault(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match="locked"):
                 auto_approved(store)
             with pytest.raises(StoreError, match="locked"):
-                store.settle(identifier, ends())
+                store.end(identifier, ends())
             # Readers are not in its way.
             assert recorded(store, identifier) is not None
             with open_store(None, tmp_path / "state", FakeClock()) as second:
@@ -204,7 +204,7 @@ def test_reviewers_that_answer_at_once_get_one_yes(store: Store, turn: int) -> N
 
     def answer(name: str) -> None:
         together.wait(timeout=30)
-        taken.append(store.settle(identifier, ends(by=f"reviewer:{name}")))
+        taken.append(store.end(identifier, ends(by=f"reviewer:{name}")))
 
     threads = [threading.Thread(target=answer, args=(str(n),)) for n in range(4)]
     for thread in threads:

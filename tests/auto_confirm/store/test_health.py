@@ -79,7 +79,7 @@ def test_a_call_that_waits_too_long_makes_a_session_stuck(store: Store, clock: F
     clock.seconds = 601
     assert health(store, clock) == "stuck"
     assert health(store, clock, "another") == "unknown"
-    assert store.settle(identifier, ends())
+    assert store.end(identifier, ends())
     assert health(store, clock) == "well"
 
 

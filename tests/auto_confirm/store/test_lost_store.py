@@ -280,13 +280,13 @@ async def test_what_was_written_too_late_to_count_does_not_wait_for_an_answer(
 
 def test_the_ids_of_another_store_are_nobodys_here(store: Store) -> None:
     mine = store.record_call(interaction(request="mine"), task())
-    assert not store.settle(mine, ends(), "another's")
+    assert not store.end(mine, ends(), "another's")
     assert not store.record_escalation(mine, "a", "b", "late", "another's")
     store.record_outcome(mine, succeeded=True, request="another's")
     found = recorded(store, mine)
     assert found is not None
     assert found.status == "held"
-    assert store.settle(mine, ends(), "mine")
+    assert store.end(mine, ends(), "mine")
 
 
 def test_a_call_whose_task_cannot_be_written_is_not_written_either(store: Store) -> None:

@@ -119,7 +119,7 @@ def test_response_times_are_those_of_reviewers(store: Store, clock: FakeClock) -
         identifier = record_interaction(store, interaction())
         open_task(store, identifier, task())
         clock.seconds += seconds
-        store.settle(identifier, ends())
+        store.end(identifier, ends())
     reviewed(store, end=ends("rejected", "timeout"))
     found = metrics_of(store, clock).response_seconds
     assert (found.count, found.p50, found.p99) == (4, 30.0, 300.0)

@@ -49,7 +49,7 @@ def test_a_question_takes_four_statements_and_its_answer_five(
     found = recorded(store, number)
     assert found is not None
     assert (found.status, found.decided_by) == ("held", "engine:risk")
-    assert store.settle(number, ends(by="reviewer:a"), found.request_id)
+    assert store.end(number, ends(by="reviewer:a"), found.request_id)
     assert statements.taken()[-5:] == ["UPDATE", "SELECT", "INSERT", "INSERT", "UPDATE"]
     found = recorded(store, number)
     assert found is not None
@@ -69,7 +69,7 @@ def test_what_the_engine_knows_takes_three_statements_and_a_session_two(
 
 def test_an_answer_to_another_request_ends_nothing(store: Store) -> None:
     number = store.record_call(interaction(), task())
-    assert not store.settle(number, ends(by="reviewer:a"), "another")
+    assert not store.end(number, ends(by="reviewer:a"), "another")
     found = recorded(store, number)
     assert found is not None
     assert (found.status, found.decided_by) == ("held", "engine:risk")

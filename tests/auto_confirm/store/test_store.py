@@ -107,7 +107,7 @@ def test_an_answer_ends_the_interaction_and_its_task(store: Store, clock: FakeCl
     open_task(store, identifier, task())
     clock.seconds = 42
     end = Ending(status="approved", decided_by="reviewer:a", reason="fine", response="go on, then")
-    assert store.settle(identifier, end)
+    assert store.end(identifier, end)
     found = recorded(store, identifier)
     assert found is not None
     assert (found.status, found.auto_approved) == ("approved", False)
@@ -146,7 +146,7 @@ def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: F
         *("escalated", "timed_out", "escalated"),
     ]
     clock.seconds = 600
-    assert store.settle(identifier, ends("rejected", "timeout", "nobody answered"))
+    assert store.end(identifier, ends("rejected", "timeout", "nobody answered"))
     assert trail(store, identifier)[-1].decision == "timed_out"
     assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "timed_out"]
     assert rows(store, REVIEWER_DECISIONS) == []
@@ -158,7 +158,7 @@ def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: F
 def test_the_first_answer_wins(store: Store, first: FinalStatus, second: FinalStatus) -> None:
     identifier = reviewed(store, end=ends(first))
     before = trail(store, identifier)
-    assert not store.settle(identifier, ends(second, "reviewer:late"))
+    assert not store.end(identifier, ends(second, "reviewer:late"))
     found = recorded(store, identifier)
     assert found is not None
     assert found.status == first
@@ -188,7 +188,7 @@ def test_only_these_moves_end_an_interaction(
     if move[0] == "escalated":
         sqlite_store.record_escalation(identifier, "a", "b", "late")
     by = "engine:x" if move[1] == "auto_approved" else "human"
-    assert sqlite_store.settle(identifier, ends(move[1], by)) is may
+    assert sqlite_store.end(identifier, ends(move[1], by)) is may
     found = recorded(sqlite_store, identifier)
     assert found is not None
     assert found.status == (move[1] if may else move[0])
@@ -198,9 +198,9 @@ def test_only_these_moves_end_an_interaction(
 def test_what_nobody_answered_can_end_in_an_approval_by_the_final_table(store: Store) -> None:
     identifier = record_interaction(store, interaction())
     by_table = ends("auto_approved", "timeout", "nobody answered; on_timeout approves")
-    assert not store.settle(identifier, by_table)
+    assert not store.end(identifier, by_table)
     open_task(store, identifier, task())
-    assert store.settle(identifier, by_table)
+    assert store.end(identifier, by_table)
     found = recorded(store, identifier)
     assert found is not None
     assert found.auto_approved
@@ -261,7 +261,7 @@ def test_a_decision_belongs_to_an_interaction(store: Store) -> None:
         record_decision(store, 4711, approval())
     with pytest.raises(StoreError):
         open_task(store, 4711, task())
-    assert not store.settle(4711, ends())
+    assert not store.end(4711, ends())
     assert recorded(store, 4711) is None
     statement = sa.text(
         "INSERT INTO permission_decisions (interaction_id, decision) VALUES (4711, 'escalated')"

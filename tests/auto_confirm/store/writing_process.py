@@ -30,7 +30,7 @@ def main(url: str, state: str, name: str, count: str, shared: str) -> None:
             say(record_interaction(store, row, approval()))
             use_pattern(store, 1)
         say(reviewed(store, interaction(session=name, request=f"{name}-r")))
-        won = int(shared) > 0 and store.settle(int(shared), ends(by=f"reviewer:{name}"))
+        won = int(shared) > 0 and store.end(int(shared), ends(by=f"reviewer:{name}"))
         say("won" if won else "lost")
 
 

@@ -14,7 +14,7 @@ from ironcurtain_proxy.config.clients.plan import (
     servers_behind_proxy,
     startable,
 )
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.values import Json
@@ -193,7 +193,7 @@ def test_a_name_that_the_proxy_cannot_use_is_changed_and_its_entry_can_be_read(
     assert (moving.taken.name, moving.name) == (name, behind)
     entries: Json = {behind: {**moving.taken.entry}}
     report = Report()
-    parse_servers(Spot(entries, "servers", report), tmp_path)
+    parse_servers(DocumentNode(entries, "servers", report), tmp_path)
     assert not report.has_errors
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import UNSET, Meta
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
@@ -86,15 +86,15 @@ BAD: list[tuple[Json, list[str]]] = [
 @pytest.mark.parametrize("value", GOOD, ids=str)
 def test_both_readings_of_a_document_without_mistakes_give_the_same_form(value: Json) -> None:
     report = Report()
-    spot = Spot(value, "", report)
-    assert fill(spot, Outer) == fill_slowly(spot, Outer)
+    node = DocumentNode(value, "", report)
+    assert fill(node, Outer) == fill_slowly(node, Outer)
     assert report.problems == ()
 
 
 @pytest.mark.parametrize(("value", "mistakes"), BAD, ids=str)
 def test_every_mistake_is_named_with_its_place(value: Json, mistakes: list[str]) -> None:
     report = Report()
-    fill(Spot(value, "", report), Outer)
+    fill(DocumentNode(value, "", report), Outer)
     found = said(report)
     assert len(found) == len(mistakes)
     assert all(end in line for line, end in zip(found, mistakes, strict=True)), found
@@ -102,7 +102,7 @@ def test_every_mistake_is_named_with_its_place(value: Json, mistakes: list[str])
 
 def test_an_unknown_key_of_another_program_is_a_warning() -> None:
     report = Report()
-    form = fill(Spot({"name": "a", "nome": 1}, "", report), Outer, foreign=True)
+    form = fill(DocumentNode({"name": "a", "nome": 1}, "", report), Outer, foreign=True)
     assert form == Outer(name="a")
     assert [(one.severity, one.suggestion) for one in report.problems] == [("warning", "name")]
 
@@ -118,7 +118,7 @@ def test_a_deep_document_is_refused_and_does_not_exhaust_the_stack() -> None:
     for _ in range(5000):
         value = {"inner": value}
     report = Report()
-    fill(Spot(value, "", report), Deep)
+    fill(DocumentNode(value, "", report), Deep)
     assert [one.message for one in report.problems] == ["is nested too deeply"]
 
 

@@ -11,7 +11,7 @@ from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
@@ -88,7 +88,7 @@ def test_both_readings_accept_the_same_documents(
             except ValidationError:
                 fast = None
             report = Report()
-            slow = fill_slowly(Spot(document, "", report), kind)
+            slow = fill_slowly(DocumentNode(document, "", report), kind)
             if (slow if not report.problems else None) != fast:
                 differing.append((place, value, [str(one) for one in report.problems]))
     assert differing == []

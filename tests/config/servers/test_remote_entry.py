@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.server import ServerSpec
@@ -15,7 +15,7 @@ def read(entry: Json, *, foreign: bool = False) -> tuple[tuple[ServerSpec, ...],
     report = Report()
     document: Json = {"far": entry}
     root: Json = {"mcpServers": document} if foreign else document
-    specs = parse_servers(Spot(root, "servers", report), Path("/home/me"))
+    specs = parse_servers(DocumentNode(root, "servers", report), Path("/home/me"))
     return specs, [problem.message for problem in report.problems]
 
 

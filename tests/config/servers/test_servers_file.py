@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.server import ServerSpec, ShownTools
@@ -16,7 +16,7 @@ HOME = Path("/home/ada")
 
 def read(document: Json) -> tuple[tuple[ServerSpec, ...], Report]:
     report = Report()
-    return parse_servers(Spot(document, "f", report), HOME), report
+    return parse_servers(DocumentNode(document, "f", report), HOME), report
 
 
 def problems(document: Json) -> list[str]:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import ServersReader
 from ironcurtain_proxy.downstream.options import DownstreamOptions
@@ -164,7 +164,7 @@ def remote(url: str, *, credentials: Mapping[str, str] | None = None, **entry: J
     """A server as its entry configures it."""
     report = Report()
     (spec,) = ServersReader(_HOME).servers(
-        Spot({"one": {"type": "http", "url": url, **entry}}, "test", report)
+        DocumentNode({"one": {"type": "http", "url": url, **entry}}, "test", report)
     )
     report.raise_errors()
     return replace(spec, credentials=credentials or {})

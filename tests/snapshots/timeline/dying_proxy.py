@@ -18,4 +18,4 @@ while True:
     for name in range(5):
         (top / f"{name}").write_bytes(b"%d" % number * 1000)
     (top / "counter").write_text(f"{number}")
-    keeper.settle(point)  # type: ignore[arg-type]  # a refusal ends the test
+    keeper.end_call(point)  # type: ignore[arg-type]  # a refusal ends the test

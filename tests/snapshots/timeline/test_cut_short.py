@@ -77,7 +77,7 @@ def test_a_directory_that_is_swapped_for_a_link_all_the_time_shows_nothing_of_ou
     try:
         for _ in range(60):
             w.keeper.scanner.events.missed = True
-            w.keeper.settle(w.mark())
+            w.keeper.end_call(w.mark())
     finally:
         stop.set()
         swapping.join()
@@ -136,7 +136,7 @@ def test_changes_that_no_log_could_take_are_taken_back_by_another_process(
     # The end of the call is short enough for the rest of the log's last block.
     for number in range(300):
         w(f"file-{number}").unlink()
-    w.keeper.settle(point)
+    w.keeper.end_call(point)
     assert isinstance(w.keeper.mark("next", "s", "t"), NotHeld)
     (small_disk / "filler").unlink()
     w.back(point)

@@ -168,7 +168,7 @@ def test_what_a_command_destroys_comes_back(w: Timelined, command: str) -> None:
     point = w.mark()
     said = run(w.top, command)
     after = w.picture()
-    w.keeper.settle(point)
+    w.keeper.end_call(point)
     w.back(point, rewind=True, force=True)
     assert w.picture() == before
     if after == before:

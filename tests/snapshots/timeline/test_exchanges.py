@@ -61,7 +61,7 @@ def test_a_write_through_an_earlier_mapping_is_found_and_taken_back(w: Timelined
             before = w.picture()
             point = w.mark()
             mapped[:8] = b"scribble"
-            assert words(w.keeper.settle(point)) == ["changed a"]
+            assert words(w.keeper.end_call(point)) == ["changed a"]
         w.back(point, force=True)
         assert w.picture() == before
 
@@ -116,7 +116,7 @@ def test_nothing_that_a_call_creates_keeps_it_from_being_taken_back(
         point = w.mark()
         for deed in CREATED[what]:
             do(w, deed)
-        w.keeper.settle(point)
+        w.keeper.end_call(point)
         done = w.back(point)
         assert not done.failed
         left = w.picture()
@@ -211,7 +211,7 @@ def test_an_exchange_before_the_last_look_is_not_called_done(
     point = w.mark()
     for name in "ab":
         w(name).unlink()
-    w.keeper.settle(point)
+    w.keeper.end_call(point)
     put = Staging.put
 
     def exchanged(

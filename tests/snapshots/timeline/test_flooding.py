@@ -17,7 +17,7 @@ def test_a_flood_of_bytes_does_not_push_out_what_a_call_has_deleted(tmp_path: Pa
         if isinstance(point, NotHeld):
             break
         w("flood").write_bytes(b"%02d" % number * 10_000)
-        w.keeper.settle(point)
+        w.keeper.end_call(point)
     assert isinstance(point, NotHeld)
     assert "earlier calls" in point.reason
     w.back(first, force=True)

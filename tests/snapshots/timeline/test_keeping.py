@@ -142,7 +142,7 @@ def test_calls_at_the_same_time_are_both_held_to_account(w: Timelined) -> None:
     first = w.mark()
     second = w.mark()
     w("a").write_text("by one of them")
-    assert w.keeper.settle(first) == w.keeper.settle(second) == (Change("a", "changed"),)
+    assert w.keeper.end_call(first) == w.keeper.end_call(second) == (Change("a", "changed"),)
 
 
 def test_what_a_person_changed_after_a_call_is_not_on_the_account_of_the_call(
@@ -247,7 +247,7 @@ def test_the_oldest_points_go_first_and_what_stays_can_be_gone_back_to(tmp_path:
     for number in range(20):
         points.append((w.mark(), w.picture()))
         w("a").write_bytes(b"%02d" % number * 10_000)
-        w.keeper.settle(points[-1][0])
+        w.keeper.end_call(points[-1][0])
     # What the last call wrote goes with the next.
     w.mark()
     held = sum(one.stat().st_size for one in (w.store / "copies").rglob("*") if one.is_file())
@@ -268,7 +268,7 @@ def test_points_that_are_too_old_are_dropped_and_old_timelines_removed(tmp_path:
         keeper = Keeper(claimed.directory, workspace, limits, session="s", now=lambda: now[0])
         point = keeper.mark("c", "s", "t")
         assert not isinstance(point, NotHeld)
-        keeper.settle(point)
+        keeper.end_call(point)
         keeper.close()
         now[0] += timedelta(days=15)
     found = kept(tmp_path / "t")[0]
@@ -301,7 +301,7 @@ def test_the_state_of_the_proxy_is_left_alone_in_a_workspace_around_it(tmp_path:
     point = keeper.mark("c", "s", "t")
     assert not isinstance(point, NotHeld)
     (state / "audit.jsonl").write_text("a record")
-    assert keeper.settle(point) == ()
+    assert keeper.end_call(point) == ()
     assert keeper.unheld(RealPath.from_text(str(state / "audit.jsonl")))
     claimed.release()
 
@@ -330,7 +330,7 @@ def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
             (top / "a-file").write_text("after")
             with anyio.CancelScope() as scope:
                 scope.cancel()
-                changes = await timeline.settle(point)
+                changes = await timeline.end_call(point)
             assert changes == (Change("a-file", "changed"),)
             tasks.cancel_scope.cancel()
         timeline.close()

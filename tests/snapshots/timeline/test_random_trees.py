@@ -21,7 +21,7 @@ def test_a_rewind_leads_to_the_very_tree_that_the_point_was_made_of(
         point = w.mark()
         pictures.append((point, w.picture()))
         vandal.run(12)
-        w.keeper.settle(point)
+        w.keeper.end_call(point)
     last = w.picture()
     chosen = vandal.random.choice(pictures)
     done = w.back(chosen[0], rewind=True)

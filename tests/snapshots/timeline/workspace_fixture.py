@@ -79,7 +79,7 @@ class Timelined:
         """A call that does something; gives what it changed in words such as `created a`."""
         point = self.mark(call)
         what()
-        return point, words(self.keeper.settle(point))
+        return point, words(self.keeper.end_call(point))
 
     def back(self, point: PointId | str, *, rewind: bool = False, **how: bool) -> RollbackOutcome:
         """A rollback, as another process does it."""

@@ -10,8 +10,8 @@ that was launched. These tables of the process are read:
     /proc/PID/net/dev    network interfaces besides `lo`
 
 The start time of the process is compared before and after, because the kernel may have reused its
-pid. A table that cannot be read or has an unexpected form gives no `Walls`, and the call is asked
-about.
+pid. A table that cannot be read or has an unexpected form gives no
+`SandboxRestrictions`, and the call is asked about.
 """
 
 import os
@@ -23,7 +23,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 
@@ -49,7 +49,7 @@ class _Mount(Struct, frozen=True):
     is_writable: bool
 
 
-def walls_of(  # noqa: PLR0913  what is mounted, by its kind
+def restrictions_of(  # noqa: PLR0913  what is mounted, by its kind
     pid: int,
     pipe: int,
     temporary: RealPath | None,
@@ -58,8 +58,8 @@ def walls_of(  # noqa: PLR0913  what is mounted, by its kind
     private: PrivateTmp | None = None,
     folders: tuple[PrivateFolder, ...] = (),
     credentials: Sequence[str] = (),
-) -> Walls | None:
-    """The walls of the server below a process; None: it is not confined, or cannot be read.
+) -> SandboxRestrictions | None:
+    """Return the restrictions of the server below a process; None if they cannot be read.
 
     Args:
         pid: of the process that was started: the server's guardian.
@@ -95,7 +95,7 @@ def walls_of(  # noqa: PLR0913  what is mounted, by its kind
             return None
     except (OSError, ValueError, IndexError):
         return None
-    return Walls(
+    return SandboxRestrictions(
         writable=tuple(writable),
         temporary=temporary,
         closed=tuple(sorted(closed)),

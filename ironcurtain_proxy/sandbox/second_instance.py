@@ -41,7 +41,7 @@ def widened(
     Args:
         first: the confinement of the first.
         opening: what was approved.
-        former: the first's own directory, which the second does not get; None: it has none.
+        former: the first's own directory, which the second does not get, or None if it has none.
         temporary: the second's own directory.
         home: the user's.
 
@@ -210,7 +210,7 @@ def _beside(path: RealPath, place: str) -> list[str]:
 _MOST_STAGED: Final = 256 << 20
 """Bytes of a file that is copied for a call."""
 _Identity: TypeAlias = tuple[int, ...] | None
-"""What changes with a file; None: there is none."""
+"""What changes with a file, or None if there is none."""
 
 
 class Stage(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The walls around one command of our own shell."""
+"""The restrictions around one command of our own shell."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ _QUIET: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1
 
 
 class Walled(Struct, frozen=True, kw_only=True):
-    """A command with its walls."""
+    """A command with its restrictions."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -55,8 +55,8 @@ class Walled(Struct, frozen=True, kw_only=True):
             self.launch.remove()
 
 
-class CommandWalls:
-    """The walls of all commands of one process."""
+class CommandRestrictions:
+    """The restrictions of all commands of one process."""
 
     def __init__(self, setup: ShellSetup) -> None:
         """Make the network that leads nowhere, unless hosts are allowed.
@@ -84,7 +84,7 @@ class CommandWalls:
         self._spaces = (user, network)
 
     def around(self, command: Sequence[str], directory: str) -> Walled:
-        """Return a command with its walls.
+        """Return a command with its restrictions.
 
         Raises:
             OSError: there is no memory, or no descriptor left.
@@ -96,10 +96,10 @@ class CommandWalls:
         assert self._filter is not None  # noqa: S101  made with the network
         profile = self.profile()
         calls = os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC)
-        walls = closure(profile, self._setup.private, network=False)
+        restrictions = closure(profile, self._setup.private, network=False)
         user, network = self._spaces
         return Walled(
-            argv=[*walls, "--seccomp", str(calls), "--chdir", directory, "--", *command],
+            argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
             environment={**os.environ, **_QUIET, **self._own_places(), **_to_gate()},
             # Root enters no user namespace, and the command must not inherit one.
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),

@@ -34,7 +34,7 @@ from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError,
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.twin import in_views, left_closed, widened
+from ironcurtain_proxy.sandbox.second_instance import in_views, left_closed, widened
 from ironcurtain_proxy.sandbox.watchman import Watchman
 
 IDLE: Final = 60.0
@@ -44,19 +44,19 @@ _START: Final = 60.0
 _MOST: Final = 4
 """The most second instances at a time: each needs the memory of a whole sandbox."""
 
-_TwinKey: TypeAlias = tuple[str, SandboxOpening, int]
+_InstanceKey: TypeAlias = tuple[str, SandboxOpening, int]
 """The server, what is opened, and a number of its own where a path is: such an instance serves one
 call."""
 
 
-class Twin(Struct, eq=False):
+class SecondInstance(Struct, eq=False):
     """A second instance of one server."""
 
     supervisor: Supervisor
     confinement: Confinement
     idle_since: float
     watch: Watchman | None = None
-    """Looks after what was opened for it; None: nothing was, besides hosts."""
+    """Looks after what was opened for it, or None if nothing was, besides hosts."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
@@ -67,7 +67,7 @@ class Twin(Struct, eq=False):
     """Whether a remembered approval has brought one of its calls."""
 
 
-class Twins:
+class SecondInstances:
     """The second instances of one session's servers."""
 
     def __init__(
@@ -82,8 +82,8 @@ class Twins:
         self._hooks = hooks
         self._log = log
         self._idle = idle
-        self._living: dict[_TwinKey, Twin] = {}
-        self._starting: dict[_TwinKey, anyio.Lock] = {}
+        self._living: dict[_InstanceKey, SecondInstance] = {}
+        self._starting: dict[_InstanceKey, anyio.Lock] = {}
         self._group: TaskGroup | None = None
         self._count = self._uses = 0
 
@@ -104,7 +104,9 @@ class Twins:
             self._retire(key)
 
     @asynccontextmanager
-    async def use(self, first: Supervisor, opening: SandboxOpening) -> AsyncIterator[Twin]:
+    async def use(
+        self, first: Supervisor, opening: SandboxOpening
+    ) -> AsyncIterator[SecondInstance]:
         """The second instance of a server for an opening, for the time of a call.
 
         Raises:
@@ -113,66 +115,69 @@ class Twins:
         self._uses += 1
         key = (first.spec.name, opening, self._uses if opening.paths else 0)
         async with self._starting.setdefault(key, anyio.Lock()):
-            twin = self._living.get(key)
-            if twin is not None and twin.supervisor.status().state != "ready":
-                await self._end(key, twin)
-                twin = None
-            if twin is None:
-                twin = await self._start(first.spec, key)
-            twin.calls += 1
-            twin.for_later |= opening.for_later and not opening.paths
+            second_instance = self._living.get(key)
+            if second_instance is not None and second_instance.supervisor.status().state != "ready":
+                await self._end(key, second_instance)
+                second_instance = None
+            if second_instance is None:
+                second_instance = await self._start(first.spec, key)
+            second_instance.calls += 1
+            second_instance.for_later |= opening.for_later and not opening.paths
         try:
             # The first instance's tool was judged and approved. A server may tell each instance
             # another story, and change it at any time.
-            if twin.supervisor.tools != first.tools:
+            if second_instance.supervisor.tools != first.tools:
                 raise ServerUnavailableError(
                     f'the second instance of server "{first.spec.name}" lists other tools than '
                     "the first: the call was not sent"
                 )
-            yield twin
+            yield second_instance
         finally:
-            twin.calls -= 1
-            twin.idle_since = anyio.current_time()
-            is_over = not (twin.for_later or twin.calls) or twin.supervisor.tools != first.tools
-            if self._living.get(key) is twin and is_over:
+            second_instance.calls -= 1
+            second_instance.idle_since = anyio.current_time()
+            is_over = (
+                not (second_instance.for_later or second_instance.calls)
+                or second_instance.supervisor.tools != first.tools
+            )
+            if self._living.get(key) is second_instance and is_over:
                 self._retire(key)
-            elif self._living.get(key) is not twin and not twin.calls:
-                twin.scope.cancel()
-            await self._carried(key, twin)
-        if twin.not_carried:
-            raise UnansweredError(f"the call ran, but {'; '.join(twin.not_carried)}")
+            elif self._living.get(key) is not second_instance and not second_instance.calls:
+                second_instance.scope.cancel()
+            await self._carried(key, second_instance)
+        if second_instance.not_carried:
+            raise UnansweredError(f"the call ran, but {'; '.join(second_instance.not_carried)}")
 
-    async def _carried(self, key: _TwinKey, twin: Twin) -> None:
+    async def _carried(self, key: _InstanceKey, second_instance: SecondInstance) -> None:
         """Wait until what a call wrote is in its place, once nothing of its instance runs."""
         if key[1].paths:
             del self._starting[key]
             with anyio.CancelScope(shield=True):
-                await twin.ended.wait()
+                await second_instance.ended.wait()
 
-    def _retire(self, key: _TwinKey) -> None:
+    def _retire(self, key: _InstanceKey) -> None:
         """Send no more calls to an instance, and end it after its last call."""
-        twin = self._living.pop(key)
-        if not twin.calls:
-            twin.scope.cancel()
+        second_instance = self._living.pop(key)
+        if not second_instance.calls:
+            second_instance.scope.cancel()
 
-    async def _start(self, spec: ServerSpec, key: _TwinKey) -> Twin:
+    async def _start(self, spec: ServerSpec, key: _InstanceKey) -> SecondInstance:
         group = self._group
         if group is None:
             raise ServerUnavailableError(f'server "{spec.name}" has no second instance now')
         await self._make_room(spec)
-        twin = await self._made(spec, key[1])
-        self._living[key] = twin
-        group.start_soon(self._live, key, twin)
+        second_instance = await self._made(spec, key[1])
+        self._living[key] = second_instance
+        group.start_soon(self._live, key, second_instance)
         with anyio.move_on_after(_START):
-            await twin.supervisor.settled.wait()
-        found = twin.supervisor.status()
+            await second_instance.supervisor.settled.wait()
+        found = second_instance.supervisor.status()
         if found.state != "ready":
-            await self._end(key, twin)
+            await self._end(key, second_instance)
             why = found.error or "it takes too long to start"
             raise ServerUnavailableError(f"no second instance for the approved call: {why}")
-        return twin
+        return second_instance
 
-    async def _made(self, spec: ServerSpec, opening: SandboxOpening) -> Twin:
+    async def _made(self, spec: ServerSpec, opening: SandboxOpening) -> SecondInstance:
         options, state = self._options, self._options.state
         first = options.confinements.get(spec.name)
         if first is None or state is None:
@@ -202,7 +207,7 @@ class Twins:
             raise ServerUnavailableError(f"no second instance: {error}") from None
         second = replace(spec, cwd=str(directory)) if own else spec
         hooks = self._hooks()
-        return Twin(
+        return SecondInstance(
             Supervisor(
                 second,
                 replace(options, confinements={spec.name: confinement}),
@@ -221,37 +226,37 @@ class Twins:
             watch,
         )
 
-    async def _live(self, key: _TwinKey, twin: Twin) -> None:
+    async def _live(self, key: _InstanceKey, second_instance: SecondInstance) -> None:
         """Run an instance until it is ended."""
         try:
-            with twin.scope:
+            with second_instance.scope:
                 async with anyio.create_task_group() as tasks:
-                    if twin.watch is not None:
-                        tasks.start_soon(twin.watch.run)
-                    await twin.supervisor.run()
+                    if second_instance.watch is not None:
+                        tasks.start_soon(second_instance.watch.run)
+                    await second_instance.supervisor.run()
                     tasks.cancel_scope.cancel()
         finally:
-            stages = twin.confinement.stages
+            stages = second_instance.confinement.stages
             with anyio.CancelScope(shield=True):
                 for stage in stages:
-                    twin.not_carried += await anyio.to_thread.run_sync(stage.carry)
-            if twin.watch is not None and self._options.watchman is not None:
-                self._options.watchman.ended(twin.watch)
-            if self._living.get(key) is twin:
+                    second_instance.not_carried += await anyio.to_thread.run_sync(stage.carry)
+            if second_instance.watch is not None and self._options.watchman is not None:
+                self._options.watchman.ended(second_instance.watch)
+            if self._living.get(key) is second_instance:
                 del self._living[key]
-            directory = twin.confinement.temporary
+            directory = second_instance.confinement.temporary
             if directory is not None:
                 with suppress(OSError):
                     shutil.rmtree(Path(directory))
                 if stages:
                     shutil.rmtree(f"{directory}.staged", ignore_errors=True)
-            twin.ended.set()
+            second_instance.ended.set()
 
-    async def _end(self, key: _TwinKey, twin: Twin) -> None:
-        if self._living.get(key) is twin:
+    async def _end(self, key: _InstanceKey, second_instance: SecondInstance) -> None:
+        if self._living.get(key) is second_instance:
             del self._living[key]
-        twin.scope.cancel()
-        await twin.ended.wait()
+        second_instance.scope.cancel()
+        await second_instance.ended.wait()
 
     async def _make_room(self, spec: ServerSpec) -> None:
         idle = [one for one in self._living.items() if not one[1].calls]
@@ -265,9 +270,9 @@ class Twins:
             )
 
     def _end_idle(self, since: float) -> None:
-        for twin in list(self._living.values()):
-            if not twin.calls and twin.idle_since <= since:
-                twin.scope.cancel()
+        for second_instance in list(self._living.values()):
+            if not second_instance.calls and second_instance.idle_since <= since:
+                second_instance.scope.cancel()
 
 
 async def _nothing() -> None:
