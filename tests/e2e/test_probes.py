@@ -123,6 +123,12 @@ def test_what_a_server_asks_or_says_is_decided_or_documented(
         assert given == asked.answered
     assert (kind(found) == "refused") == asked.is_withheld
     assert ("asked" in probed.outcomes()[-1]) == asked.is_withheld
+    if asked.arrives:
+        # What tells of a list comes after the list has been read again, so after the answer.
+        client.until(
+            lambda one: one.get("method") == asked.arrives and one in client.arrived[arrived:],
+            asked.arrives,
+        )
     told = [one["method"] for one in client.arrived[arrived:] if "method" in one]
     assert told == ([asked.arrives] if asked.arrives else [])
     assert asked.documented in documented()

@@ -30,10 +30,8 @@ FASTMCP: Final = Path(sys.prefix) / "fastmcp"
 EVERYTHING: Final[Mapping[str, Json]] = {
     "version": "2025-11-25",
     "capabilities": {
+        # Its server has neither prompts nor resources.
         "logging": {},
-        "completions": {},
-        "prompts": {"listChanged": True},
-        "resources": {"subscribe": True, "listChanged": True},
         "tools": {"listChanged": True},
     },
     "server": "ironcurtain-proxy",
@@ -102,6 +100,8 @@ def test_the_client_of_an_sdk_sees_all_that_is_served_over_stdio_and_http(
     program, besides = CLIENTS[client]()
     for installation in both:
         installation.variables["ESCALATION_CHANNELS"] = "elicitation"
+        # The tool that is added is in no annotation, so all its calls are denied.
+        installation.variables["SHOW_DENIED_TOOLS"] = "true"
     sessions = seen_by(program, besides, *both)
     for seen, installation in zip(sessions, both, strict=True):
         tools, approved = seen.pop("tools"), seen.pop("approved")

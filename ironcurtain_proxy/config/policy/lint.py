@@ -394,6 +394,8 @@ def _say_relative(
         if name not in known and not is_trusted:
             continue
         given = known[name].arguments if name in known else {}
+        if any(spec.every_role() & _PATHS for spec in given.values()):
+            continue  # another argument says where it begins, as `repo_path` of git does
         for argument, proposed in propose(definition.raw).arguments.items():
             if name in known and argument not in given:
                 continue  # calls that use it are denied

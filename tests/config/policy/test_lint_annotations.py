@@ -127,6 +127,22 @@ def test_an_argument_that_may_be_a_relative_path_and_is_sent_as_it_is_is_pointed
     assert len(said) == int(is_said)
 
 
+def test_a_relative_path_beside_an_argument_that_says_where_it_begins_is_not_pointed_out() -> None:
+    report = Report()
+    text: Json = {"type": "string"}
+    schema: Json = {"type": "object", "properties": {"repo_path": text, "files": text}}
+    tools = (ToolDefinition("files", "add", {"name": "add", "inputSchema": schema}),)
+    roles: dict[str, RoleSpec] = {
+        "repo_path": RoleSpec(default=("write-path",)),
+        "files": RoleSpec(default=("none",)),
+    }
+    known = {
+        ("filesystem", "add"): ToolAnnotation(server="filesystem", tool="add", arguments=roles)
+    }
+    lint_live(known, LiveTools(tools, frozenset({"files"})), [FILES], report, ())
+    assert not [one for one in report.problems if '"cwd": "@workspace"' in str(one)]
+
+
 def test_a_server_that_did_not_answer_is_not_compared() -> None:
     report = Report()
     lint_live({("filesystem", "read_file"): READ}, LiveTools((), frozenset()), [FILES], report)
