@@ -191,6 +191,8 @@ def test_what_is_exchanged_meanwhile_is_told_and_never_called_done(
             for _ in range(3):
                 done = w.back(point, force=True)
                 swapper.send_signal(signal.SIGSTOP)
+                # The signal may arrive later than it is sent.
+                os.waitid(os.P_PID, swapper.pid, os.WSTOPPED)
                 present = {path: what for path, what in w.picture().items() if path in before}
                 wrong = {path for path, what in present.items() if what != before[path]}
                 # What was exchanged after the last look, nobody can tell: one file is exchanged.
