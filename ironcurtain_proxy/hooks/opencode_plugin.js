@@ -11,8 +11,10 @@ const hook = (event) => {
 
 const ask = (event, payload) =>
   new Promise((resolve) => {
-    const fail = (why) => resolve({ decision: "deny", reason: `${why}; nothing was run` })
     const [command, ...args] = hook(event)
+    // Hooks that only observe let every call run, also where they fail.
+    const otherwise = args.at(-1) === "observe" ? "allow" : "deny"
+    const fail = (why) => resolve({ decision: otherwise, reason: `${why}; nothing was run` })
     const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] })
     let out = ""
     let errors = ""
@@ -23,7 +25,7 @@ const ask = (event, payload) =>
     child.on("close", (code) => {
       try {
         if (code !== 0) return fail(errors.trim() || "its hook failed")
-        resolve(JSON.parse(out || "{}"))
+        resolve({ decision: otherwise, reason: "no answer came", ...JSON.parse(out || "{}") })
       } catch {
         fail("its hook gave no answer that can be read")
       }
