@@ -73,6 +73,8 @@ def plain(text: str, root: Path) -> str:
     text = text.replace(str(root), "ROOT").replace(dashed, "ROOT")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "SESSION", text)
     text = re.sub(r"(tool-results/|tasks/|ID: )\w+", r"\1NAME", text)
+    # The client words this in two ways: its timer or its look at the command may come first.
+    text = re.sub(r"(before\n)(Command [^.]*background).*", r"\1it goes on", text, flags=re.DOTALL)
     return re.sub(r"line 1: +\d+ Killed", "line 1: PID Killed", text)
 
 
