@@ -23,6 +23,7 @@ _FIRST = 5
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from ironcurtain_proxy.hooks.dialects import DIALECTS  # noqa: E402
 from ironcurtain_proxy.hooks.launching import hook_words  # noqa: E402
 from tests.e2e.confined_installation import PATH  # noqa: E402
 from tests.hooks.hooked import NODE, HookedHome, as_claude  # noqa: E402
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _hooks(home: HookedHome, rounds: int) -> dict[str, list[float]]:
-    hook = hook_words("claude", "PreToolUse", home.state)
+    hook = hook_words(DIALECTS["claude"], "PreToolUse", home.state)
     times: dict[str, list[float]] = {}
     for number in range(rounds + 5):
         event = home.call("Read", {"file_path": str(home.workspace / str(number))})

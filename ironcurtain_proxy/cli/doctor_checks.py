@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.policy.bundled import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.containment import TIMELINES
@@ -289,7 +289,7 @@ def hooks(settings: Settings) -> Iterator[CheckResult]:
     # Joins all folders.
     from ironcurtain_proxy.hooks.health import health_of  # noqa: PLC0415
 
-    for client in get_args(HookClient):
+    for client in DIALECTS:
         try:
             found = health_of(client, Path(settings.home), settings.state_dir, Path.cwd())
         except ConfigurationError as error:

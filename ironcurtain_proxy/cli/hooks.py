@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_subcommand
 from ironcurtain_proxy.cli.init import proposed_workspace
@@ -14,7 +14,7 @@ from ironcurtain_proxy.config.presets.preset import PRESETS
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 
 DESCRIPTION: Final = """\
 Put the shell, the edits and the fetches of a client under the policy: its hooks ask the kernel
@@ -36,7 +36,7 @@ argument cannot be used
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    clients = [*get_args(HookClient)]
+    clients = [*DIALECTS]
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = add_subcommand(
         actions,
@@ -134,8 +134,8 @@ def _install(options: argparse.Namespace, home: Path, state: Path) -> int:
     say(f"hooks are first in {installing.install(place, observes=options.observe)}")
     if managed is not None:
         say("each user needs a policy: ironcurtain-proxy init, or hooks install without --managed")
-    if client == "codex":
-        say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
+    if DIALECTS[client].notice:
+        say(DIALECTS[client].notice)
     say("start a new session of the client: `ironcurtain-proxy audit tail` shows its calls")
     return 0
 
@@ -165,7 +165,7 @@ def _status(_options: argparse.Namespace, home: Path, state: Path) -> int:
     from ironcurtain_proxy.hooks import health  # noqa: PLC0415  joins all folders
 
     code = 0
-    for client in get_args(HookClient):
+    for client in DIALECTS:
         found = health.health_of(client, home, state, Path.cwd())
         say(f"{client}: {found}")
         for alarm in found.alarms:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, assert_never, get_args
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
@@ -49,6 +49,7 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 
 DESCRIPTION: Final = """\
@@ -170,21 +171,17 @@ def run(options: argparse.Namespace) -> int:
     return code if options.dry_run else _put_hooks(talk, wish, hooked) or code
 
 
-_OFFERED: Final[tuple[HookClient, ...]] = ("claude", "codex", "gemini")
-"""The clients whose hooks `init` offers, each of which has been tried with its own program."""
-
-
 def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
     """Return the clients of this user that can have our hooks and have none, and their files."""
     from ironcurtain_proxy.hooks.health import state_of  # noqa: PLC0415  joins all folders
     from ironcurtain_proxy.hooks.installing import file_of, kept_file  # noqa: PLC0415  as above
 
     found: list[tuple[HookClient, Path]] = []
-    for client in _OFFERED:
-        file = file_of(client, home)
+    for client, dialect in DIALECTS.items():
         with suppress(ConfigurationError):
-            if file.parent.is_dir() and not kept_file(state, client).exists():
-                found += [(client, file)] if state_of(client, home) == "absent" else []
+            if (home / dialect.place).is_dir() and not kept_file(state, client).exists():
+                is_absent = state_of(client, home) == "absent"
+                found += [(client, file_of(client, home))] if is_absent else []
     return found
 
 
@@ -230,8 +227,8 @@ def _put_hooks(
             code = 1
             continue
         talk.say(f"{client}: its hooks are in {short(file, wish.home)}; start a new session of it")
-        if client == "codex":
-            talk.say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
+        if DIALECTS[client].notice:
+            talk.say(DIALECTS[client].notice)
     return code
 
 
@@ -336,7 +333,7 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
 
 def _take_hooks(talk: Dialogue, home: Path, state: Path) -> bool:
     """Take our hooks out of clients' files. Return whether there were any."""
-    kept = [one for one in get_args(HookClient) if (state / f"clients/hooks-{one}.json").exists()]
+    kept = [one for one in DIALECTS if (state / f"clients/hooks-{one}.json").exists()]
     if not kept:
         return False
     from ironcurtain_proxy.hooks import health, installing  # noqa: PLC0415  join all folders

@@ -54,20 +54,6 @@ _PATCH_TOOLS: Final = {
     "Delete File": "Delete",
     "Move to": "Write",
 }
-_GEMINI: Final[Mapping[str, str]] = {
-    "run_shell_command": "Bash",
-    "read_file": "Read",
-    "write_file": "Write",
-    "replace": "Edit",
-    "edit": "Edit",
-    "glob": "Glob",
-    "search_file_content": "Grep",
-    "grep_search": "Grep",
-    "list_directory": "LS",
-    "web_fetch": "WebFetch",
-}
-"""The tools of Gemini CLI by their own names."""
-_PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
 
 
 class ServerCall(Struct, frozen=True):
@@ -181,142 +167,55 @@ def of_patch(text: Json) -> ClientCalls:
     return tuple([(_PATCH_TOOLS[what], {"file_path": path.strip()}) for what, path in found])
 
 
-def of_gemini(name: str, given: Arguments) -> ClientCalls:
-    """Return the calls of a tool of Gemini CLI: one, or one for each page that it fetches."""
-    tool = _GEMINI.get(name, name)
-    paths = [given[key] for key in _PATHS if given.get(key)]
-    # Which of two the tool would take is not known.
-    path = paths[0] if paths and paths.count(paths[0]) == len(paths) else None
-    is_odd = bool(paths) and path is None
-    match tool:
-        case "Bash":
-            command = None if is_odd else given.get("command")
-            return (("Bash", {"command": command, **({"cwd": path} if path else {})}),)
-        case "Read":
-            return (("Read", {"file_path": path}),)
-        case "Write" | "Edit":
-            return ((tool, {**given, "file_path": path}),)
-        case "Glob" | "Grep" | "LS":
-            where: Json = 0 if is_odd else path
-            return ((tool, {"path": where, "pattern": given.get("pattern")}),)
-        case "WebFetch":
-            text = f"{given.get('url', '')} {given.get('prompt', '')}"
-            return tuple([("WebFetch", {"url": url}) for url in _URL.findall(text)])
-        case _:
-            return ((tool, given),)
+class ClientTools(Struct, frozen=True, kw_only=True):
+    """The tools of one client by their own names, and the names of their arguments."""
+
+    client: str
+    names: Mapping[str, str]
+    """The names in the common table. `Patch` is a patch with several files."""
+    paths: tuple[str, ...]
+    """The arguments that name a place. If a call has several, they must be equal: which of two the
+    tool would take is not known."""
+    directories: tuple[str, ...] = ()
+    """Those that say where a command runs."""
+    places: str = ""
+    """The argument of a search with a list of places."""
+    texts: Mapping[str, str] = {}
+    """The client's names of arguments, each with that in the common table."""
+    patches: tuple[str, ...] = ()
+    """The arguments that may hold a patch."""
+    addresses: tuple[str, ...] = ("url",)
+    """The arguments in which each address is fetched."""
+
+    def calls(self, name: str, given: Arguments) -> ClientCalls:
+        """Return the calls of a tool: one, or one for each file, place or page."""
+        tool = self.names.get(name)
+        is_clear, path = _one_of(given, self.directories if tool == "Bash" else self.paths)
+        named = {common: given[own] for own, common in self.texts.items() if own in given}
+        match tool:
+            case None:
+                # A name of the common table that is no tool of this client is not known here.
+                return ((f"{self.client} {name}", given),)
+            case "Bash":
+                where = {} if path is None else {"cwd": path}
+                return ((tool, {"command": given.get("command") if is_clear else None, **where}),)
+            case "Patch":
+                texts = [given[key] for key in self.patches if key in given]
+                return of_patch(texts[0] if len(texts) == 1 else None) or (("Edit", {}),)
+            case "WebFetch":
+                text = " ".join([str(given.get(key, "")) for key in self.addresses])
+                pages = tuple([(tool, {"url": url}) for url in _URL.findall(text)])
+                return pages or ((tool, {}),)
+            case "Glob" | "Grep" | "LS":
+                several = given.get(self.places)
+                found = several if isinstance(several, list) and several else [several or path]
+                return tuple([(tool, {**named, "path": one if is_clear else 0}) for one in found])
+            case _:
+                return ((tool, {**named, "file_path": path}),)
 
 
-_CURSOR: Final[Mapping[str, str]] = {
-    "Shell": "Bash",
-    "Read": "Read",
-    "ReadFile": "Read",
-    "Write": "Write",
-    "TabWrite": "Write",
-    "Edit": "Edit",
-    "StrReplace": "Edit",
-    "EditNotebook": "Edit",
-    "Delete": "Delete",
-    "Grep": "Grep",
-    "Glob": "Glob",
-    "LS": "LS",
-    "ListDir": "LS",
-    "WebFetch": "WebFetch",
-}
-"""The tools of Cursor by their own names."""
-_CURSOR_PATHS: Final = (
-    *("file_path", "path", "target_file", "target_notebook", "target_directory"),
-    "working_directory",
-)
-
-
-def of_cursor(name: str, given: Arguments) -> ClientCalls:
-    """Return the call of a tool of Cursor. What names two places is broken."""
-    tool = _CURSOR.get(name)
-    paths = [given[key] for key in _CURSOR_PATHS if given.get(key)]
-    path = paths[0] if paths and paths.count(paths[0]) == len(paths) else None
-    is_odd = bool(paths) and path is None
-    match tool:
-        case "Bash":
-            command = None if is_odd else given.get("command")
-            return (("Bash", {"command": command, **({"cwd": path} if path else {})}),)
-        case "Read" | "Write" | "Edit" | "Delete":
-            content = given.get("contents", given.get("content"))
-            return ((tool, {**given, "content": content, "file_path": path}),)
-        case "Glob" | "Grep" | "LS":
-            pattern = given.get("glob_pattern", given.get("pattern"))
-            return ((tool, {"path": 0 if is_odd else path, "pattern": pattern}),)
-        case "WebFetch":
-            return (("WebFetch", {"url": given.get("url")}),)
-        case _:
-            # A name of the common table that is no tool of Cursor is not known here.
-            return ((f"cursor {name}", given),)
-
-
-_COPILOT: Final[Mapping[str, str]] = {
-    "bash": "Bash",
-    "view": "Read",
-    "create": "Write",
-    "edit": "Edit",
-    "glob": "Glob",
-    "grep": "Grep",
-    "web_fetch": "WebFetch",
-}
-"""The tools of Copilot CLI by their own names."""
-
-
-def of_copilot(name: str, given: Arguments) -> ClientCalls:
-    """Return the calls of a tool of Copilot CLI: one, or one for each directory of a search."""
-    tool, path = _COPILOT.get(name), given.get("path")
-    match tool:
-        case "Bash":
-            return (("Bash", {"command": given.get("command")}),)
-        case "Read" | "Write" | "Edit":
-            texts = {"old_string": given.get("old_str"), "new_string": given.get("new_str")}
-            return ((tool, {"file_path": path, "content": given.get("file_text"), **texts}),)
-        case "Glob" | "Grep":
-            where = given.get("paths")
-            places = where if isinstance(where, list) and where else [where]
-            pattern = given.get("pattern")
-            return tuple([(tool, {"path": one, "pattern": pattern}) for one in places])
-        case "WebFetch":
-            return (("WebFetch", {"url": given.get("url")}),)
-        case _ if name == "apply_patch":
-            return of_patch(given.get("input", given.get("patch"))) or (("Edit", {}),)
-        case _:
-            # A name of the common table that is no tool of this client is not known here.
-            return ((f"copilot {name}", given),)
-
-
-_OPENCODE: Final[Mapping[str, str]] = {
-    "bash": "Bash",
-    "read": "Read",
-    "write": "Write",
-    "edit": "Edit",
-    "glob": "Glob",
-    "grep": "Grep",
-    "list": "LS",
-    "webfetch": "WebFetch",
-}
-"""The tools of opencode by their own names."""
-
-
-def of_opencode(name: str, given: Arguments) -> ClientCalls:
-    """Return the calls of a tool of opencode: one, or one for each file of a patch."""
-    tool = _OPENCODE.get(name)
-    match tool:
-        case "Bash":
-            place = given.get("workdir")
-            where: dict[str, Json] = {"cwd": place} if isinstance(place, str) and place else {}
-            return (("Bash", {"command": given.get("command"), **where}),)
-        case "Read" | "Write" | "Edit":
-            texts = {"old_string": given.get("oldString"), "new_string": given.get("newString")}
-            path, content = given.get("filePath"), given.get("content")
-            return ((tool, {"file_path": path, "content": content, **texts}),)
-        case "Glob" | "Grep" | "LS":
-            return ((tool, {"path": given.get("path"), "pattern": given.get("pattern")}),)
-        case "WebFetch":
-            return (("WebFetch", {"url": given.get("url")}),)
-        case _ if name == "apply_patch":
-            return of_patch(given.get("patchText")) or (("Edit", {}),)
-        case _:
-            return ((f"opencode {name}", given),)
+def _one_of(given: Arguments, names: tuple[str, ...]) -> tuple[bool, Json]:
+    """Return whether not more than one place is named, and that place."""
+    found = [given[name] for name in names if given.get(name)]
+    is_clear = not found or found.count(found[0]) == len(found)
+    return is_clear, found[0] if found and is_clear else None

@@ -12,6 +12,7 @@ approvals, timeline and audit log hold as at the MCP door.
 - `door`: the events of a client, and its calls under way.
 - `runs`: the start of a client's commands, which our own shell holds. `processes`: who asks.
 - `client_end`: the client as a server of the kernel.
-- `events`: the words that all dialects share. `dialects`: the table of them.
-- `claude`, `codex`, `gemini`, `cursor`, `copilot`, `opencode`: one client's dialect each.
+- `events`: the words that all dialects share, and what one declares. `dialects`: the table of them.
+- `claude`, `codex`, `gemini`, `cursor`, `copilot`, `opencode`: one client's dialect each. Where its
+  files are, how an entry looks, its events, answers, tools and places stand there and nowhere else.
 """

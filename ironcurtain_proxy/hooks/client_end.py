@@ -348,12 +348,6 @@ class _HeldViews:
         return under_way is not None and under_way.in_view
 
 
-def has_dialog() -> bool:
-    """Return whether the client would open its dialog about the call under way."""
-    under_way = CURRENT.get()
-    return under_way is None or under_way.has_dialog
-
-
 class DialogReviewer:
     """The last way to a reviewer: the client's own dialog. Implements `ports.Reviewer`."""
 

@@ -5,59 +5,40 @@ reason, and `ask` do that. So its answers are a denial with a reason, or silence
 that nobody of ours answers is a denial. Text that is written to a running terminal has no event.
 """
 
-from collections.abc import Mapping
-from typing import Final, assert_never
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
-from msgspec.structs import replace
+import orjson
 
 from ironcurtain_proxy.facts.client_tools import ClientCalls, of_patch
-from ironcurtain_proxy.hooks.claude import answer_question as answer_claude_question
-from ironcurtain_proxy.hooks.claude import read_event as read_claude_event
+from ironcurtain_proxy.hooks.claude import before_call, own_question
 from ironcurtain_proxy.hooks.events import (
-    AfterCall,
-    Approve,
-    AskInClient,
-    BeforeCall,
+    WHY,
+    AnswerForms,
     HookDialect,
-    HookEvent,
-    NoObjection,
-    OwnQuestion,
-    Refuse,
     UnreadableEventError,
-    Verdict,
 )
+from ironcurtain_proxy.hooks.launching import is_ours
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
-EVENTS: Final[Mapping[str, int]] = {
-    "PreToolUse": 600,
-    "PermissionRequest": 600,
-    "PostToolUse": 60,
-    "UserPromptSubmit": 30,
-    "Stop": 60,
-    "SessionStart": 60,
-}
-"""The events that are hooked, each with the seconds that the client waits."""
-
-OWN_TOOLS: Final = words(
-    "update_plan request_user_input get_goal create_goal update_goal web_search"
+_SECONDS: Final = 20.0
+_MOST_BYTES: Final = 1 << 20
+_LIST: Final[Sequence[Json]] = (
+    {
+        "id": 0,
+        "method": "initialize",
+        "params": {"clientInfo": {"name": "ironcurtain", "version": "1"}},
+    },
+    {"method": "initialized"},
 )
-"""Tools that touch nothing but the client's own state."""
 
 
-def read_event(event: str, payload: Arguments) -> HookEvent:
-    """Return an event, whose form is that of Claude Code.
-
-    Raises:
-        UnreadableEventError: it does not have the documented form.
-    """
-    found = read_claude_event(event, payload)
-    if isinstance(found, BeforeCall | OwnQuestion | AfterCall):
-        return replace(found, calls=_calls(found.tool, found.calls))
-    return found
-
-
-def _calls(tool: str, calls: ClientCalls) -> ClientCalls:
-    given = calls[0][1]
+def _calls(tool: str, given: Arguments) -> ClientCalls:
     match tool:
         case "apply_patch":
             found = of_patch(given.get("command", given.get("patch", given.get("input"))))
@@ -66,40 +47,102 @@ def _calls(tool: str, calls: ClientCalls) -> ClientCalls:
             return found
         case "view_image":
             return (("Read", {"file_path": given.get("path")}),)
+        case "Bash":
+            # The client knows no such argument, so it must not move what is judged.
+            return (("Bash", {"command": given.get("command")}),)
         case _:
-            return calls
+            return ((tool, given),)
 
 
-def answer_before(verdict: Verdict) -> Json:
-    """Return the answer to `PreToolUse`, which is silence or a denial."""
-    match verdict:
-        case NoObjection() | Approve():
-            return None
-        case AskInClient(why=why) | Refuse(why=why):
-            return {
-                "hookSpecificOutput": {
-                    "hookEventName": "PreToolUse",
-                    "permissionDecision": "deny",
-                    "permissionDecisionReason": why or "IronCurtain denies it",
-                }
-            }
-        case _:
-            assert_never(verdict)
+def _alarm(home: Path, project: Path) -> str:
+    """Return how many of our hooks the client skips, by its own list, if it can be asked."""
+    listing: Json = {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}}
+    sent = b"".join([orjson.dumps(one) + b"\n" for one in (*_LIST, listing)])
+    try:
+        with subprocess.Popen(
+            ["codex", "app-server"],  # noqa: S607  its user's own, by the user's own PATH
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(home)},
+        ) as server:
+            assert server.stdin is not None  # noqa: S101  it is a pipe
+            assert server.stdout is not None  # noqa: S101  as above
+            try:
+                server.stdin.write(sent)
+                server.stdin.flush()
+                skipped = _untrusted_in(_answer_of(server.stdout.fileno()))
+            finally:
+                server.kill()
+    except OSError:
+        return ""
+    return f"CODEX SKIPS {skipped} OF OUR HOOKS: accept them in its /hooks" if skipped else ""
 
 
-def answer_question(verdict: Verdict) -> Json:
-    """Return the answer to `PermissionRequest`; silence leaves it to the client's user."""
-    return answer_claude_question(verdict) or None
+def _answer_of(descriptor: int) -> Json:
+    """Return the result of request 1, read until the deadline."""
+    end, read = time.monotonic() + _SECONDS, b""
+    os.set_blocking(descriptor, False)
+    while time.monotonic() < end and len(read) < _MOST_BYTES:
+        with suppress(BlockingIOError):
+            block = os.read(descriptor, 1 << 16)
+            if not block:
+                break
+            read += block
+            continue
+        for line in read.splitlines():
+            with suppress(ValueError):
+                message = orjson.loads(line)
+                if message.get("id") == 1:
+                    found: Json = message.get("result")
+                    return found
+        time.sleep(0.02)
+    return None
+
+
+def _untrusted_in(result: Json) -> int:
+    data = result.get("data") if isinstance(result, dict) else None
+    places = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    hooks = [hook for one in places if isinstance(one.get("hooks"), list) for hook in one["hooks"]]  # type: ignore[union-attr]
+    ours = [one for one in hooks if isinstance(one, dict) and is_ours(str(one.get("command")))]
+    return sum(one.get("trustStatus") in {"untrusted", "modified"} for one in ours)
+
+
+def _is_off(document: Mapping[str, object]) -> bool:
+    found = document.get("features")
+    return isinstance(found, dict) and found.get("hooks") is False
 
 
 DIALECT: Final = HookDialect(
     client="codex",
-    events=EVENTS,
-    own_tools=OWN_TOOLS,
+    programs=("codex", "codex.js"),
+    events={
+        "PreToolUse": ("before", 600),
+        "PermissionRequest": ("question", 600),
+        "PostToolUse": ("after", 60),
+        "UserPromptSubmit": ("prompt", 30),
+        "Stop": ("turn", 60),
+        "SessionStart": ("start", 60),
+    },
+    own_tools=words("update_plan request_user_input get_goal create_goal update_goal web_search"),
+    our_tools=("mcp__ironcurtain",),
+    calls_of=_calls,
     asks="never",
+    before=AnswerForms(silence=None, refuse=before_call("deny")),
+    question=AnswerForms(
+        silence=None,
+        approve=own_question({"behavior": "allow"}),
+        refuse=own_question({"behavior": "deny", "message": WHY}),
+    ),
+    place=".codex",
+    file="hooks.json",
+    entry=lambda line: {
+        "hooks": [{"type": "command", "command": line.text, "timeout": line.seconds}]
+    },
+    notice="Codex skips hooks that you have not trusted: accept them in its /hooks first",
+    project_files=(".codex/config.toml",),
+    is_off=_is_off,
+    transcripts=".codex/sessions/*/*/*/*.jsonl",
+    alarm=_alarm,
     reads=(".codex/skills", ".codex/prompts"),
-    seconds=585,
-    read_event=read_event,
-    answer_before=answer_before,
-    answer_question=answer_question,
 )

@@ -6,154 +6,100 @@ be asked, so it is not hooked. A prompt also comes for each sub-agent, written b
 repository's hooks may write one: neither is the user's.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
-import orjson
-
-from ironcurtain_proxy.facts.client_tools import of_copilot
+from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.events import (
-    AfterCall,
-    Approve,
-    AskInClient,
-    BeforeCall,
-    CallingAgent,
+    WHY,
+    AnswerForms,
+    FieldNames,
     HookDialect,
-    HookEvent,
-    NoObjection,
-    Prompt,
-    Refuse,
-    SessionEnded,
-    SessionStarted,
-    TurnEnded,
-    UnreadableEventError,
-    Verdict,
     directory_of,
-    object_of,
     text_of,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
-EVENTS: Final[Mapping[str, int]] = {
-    "preToolUse": 600,
-    "postToolUse": 60,
-    "postToolUseFailure": 60,
-    "userPromptSubmitted": 30,
-    "agentStop": 60,
-    "sessionStart": 60,
-    "sessionEnd": 5,
-}
-"""The events that are hooked, each with the seconds that the client is told to wait."""
-
-OWN_TOOLS: Final = words(
-    """
-    ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash read_agent
-    read_bash report_intent session_store_sql skill sql stop_bash store_memory task update_todo
-    write_agent
-    """
-)
-"""Tools that touch nothing but the client's own state, or whose calls arrive one by one. Text that
-is written to a running program (`write_bash`) is not among them."""
-_SERVER: Final = "ironcurtain-"
-"""The beginning of the names of tools of this proxy, as the client writes `SERVER-TOOL`."""
 _MOST_FILES: Final = 100
 
 
-def read_event(event: str, payload: Arguments) -> HookEvent:
-    """Return an event.
-
-    Raises:
-        UnreadableEventError: it does not have the documented form.
-    """
-    caller = CallingAgent(text_of(payload, "agentId"), text_of(payload, "agentType"))
-    match event:
-        case "preToolUse" | "postToolUse" | "postToolUseFailure":
-            return _of_call(event, payload, caller)
-        case "userPromptSubmitted":
-            is_written = not caller.id and _has_prompt_hooks(directory_of(payload))
-            return Prompt("" if is_written else text_of(payload, "prompt"), caller)
-        case "agentStop":
-            return TurnEnded(caller)
-        case "sessionStart":
-            return SessionStarted()
-        case "sessionEnd":
-            # It comes after each turn of a session without a terminal, too.
-            return SessionEnded(is_last=text_of(payload, "reason") == "user_exit")
-        case _:
-            raise UnreadableEventError("the event is unknown")
-
-
-def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
-    tool = text_of(payload, "toolName")
-    if not tool:
-        raise UnreadableEventError("toolName is not there")
-    calls = of_copilot(tool, _given(payload))
-    tool = f"mcp__{tool}" if tool.startswith(_SERVER) else tool
-    if event == "preToolUse":
-        directory = directory_of(payload)
-        return BeforeCall(id="", caller=caller, tool=tool, calls=calls, directory=directory)
-    error = ""
-    if event == "postToolUseFailure":
-        error = text_of(payload, "error")[:500] or "the tool failed"
-    return AfterCall(id="", caller=caller, tool=tool, calls=calls, error=error)
-
-
-def _given(payload: Arguments) -> Arguments:
-    """Return the arguments of a call: an object, or in older versions its JSON."""
-    found = payload.get("toolArgs")
-    if not isinstance(found, str):
-        return object_of(payload, "toolArgs")
+def _prompt(payload: Arguments) -> str:
+    """Return the user's words; empty if a repository's own hooks may have written them."""
     try:
-        return object_of({"toolArgs": orjson.loads(found)}, "toolArgs")
-    except ValueError:
-        raise UnreadableEventError("toolArgs is no JSON") from None
-
-
-def _has_prompt_hooks(directory: str) -> bool:
-    """Return whether a repository's own hooks may write a prompt, or cannot be looked at."""
-    try:
-        return any('"prompt"' in file.read_text("utf-8") for file in _hook_files(directory))
+        found = any('"prompt"' in one.read_text("utf-8") for one in _hook_files(payload))
     except (OSError, UnicodeDecodeError):
-        return True
+        found = True
+    return "" if found else text_of(payload, "prompt")
 
 
-def _hook_files(directory: str) -> Iterator[Path]:
-    here = Path(directory)
+def _hook_files(payload: Arguments) -> Iterator[Path]:
+    here = Path(directory_of(payload))
     for above in (here, *here.parents):
         yield from islice((above / ".github/hooks").glob("*.json"), _MOST_FILES)
 
 
-def answer_before(verdict: Verdict) -> Json:
-    """Return the answer to `preToolUse`; silence where the policy has no objection."""
-    match verdict:
-        case NoObjection():
-            return {}
-        case Approve(why=why):
-            return {"permissionDecision": "allow", "permissionDecisionReason": why}
-        case AskInClient(why=why):
-            return {"permissionDecision": "ask", "permissionDecisionReason": why}
-        case Refuse(why=why):
-            told = why or "IronCurtain denies it"
-            return {"permissionDecision": "deny", "permissionDecisionReason": told}
-        case _:
-            assert_never(verdict)
+def _before(decision: str) -> Json:
+    return {"permissionDecision": decision, "permissionDecisionReason": WHY}
 
 
-def answer_question(_verdict: Verdict) -> Json:
-    """Return silence: the event of the client's own question is not hooked."""
-    return {}
-
+COPILOT_TOOLS: Final = ClientTools(
+    client="copilot",
+    names={
+        "bash": "Bash",
+        "view": "Read",
+        "create": "Write",
+        "edit": "Edit",
+        "glob": "Glob",
+        "grep": "Grep",
+        "web_fetch": "WebFetch",
+        "apply_patch": "Patch",
+    },
+    paths=("path",),
+    places="paths",
+    texts={
+        "file_text": "content",
+        "old_str": "old_string",
+        "new_str": "new_string",
+        "pattern": "pattern",
+    },
+    patches=("input", "patch"),
+)
 
 DIALECT: Final = HookDialect(
     client="copilot",
-    events=EVENTS,
-    own_tools=OWN_TOOLS,
+    programs=("copilot", "npm-loader.js"),
+    events={
+        "preToolUse": ("before", 600),
+        "postToolUse": ("after", 60),
+        "postToolUseFailure": ("failed", 60),
+        "userPromptSubmitted": ("prompt", 30),
+        "agentStop": ("turn", 60),
+        "sessionStart": ("start", 60),
+        "sessionEnd": ("end", 5),
+    },
+    fields=FieldNames(tool="toolName", given="toolArgs", agent="agentId", agent_kind="agentType"),
+    # Text that is written to a running program (`write_bash`) is not among them.
+    own_tools=words(
+        """
+        ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash read_agent
+        read_bash report_intent session_store_sql skill sql stop_bash store_memory task update_todo
+        write_agent
+        """
+    ),
+    our_tools=("ironcurtain-",),
+    tools=COPILOT_TOOLS,
     asks="always",
+    before=AnswerForms(approve=_before("allow"), ask=_before("ask"), refuse=_before("deny")),
+    place=".copilot",
+    file="hooks/ironcurtain.json",
+    document={"version": 1},
+    entry=lambda line: {"type": "command", "bash": line.text, "timeoutSec": line.seconds},
+    is_off=lambda document: document.get("disableAllHooks") is True,
+    transcripts=".copilot/session-state/*/events.jsonl",
     reads=(".copilot/session-state", ".copilot/skills"),
-    seconds=585,
-    read_event=read_event,
-    answer_before=answer_before,
-    answer_question=answer_question,
+    prompt=_prompt,
+    # It comes after each turn of a session without a terminal, too.
+    is_last=lambda reason: reason == "user_exit",
 )

@@ -8,116 +8,40 @@ before every tool; the older events before a command and a read would judge the 
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
-from ironcurtain_proxy.facts.client_tools import ClientCalls, of_cursor
+from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.events import (
-    AfterCall,
-    Approve,
-    AskInClient,
-    BeforeCall,
-    CallingAgent,
+    WHY,
+    AnswerForms,
+    FieldNames,
     HookDialect,
-    HookEvent,
-    NoObjection,
-    Prompt,
-    Refuse,
-    SessionEnded,
-    SessionStarted,
-    TurnEnded,
-    UnreadableEventError,
-    Verdict,
+    HookLine,
     directory_of,
-    object_of,
     text_of,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
-EVENTS: Final[Mapping[str, int]] = {
-    "preToolUse": 60,
-    "beforeMCPExecution": 60,
-    "postToolUse": 60,
-    "postToolUseFailure": 60,
-    "beforeSubmitPrompt": 30,
-    "stop": 60,
-    "subagentStop": 60,
-    "sessionStart": 60,
-    "sessionEnd": 5,
-}
-"""The events that are hooked, each with the seconds that the client is told to wait."""
-
-_OURS: Final = "mcp__ironcurtain"
-OWN_TOOLS: Final = words("Task TodoWrite TodoRead AskQuestion SwitchMode CreatePlan WebSearch")
-"""Tools that touch nothing but the client's own state, or whose calls arrive one by one."""
+_SERVER: Final = "MCP:"
+"""The beginning of the names of servers' tools. Which server it is, only the event before the
+server's call says."""
+_PATHS: Final = (
+    *("file_path", "path", "target_file", "target_notebook", "target_directory"),
+    "working_directory",
+)
 
 
-def read_event(event: str, payload: Arguments) -> HookEvent:
-    """Return an event.
-
-    Raises:
-        UnreadableEventError: it does not have the documented form.
-    """
-    match event:
-        case "preToolUse" | "postToolUse" | "postToolUseFailure":
-            return _of_call(event, payload)
-        case "beforeMCPExecution":
-            return _of_server(payload)
-        case "beforeSubmitPrompt":
-            return Prompt(text_of(payload, "prompt"))
-        case "stop" | "subagentStop":
-            return TurnEnded(_caller(payload) if event == "subagentStop" else CallingAgent())
-        case "sessionStart":
-            return SessionStarted()
-        case "sessionEnd":
-            # The program has one process for many conversations.
-            return SessionEnded(is_last=False)
-        case _:
-            raise UnreadableEventError("the event is unknown")
-
-
-def _of_call(event: str, payload: Arguments) -> HookEvent:
-    tool = text_of(payload, "tool_name")
-    if not tool:
-        raise UnreadableEventError("tool_name is not there")
-    # Which server it goes to, only the event before the server's call says.
-    tool = _OURS if tool.startswith("MCP:") else tool
-    calls: ClientCalls = of_cursor(tool, object_of(payload, "tool_input"))
-    identifier, caller = text_of(payload, "tool_use_id"), _caller(payload)
-    if event == "preToolUse":
-        directory = _directory(payload)
-        return BeforeCall(id=identifier, caller=caller, tool=tool, calls=calls, directory=directory)
-    error = ""
-    if event == "postToolUseFailure":
-        error = text_of(payload, "error_message")[:500] or "the tool failed"
-    is_refused = payload.get("failure_type") == "permission_denied"
-    return AfterCall(
-        id=identifier, caller=caller, tool=tool, calls=calls, error=error, is_refused=is_refused
-    )
-
-
-def _of_server(payload: Arguments) -> BeforeCall:
-    """Return a call of a server: one of this proxy is judged when it arrives there."""
+def _server(payload: Arguments) -> str:
+    """Return the name of a server's tool: one of this proxy is judged when it arrives there."""
     name = text_of(payload, "tool_name")
     with suppress(ValueError):
         program = (shlex.split(text_of(payload, "command")) or [""])[0]
         own = Path(sys.prefix) / "bin/ironcurtain-proxy"
         if program.startswith("/") and os.path.realpath(program) == os.path.realpath(own):
-            name = _OURS
-    tool = name if name == _OURS else f"MCP:{name}"
-    return BeforeCall(
-        id="",
-        caller=_caller(payload),
-        tool=tool,
-        calls=((tool, {}),),
-        directory=_directory(payload),
-    )
-
-
-def _caller(payload: Arguments) -> CallingAgent:
-    return CallingAgent(text_of(payload, "subagent_id"), text_of(payload, "subagent_type"))
+            return f"{_SERVER}{name}"
+    return f"server {name}"
 
 
 def _directory(payload: Arguments) -> str:
@@ -128,32 +52,73 @@ def _directory(payload: Arguments) -> str:
     return directory_of({"cwd": first})
 
 
-def answer_before(verdict: Verdict) -> Json:
-    """Return the answer before a call."""
-    match verdict:
-        case NoObjection() | Approve():
-            return {"permission": "allow"}
-        case AskInClient(why=why) | Refuse(why=why):
-            told = why or "IronCurtain denies it"
-            return {"permission": "deny", "user_message": told, "agent_message": told}
-        case _:
-            assert_never(verdict)
+def _entry(line: HookLine) -> Json:
+    # What fails would let the call run, unless it says so.
+    return {"command": line.text, "timeout": line.seconds, "failClosed": line.denies}
 
 
-def answer_question(_verdict: Verdict) -> Json:
-    """Return silence: the client has no event for its own question."""
-    return {}
-
+CURSOR_TOOLS: Final = ClientTools(
+    client="cursor",
+    names={
+        "Shell": "Bash",
+        "Read": "Read",
+        "ReadFile": "Read",
+        "Write": "Write",
+        "TabWrite": "Write",
+        "Edit": "Edit",
+        "StrReplace": "Edit",
+        "EditNotebook": "Edit",
+        "Delete": "Delete",
+        "Grep": "Grep",
+        "Glob": "Glob",
+        "LS": "LS",
+        "ListDir": "LS",
+        "WebFetch": "WebFetch",
+    },
+    paths=_PATHS,
+    directories=_PATHS,
+    texts={
+        "content": "content",
+        "contents": "content",
+        "old_string": "old_string",
+        "new_string": "new_string",
+        "pattern": "pattern",
+        "glob_pattern": "pattern",
+    },
+)
 
 DIALECT: Final = HookDialect(
     client="cursor",
-    events=EVENTS,
-    own_tools=OWN_TOOLS,
+    programs=("cursor", "cursor-agent"),
+    events={
+        "preToolUse": ("before", 60),
+        "beforeMCPExecution": ("server", 60),
+        "postToolUse": ("after", 60),
+        "postToolUseFailure": ("failed", 60),
+        "beforeSubmitPrompt": ("prompt", 30),
+        "stop": ("turn", 60),
+        "subagentStop": ("turn", 60),
+        "sessionStart": ("start", 60),
+        "sessionEnd": ("end", 5),
+    },
+    fields=FieldNames(agent="subagent_id", agent_kind="subagent_type", error="error_message"),
+    own_tools=words("Task TodoWrite TodoRead AskQuestion SwitchMode CreatePlan WebSearch"),
+    our_tools=(_SERVER,),
+    tools=CURSOR_TOOLS,
     asks="never",
+    before=AnswerForms(
+        silence={"permission": "allow"},
+        refuse={"permission": "deny", "user_message": WHY, "agent_message": WHY},
+    ),
+    place=".cursor",
+    file="hooks.json",
+    document={"version": 1},
+    entry=_entry,
+    transcripts=".cursor/projects/*/agent-transcripts/*",
     reads=(".cursor/plans", ".cursor/skills", ".cursor/projects/{project}"),
     writes=(".cursor/plans",),
-    seconds=45,
-    read_event=read_event,
-    answer_before=answer_before,
-    answer_question=answer_question,
+    directory=_directory,
+    server=_server,
+    # The program has one process for many conversations.
+    is_last=lambda _reason: False,
 )

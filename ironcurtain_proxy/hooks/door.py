@@ -51,8 +51,6 @@ _SETTLING: Final = 1.0
 """Seconds that a hook after a call waits for its record; at its end the client waits 1.5 in all."""
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
-_OUR_SERVERS: Final = ("mcp__ironcurtain", "mcp_ironcurtain_")
-"""The beginnings of the names of tools that are judged at the other door: those of this proxy."""
 
 PromptListener: TypeAlias = Callable[[str], None]
 
@@ -93,18 +91,20 @@ class Door:
             found = self.dialect.read_event(event, _object(raw))
         except (UnreadableEventError, ValueError, RecursionError) as error:
             _log.warning("an event %s cannot be read: %s", event[:40], str(error)[:200])
-            return self._unreadable(event)
-        return _written(await self._answer(found, is_waiting))
+            why = "IronCurtain cannot read the event of this call, so nothing was run."
+            refusal = NoObjection() if self.observes else Refuse(why)
+            return _written(self.dialect.answer(event, refusal))
+        verdict = await self._answer(found, is_waiting)
+        return _written({} if verdict is None else self.dialect.answer(event, verdict))
 
-    async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Json:
+    async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
+        """Return the verdict on a call; None: the event asks for none."""
         if isinstance(event, BeforeCall):
             self._is_turn = True
             verdict = await self._before(event, is_waiting)
-            return self.dialect.answer_before(NoObjection() if self.observes else verdict)
-        if isinstance(event, OwnQuestion) and self.observes:
-            return self.dialect.answer_question(NoObjection())
+            return NoObjection() if self.observes else verdict
         if isinstance(event, OwnQuestion):
-            return self.dialect.answer_question(await self._question(event, is_waiting))
+            return NoObjection() if self.observes else await self._question(event, is_waiting)
         self._note(event)
         # The client goes on with its next call, whose point must not hold the changes of this one.
         with anyio.move_on_after(_SETTLING):
@@ -112,7 +112,7 @@ class Door:
                 await call.recorded.wait()
         if isinstance(event, SessionEnded) and event.is_last:
             self.on_end()
-        return {}
+        return None
 
     def _note(self, event: AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded) -> None:
         match event:
@@ -133,17 +133,10 @@ class Door:
             case _:
                 assert_never(event)
 
-    def _unreadable(self, event: str) -> bytes:
-        why = "IronCurtain cannot read the event of this call, so nothing was run."
-        refusal = NoObjection() if self.observes else Refuse(why)
-        if event == "PermissionRequest":
-            return _written(self.dialect.answer_question(refusal))
-        return _written(self.dialect.answer_before(refusal))
-
     # --- before a call
 
     async def _before(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
-        if self._is_passed_by(event.tool):
+        if self.dialect.is_passed_by(event.tool):
             return NoObjection()
         known = next((one for one in self._open if event.id and one.id == event.id), None)
         if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
@@ -159,7 +152,7 @@ class Door:
         What policy or containment let go, the client's own rules may still ask about. Somebody who
         could have approved the call at the other door answers that question, too.
         """
-        if self._is_passed_by(event.tool):
+        if self.dialect.is_passed_by(event.tool):
             return NoObjection()
         # A command that runs in a view has started, so the question is about another one.
         known = [one for one in self._same(event) if not (one.is_asked or one.is_held)]
@@ -180,10 +173,6 @@ class Door:
             directory=event.directory,
         )
         return await self._judged(asked, is_waiting, is_asked=True)
-
-    def _is_passed_by(self, tool: str) -> bool:
-        """Return whether calls of a tool are not judged here."""
-        return tool in self.dialect.own_tools or tool.startswith(_OUR_SERVERS)
 
     async def _judged(
         self, event: BeforeCall, is_waiting: Callable[[], bool], *, is_asked: bool = False
@@ -226,7 +215,7 @@ class Door:
         begun.append(call)
         scope = anyio.CancelScope()
         self.tasks.start_soon(self._carry, call, meant, scope)
-        with anyio.move_on_after(self.dialect.seconds):
+        with anyio.move_on_after(self.dialect.patience):
             while call.verdict is None and is_waiting():
                 with anyio.move_on_after(_LOOK):
                     await call.decided.wait()

@@ -1,14 +1,21 @@
-"""What a client's hook says, and what is answered: the words that all dialects share."""
+"""What a client's hook says, what is answered, and the declaration of one client's dialect."""
 
+import shlex
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, assert_never
 
+import msgspec
 from msgspec import Struct
 
+from ironcurtain_proxy.facts.client_tools import ClientCalls, ClientTools
 from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.strict_json import strict_json
 
-HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
-"""The clients whose hooks are known."""
+HookClient: TypeAlias = str
+"""The name of a client, one of those in `dialects`."""
+_IN_TIME: Final = 15
+"""Seconds by which an answer comes before the client stops waiting."""
 
 
 class CallingAgent(Struct, frozen=True):
@@ -32,7 +39,7 @@ class BeforeCall(Struct, frozen=True, kw_only=True):
     caller: CallingAgent
     tool: str
     """The client's own name of the tool."""
-    calls: tuple[tuple[str, Arguments], ...]
+    calls: ClientCalls
     """The name in the common table, and the arguments: one for each file of a patch."""
     directory: str
     """Absolute."""
@@ -45,7 +52,7 @@ class OwnQuestion(Struct, frozen=True, kw_only=True):
 
     caller: CallingAgent
     tool: str
-    calls: tuple[tuple[str, Arguments], ...]
+    calls: ClientCalls
     directory: str
     """Absolute."""
 
@@ -56,7 +63,7 @@ class AfterCall(Struct, frozen=True, kw_only=True):
     id: str
     caller: CallingAgent
     tool: str
-    calls: tuple[tuple[str, Arguments], ...]
+    calls: ClientCalls
     error: str = ""
     """The error in the client's words; empty: it succeeded."""
     is_refused: bool = False
@@ -131,40 +138,6 @@ Verdict: TypeAlias = NoObjection | Approve | AskInClient | Refuse
 """The answer before a call."""
 
 
-AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
-"""Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
-call, or hang."""
-
-
-class HookDialect(Struct, frozen=True, kw_only=True):
-    """What is particular to one client."""
-
-    client: HookClient
-    events: Mapping[str, int]
-    """The hooked events, each with the seconds that the client waits."""
-    own_tools: frozenset[str]
-    """Tools without effect outside the client."""
-    asks: AskingDialog
-    reads: tuple[str, ...] = ()
-    """Places of the client's own below the home, which its file tools read unasked; `{project}`
-    stands for the client's name of the project."""
-    makes: tuple[str, ...] = ()
-    """Directories below the home that the client makes in a session. They are made before its
-    sandbox is, which hides or shows only what is there."""
-    writes: tuple[str, ...] = ()
-    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
-    agents, commands or credentials."""
-    seconds: float
-    """The longest wait for a reviewer."""
-    read_event: Callable[[str, Arguments], HookEvent]
-    read_shell: Callable[[str, str], ShellText | None] | None = None
-    """Reads what its shell prefix is given, with the home. None means that its commands cannot be
-    held."""
-    answer_before: Callable[[Verdict], Json]
-    """The answer before a call, or None if nothing is printed."""
-    answer_question: Callable[[Verdict], Json]
-
-
 class UnreadableEventError(Exception):
     """An event does not have the form that its client documents; the message says what is wrong."""
 
@@ -190,6 +163,12 @@ def object_of(payload: Arguments, name: str) -> Arguments:
         UnreadableEventError: it is something else, or is not there.
     """
     found = payload.get(name)
+    if isinstance(found, str):
+        # Older versions of Copilot CLI write its JSON.
+        try:
+            found = strict_json(found.encode())
+        except (ValueError, RecursionError):
+            found = None
     if not isinstance(found, dict):
         raise UnreadableEventError(f"{name} is no object")
     return found
@@ -205,3 +184,250 @@ def directory_of(payload: Arguments) -> str:
     if not found.startswith("/") or "\0" in found:
         raise UnreadableEventError("cwd is no absolute directory")
     return found
+
+
+AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
+"""Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
+call, or hang."""
+
+EventKind: TypeAlias = Literal[
+    "before", "server", "question", "after", "failed", "refused", "prompt", "turn", "start", "end"
+]
+"""What an event says: a call is about to be made, by a tool of the client's own or by a server;
+the client is about to ask its user; a call has ended, failed, or was refused in the client; the
+user's words; the end of a turn; the start and the end of a session."""
+
+GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question"})
+"""The events at which a call can be denied."""
+
+WHY: Final = "{why}"
+"""Stands for the reason in the form of an answer."""
+
+
+class AnswerForms(Struct, frozen=True, kw_only=True):
+    """What a client is answered, exactly: one field more makes some of them run the call."""
+
+    silence: Json = msgspec.field(default_factory=dict)
+    """Where nothing stands against the call. None: nothing is printed."""
+    approve: Json = None
+    """None: silence."""
+    ask: Json = None
+    """None: the client has no such answer, and the call is refused."""
+    refuse: Json
+
+    def of(self, verdict: Verdict) -> Json:
+        """Return the answer for a verdict."""
+        match verdict:
+            case NoObjection():
+                return self.silence
+            case Approve(why=why):
+                return self.silence if self.approve is None else _with_reason(self.approve, why)
+            case AskInClient(why=why):
+                return _with_reason(self.refuse if self.ask is None else self.ask, why)
+            case Refuse(why=why):
+                return _with_reason(self.refuse, why)
+            case _:
+                assert_never(verdict)
+
+
+def _with_reason(form: Json, why: str) -> Json:
+    if isinstance(form, dict):
+        return {name: _with_reason(value, why) for name, value in form.items()}
+    # Codex runs a call that is denied without a reason.
+    return (why or "IronCurtain denies it") if form == WHY else form
+
+
+class FieldNames(Struct, frozen=True, kw_only=True):
+    """The names of the fields of an event; those of Claude Code where nothing else is said."""
+
+    tool: str = "tool_name"
+    given: str = "tool_input"
+    id: str = "tool_use_id"
+    agent: str = "agent_id"
+    agent_kind: str = "agent_type"
+    error: str = "error"
+
+
+class HookLine(Struct, frozen=True, kw_only=True):
+    """What is written into a client's file for one event."""
+
+    words: tuple[str, ...]
+    """The command and its arguments."""
+    seconds: int
+    """How long the client is to wait."""
+    denies: bool
+    """Whether a call is to be denied if the command fails."""
+
+    @property
+    def text(self) -> str:
+        """The command for a client that hands it to a shell."""
+        return "exec " + shlex.join(self.words)
+
+
+class ShellPrefix(Struct, frozen=True, kw_only=True):
+    """How a client lets another program start the commands of its shell."""
+
+    variable: str
+    """The client's variable with that program."""
+    read: Callable[[str, str], ShellText | None]
+    """Reads what the program is given, with the home; None: it is no command of the agent's."""
+
+
+def _no_alarm(_home: Path, _project: Path) -> str:
+    return ""
+
+
+class HookDialect(Struct, frozen=True, kw_only=True):
+    """All that is particular to one client."""
+
+    client: HookClient
+    programs: tuple[str, ...]
+    """The names of the client's own program."""
+    events: Mapping[str, tuple[EventKind, int]]
+    """The hooked events, each with the seconds that the client waits."""
+    fields: FieldNames = FieldNames()
+    own_tools: frozenset[str]
+    """Tools without effect outside the client, or whose calls arrive one by one."""
+    our_tools: tuple[str, ...]
+    """The beginnings of the names of tools that are judged at the other door: this proxy's."""
+    tools: ClientTools | None = None
+    """Its tools by their own names; None: they have the names of the common table."""
+    calls_of: Callable[[str, Arguments], ClientCalls] | None = None
+    """The calls of a tool, where more is to be said than the table does."""
+    asks: AskingDialog
+    asking_modes: frozenset[str] = frozenset()
+    """The modes in which `ask` opens a dialog; empty: in all."""
+    before: AnswerForms
+    question: AnswerForms = AnswerForms(refuse={})
+    """The answers to the client's own question. Silence leaves it to its user."""
+
+    # The files of the client.
+    place: str
+    """The client's own directory, from the home: a user of the client has it."""
+    file: str
+    """The user's file with hooks, from that directory."""
+    document: Mapping[str, Json] = {}
+    """What a new file holds."""
+    entry: Callable[[HookLine], Json]
+    """The entry of one event in that file."""
+    plugin: tuple[str, Path] | None = None
+    """The program that reads the file, for a client that has no hooks in one: its name beside the
+    file, and our copy."""
+    notice: str = ""
+    """What its user has to do after the hooks were put in."""
+    project_files: tuple[str, ...] = ()
+    """A project's own settings, which may switch hooks off."""
+    is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
+    """Whether such a file switches them off."""
+    transcripts: str
+    """The client's own records of its sessions, from the home, as a pattern."""
+    alarm: Callable[[Path, Path], str] = _no_alarm
+    """What else keeps the hooks from coming, by home and project; empty: nothing is known."""
+    prefix: ShellPrefix | None = None
+    """None: the commands of its shell cannot be held."""
+    reads: tuple[str, ...] = ()
+    """Places of the client's own below the home, which its file tools read unasked; `{project}`
+    stands for the client's name of the project."""
+    makes: tuple[str, ...] = ()
+    """Directories below the home that the client makes in a session. They are made before its
+    sandbox is, which hides or shows only what is there."""
+    writes: tuple[str, ...] = ()
+    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
+    agents, commands or credentials."""
+
+    # What is read of an event in a way of the client's own.
+    directory: Callable[[Arguments], str] = directory_of
+    server: Callable[[Arguments], str] = lambda _payload: ""
+    """The tool's name in an event before a server's call."""
+    prompt: Callable[[Arguments], str] = lambda payload: text_of(payload, "prompt")
+    """The user's words; empty: none that count."""
+    has_failed: Callable[[Arguments], bool] = lambda _payload: False
+    """Whether a call that has ended failed, where no event of its own says so."""
+    is_last: Callable[[str], bool] = lambda _reason: True
+    """Whether the client's process ends, too, by the reason of a session's end."""
+
+    @property
+    def patience(self) -> float:
+        """The longest wait for a reviewer, in seconds, so that the answer comes in time."""
+        return min(seconds for kind, seconds in self.events.values() if kind in GATES) - _IN_TIME
+
+    def is_passed_by(self, tool: str) -> bool:
+        """Return whether calls of a tool are not judged here."""
+        return tool in self.own_tools or tool.startswith(self.our_tools)
+
+    def answer(self, event: str, verdict: Verdict) -> Json:
+        """Return the answer to an event, or None if nothing is printed."""
+        if self.events[event][0] != "question":
+            return self.before.of(verdict)
+        return self.question.of(NoObjection() if isinstance(verdict, AskInClient) else verdict)
+
+    def read_event(self, event: str, payload: Arguments) -> HookEvent:
+        """Return an event.
+
+        Raises:
+            UnreadableEventError: it does not have the form that its client documents.
+        """
+        kind, _ = self.events[event]
+        agent = text_of(payload, self.fields.agent)
+        caller = CallingAgent(agent, text_of(payload, self.fields.agent_kind) if agent else "")
+        match kind:
+            case "before" | "server" | "question" | "after" | "failed" | "refused":
+                return self._of_call(kind, payload, caller)
+            case "prompt":
+                return Prompt(text_of(payload, "prompt") if agent else self.prompt(payload), caller)
+            case "turn":
+                return TurnEnded(caller)
+            case "start":
+                return SessionStarted()
+            case "end":
+                return SessionEnded(is_last=self.is_last(text_of(payload, "reason")))
+            case _:
+                assert_never(kind)
+
+    def _of_call(
+        self,
+        kind: Literal["before", "server", "question", "after", "failed", "refused"],
+        payload: Arguments,
+        caller: CallingAgent,
+    ) -> BeforeCall | OwnQuestion | AfterCall:
+        tool, calls = self._calls(kind, payload)
+        identifier = text_of(payload, self.fields.id)
+        if kind in {"after", "failed", "refused"}:
+            error = ""
+            if kind != "after" or self.has_failed(payload):
+                said = payload.get(self.fields.error) or payload.get("reason") or "the call failed"
+                error = str(said)[:500]
+            # Cursor says of one event which of the two it is.
+            is_refused = kind == "refused" or payload.get("failure_type") == "permission_denied"
+            return AfterCall(
+                id=identifier,
+                caller=caller,
+                tool=tool,
+                calls=calls,
+                error=error,
+                is_refused=is_refused,
+            )
+        place = self.directory(payload)
+        if kind == "question":
+            return OwnQuestion(caller=caller, tool=tool, calls=calls, directory=place)
+        mode = text_of(payload, "permission_mode")
+        return BeforeCall(
+            id=identifier,
+            caller=caller,
+            tool=tool,
+            calls=calls,
+            directory=place,
+            has_dialog=not self.asking_modes or mode in self.asking_modes,
+        )
+
+    def _calls(self, kind: EventKind, payload: Arguments) -> tuple[str, ClientCalls]:
+        if kind == "server":
+            tool = self.server(payload)
+            return tool, ((tool, {}),)
+        tool = text_of(payload, self.fields.tool)
+        if not tool:
+            raise UnreadableEventError(f"{self.fields.tool} is not there")
+        given = object_of(payload, self.fields.given)
+        if self.calls_of is not None:
+            return tool, self.calls_of(tool, given)
+        return tool, ((tool, given),) if self.tools is None else self.tools.calls(tool, given)

@@ -8,9 +8,8 @@ settings out. What shows it is that the client goes on and no event comes.
 import logging
 import os
 import subprocess
-import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,33 +46,6 @@ from ironcurtain_proxy.private_files import make_private_directory, read_private
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
 
-_PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
-    "claude": (".claude/settings.json", ".claude/settings.local.json"),
-    "codex": (".codex/config.toml",),
-    "gemini": (".gemini/settings.json",),
-    "cursor": (),
-    "copilot": (),
-    "opencode": (),
-}
-"""A project's own settings, by client."""
-_TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
-    "claude": ".claude/projects/*/*.jsonl",
-    "codex": ".codex/sessions/*/*/*/*.jsonl",
-    "gemini": ".gemini/tmp/*/chats/*.json*",
-    "cursor": ".cursor/projects/*/agent-transcripts/*",
-    "copilot": ".copilot/session-state/*/events.jsonl",
-    "opencode": ".local/share/opencode/opencode.db*",
-}
-"""The client's own records of its sessions, from the home."""
-_PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
-    "claude": ("claude", "cli.js"),
-    "codex": ("codex", "codex.js"),
-    "gemini": ("gemini", "gemini.js"),
-    "cursor": ("cursor", "cursor-agent"),
-    "copilot": ("copilot", "npm-loader.js"),
-    "opencode": ("opencode", "opencode.exe"),
-}
-"""The names of the client's own program."""
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
@@ -81,14 +53,6 @@ _LEVELS: Final = 8
 _SLACK: Final = 120.0
 """Seconds by which a transcript may be newer than the last event."""
 _SECONDS: Final = 20.0
-_LIST: Final[Sequence[Json]] = (
-    {
-        "id": 0,
-        "method": "initialize",
-        "params": {"clientInfo": {"name": "ironcurtain", "version": "1"}},
-    },
-    {"method": "initialized"},
-)
 
 
 def are_kept() -> bool:
@@ -138,7 +102,7 @@ class HookHealth(Struct, frozen=True, kw_only=True):
         when = f"last event {self.last:%Y-%m-%d %H:%M} UTC" if self.last else "no event yet"
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
-            parts += [_HELD[self.prefix]] if DIALECTS[self.client].read_shell else []
+            parts += [_HELD[self.prefix]] if DIALECTS[self.client].prefix else []
             parts += ["starts" if self.starts else "does not start", f"{when} of {self.events}"]
         return f"{', '.join(parts)} ({self.file})"
 
@@ -160,8 +124,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
             alarms.append("THE HOOK CANNOT START: install the hooks again")
         if found != "installed":
             alarms.append(f"its hooks are {found}: install them again")
-        if client == "codex" and (untrusted := _untrusted_in_codex(home, project)):
-            alarms.append(f"CODEX SKIPS {untrusted} OF OUR HOOKS: accept them in its /hooks")
+        alarms += [alarm] if (alarm := DIALECTS[client].alarm(home, project)) else []
         if (grown := _grown_without(client, home, state)) is not None:
             alarms.append(f"{grown} GREW AND NO EVENT CAME: its session runs without our hooks")
     return HookHealth(
@@ -172,7 +135,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         last=_time_of(fired_file(state, client)),
         events=_size_of(fired_file(state, client)),
         is_observed=client in observed_in(state),
-        prefix=prefix_of(file_of(client, home), state),
+        prefix=prefix_of(client, file_of(client, home), state),
         alarms=tuple(alarms),
     )
 
@@ -181,9 +144,9 @@ def _of_project(client: HookClient, project: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
     off = switched_off_by(client, project)
     found = [] if off is None else [f"{off} SWITCHES ALL HOOKS OFF in this project"]
-    for name in _PROJECT_FILES[client] if DIALECTS[client].read_shell else ():
+    for name in DIALECTS[client].project_files if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
-            if prefix_of(project / name, state) == "another":
+            if prefix_of(client, project / name, state) == "another":
                 found.append(f"{project / name} REPLACES OUR SHELL PREFIX in this project")
     return found
 
@@ -196,10 +159,11 @@ def state_of(client: HookClient, home: Path) -> HookState:
     """
     document = document_of(file_of(client, home))
     hooks = document.get("hooks")
-    if document.get("disableAllHooks") is True:
+    if DIALECTS[client].is_off(document):
         return "switched off"
     found = hooks if isinstance(hooks, dict) else {}
-    is_loaded = client != "opencode" or plugin_of(file_of(client, home)).exists()
+    plugin = plugin_of(client, file_of(client, home))
+    is_loaded = plugin is None or plugin.exists()
     if is_loaded and all(is_first(found.get(event)) for event in DIALECTS[client].events):
         return "installed"
     return "incomplete" if is_ours(orjson.dumps(found).decode()) else "absent"
@@ -210,30 +174,22 @@ def switched_off_by(client: HookClient, project: Path) -> Path | None:
 
     Clients obey such a file without a word.
     """
-    for name in _PROJECT_FILES[client]:
+    for name in DIALECTS[client].project_files:
         file = project / name
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if file.suffix == ".toml":
                 document: Mapping[str, object] = tomllib.loads(file.read_text("utf-8"))
             else:
                 document = document_of(file)
-            if _switches_off(document):
+            if DIALECTS[client].is_off(document):
                 return file
     return None
-
-
-def _switches_off(document: Mapping[str, object]) -> bool:
-    gemini, codex = document.get("hooksConfig"), document.get("features")
-    off = isinstance(gemini, dict) and gemini.get("enabled") is False
-    named = isinstance(gemini, dict) and "ironcurtain" in (gemini.get("disabled") or ())
-    without = isinstance(codex, dict) and codex.get("hooks") is False
-    return document.get("disableAllHooks") is True or off or named or without
 
 
 def _starts(client: HookClient, state: Path) -> bool:
     """Return whether the very command of a hook starts; it is told to ask nobody."""
     with suppress(OSError, subprocess.SubprocessError):
-        words = hook_words(client, "check", state)
+        words = hook_words(DIALECTS[client], "check", state)
         done = subprocess.run(  # noqa: S603  the command that the client starts
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
         )
@@ -241,64 +197,11 @@ def _starts(client: HookClient, state: Path) -> bool:
     return False
 
 
-def _untrusted_in_codex(home: Path, project: Path) -> int:
-    """Return how many of our hooks Codex skips, by its own list; 0 if it cannot be asked."""
-    listing: Json = {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}}
-    sent = b"".join([orjson.dumps(one) + b"\n" for one in (*_LIST, listing)])
-    try:
-        with subprocess.Popen(
-            ["codex", "app-server"],  # noqa: S607  its user's own, by the user's own PATH
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": str(home)},
-        ) as server:
-            assert server.stdin is not None  # noqa: S101  it is a pipe
-            assert server.stdout is not None  # noqa: S101  as above
-            try:
-                server.stdin.write(sent)
-                server.stdin.flush()
-                return _untrusted_in(_answer_of(server.stdout.fileno()))
-            finally:
-                server.kill()
-    except OSError:
-        return 0
-
-
-def _answer_of(descriptor: int) -> Json:
-    """Return the result of request 1, read until the deadline."""
-    end, read = time.monotonic() + _SECONDS, b""
-    os.set_blocking(descriptor, False)
-    while time.monotonic() < end and len(read) < _MOST_BYTES:
-        with suppress(BlockingIOError):
-            block = os.read(descriptor, 1 << 16)
-            if not block:
-                break
-            read += block
-            continue
-        for line in read.splitlines():
-            with suppress(ValueError):
-                message = orjson.loads(line)
-                if message.get("id") == 1:
-                    found: Json = message.get("result")
-                    return found
-        time.sleep(0.02)
-    return None
-
-
-def _untrusted_in(result: Json) -> int:
-    data = result.get("data") if isinstance(result, dict) else None
-    places = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
-    hooks = [hook for one in places if isinstance(one.get("hooks"), list) for hook in one["hooks"]]  # type: ignore[union-attr]
-    ours = [one for one in hooks if isinstance(one, dict) and is_ours(str(one.get("command")))]
-    return sum(one.get("trustStatus") in {"untrusted", "modified"} for one in ours)
-
-
 def _grown_without(client: HookClient, home: Path, state: Path) -> Path | None:
     """Return a transcript that was begun with our hooks in place and grew without an event."""
     installed = _modified(kept_file(state, client))
     last = max(installed, _modified(fired_file(state, client)))
-    for file in home.glob(_TRANSCRIPTS[client]):
+    for file in home.glob(DIALECTS[client].transcripts):
         if _modified(file) > last + _SLACK and _begun(file) > installed > 0:
             return file
     return None
@@ -402,7 +305,8 @@ def _client_above(pid: int) -> tuple[HookClient, int] | None:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
             names = [word.rpartition("/")[2] for word in words]
-            for client, programs in _PROGRAMS.items():
+            for client, dialect in DIALECTS.items():
+                programs = dialect.programs
                 if names and (names[0] == programs[0] or names[-1] in programs):
                     return client, pid
     return None

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
@@ -20,11 +20,10 @@ from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetNa
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
 from ironcurtain_proxy.hooks.launching import (
     HOME,
-    hook_line,
     hook_words,
     is_ours,
     prefix_file,
@@ -33,24 +32,8 @@ from ironcurtain_proxy.hooks.launching import (
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
 
-_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
-    "claude": (".claude", "settings.json"),
-    "codex": (".codex", "hooks.json"),
-    "gemini": (".gemini", "settings.json"),
-    "cursor": (".cursor", "hooks.json"),
-    "copilot": (".copilot", "hooks", "ironcurtain.json"),
-    "opencode": (".config", "opencode", "ironcurtain.json"),
-}
-"""The user's file with hooks, by client, from the home."""
-_VERSIONED: Final = frozenset({"cursor", "copilot"})
-"""The clients whose files say the version of their form."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
-
-
-_PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
-_PREFIX: Final = "CLAUDE_CODE_SHELL_PREFIX"
-"""The variable of Claude Code with the program that starts the commands of its shell."""
 
 _FOR_ALL: Final = 0o644
 
@@ -67,12 +50,13 @@ class _Kept(Struct, frozen=True):
 
 def file_of(client: HookClient, home: Path) -> Path:
     """Return the user's file with hooks, with all links followed."""
-    return Path(os.path.realpath(home.joinpath(*_FILES[client])))
+    return Path(os.path.realpath(home / DIALECTS[client].place / DIALECTS[client].file))
 
 
-def plugin_of(file: Path) -> Path:
-    """Return the program that opencode loads, which reads the file with the command lines."""
-    return file.with_name("plugins") / "ironcurtain.js"
+def plugin_of(client: HookClient, file: Path) -> Path | None:
+    """Return the program that a client loads, which reads the file with the command lines."""
+    found = DIALECTS[client].plugin
+    return None if found is None else file.parent / found[0]
 
 
 class HookPlace(Struct, frozen=True, kw_only=True):
@@ -88,7 +72,12 @@ class HookPlace(Struct, frozen=True, kw_only=True):
     @property
     def starts_commands(self) -> bool:
         """Whether our shell prefix goes there, too. It lies in the user's own directory."""
-        return DIALECTS[self.client].read_shell is not None and not self.is_managed
+        return self.dialect.prefix is not None and not self.is_managed
+
+    @property
+    def dialect(self) -> HookDialect:
+        """The client's dialect."""
+        return DIALECTS[self.client]
 
     @property
     def kept(self) -> Path:
@@ -119,13 +108,11 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     """
     file, known = place.file, _kept_of(place)
     before = _text(file)
-    document = _document(file, before)
-    if place.client in _VERSIONED:
-        document.setdefault("version", 1)
+    document = {**place.dialect.document, **_document(file, before)}
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ConfigurationError(f'{file}: "hooks" is no object')
-    had_prefix = _take_prefix(document, place.state)
+    had_prefix = _take_prefix(document, place)
     if _without_ours(hooks) or had_prefix:
         if known is not None and before is not None and _digest(before.encode()) == known.digest:
             before = known.before
@@ -138,22 +125,17 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
             raise ConfigurationError(f'{file}: "hooks.{event}" is no list')
         hooks[event] = [entry, *others]
     if place.starts_commands and not observes:
-        _set_prefix(document, place.state)
+        _set_prefix(document, place)
     written = _printed(document)
     make_private_directory(place.kept.parent)
     write_whole(place.kept, json.encode(_Kept(str(file), before, _digest(written))))
     file.parent.mkdir(parents=True, exist_ok=True)
     _write(place, written)
-    _write_plugin(place)
+    if place.dialect.plugin is not None:
+        name, ours = place.dialect.plugin
+        (file.parent / name).parent.mkdir(exist_ok=True)
+        write_whole(file.parent / name, ours.read_bytes())
     return file
-
-
-def _write_plugin(place: HookPlace) -> None:
-    """Write the program that reads the file, for a client that has no hooks of its own."""
-    if place.client == "opencode":
-        plugin = plugin_of(place.file)
-        plugin.parent.mkdir(exist_ok=True)
-        write_whole(plugin, _PLUGIN.read_bytes())
 
 
 def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
@@ -164,9 +146,9 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
         OSError: it cannot be written.
     """
     file, kept, known = place.file, place.kept, _kept_of(place)
-    if place.client == "opencode":
+    if (plugin := plugin_of(place.client, file)) is not None:
         # First: without its file it denies every call.
-        plugin_of(file).unlink(missing_ok=True)
+        plugin.unlink(missing_ok=True)
     now = _text(file)
     if known is not None and now is not None and _digest(now.encode()) == known.digest:
         if known.before is None:
@@ -177,7 +159,7 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
         return "restored"
     document = _document(file, now)
     hooks = document.get("hooks")
-    had_prefix = _take_prefix(document, place.state)
+    had_prefix = _take_prefix(document, place)
     if not (isinstance(hooks, dict) and _without_ours(hooks)) and not had_prefix:
         kept.unlink(missing_ok=True)
         return "none"
@@ -194,37 +176,38 @@ def _kept_of(place: HookPlace) -> _Kept | None:
     return None
 
 
-def prefix_of(file: Path, state: Path) -> Literal["ours", "another", "none"]:
-    """Return whose program starts the commands of Claude Code, by one of its files.
+def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "another", "none"]:
+    """Return whose program starts the commands of a client's shell, by one of its files.
 
     Raises:
         ConfigurationError: the file is not what the client would read.
     """
-    variables = document_of(file).get("env")
-    found = variables.get(_PREFIX) if isinstance(variables, dict) else None
+    prefix, variables = DIALECTS[client].prefix, document_of(file).get("env")
+    found = variables.get(prefix.variable) if prefix and isinstance(variables, dict) else None
     if not found:
         return "none"
-    return "ours" if found == str(prefix_file(state, "claude")) else "another"
+    return "ours" if found == str(prefix_file(state, client)) else "another"
 
 
-def _set_prefix(document: dict[str, Json], state: Path) -> None:
+def _set_prefix(document: dict[str, Json], place: HookPlace) -> None:
     """Let our prefix start the client's commands, unless its user has one of his own."""
-    program = prefix_file(state, "claude")
+    program = prefix_file(place.state, place.client)
     make_private_directory(program.parent)
-    write_whole(program, prefix_text(state).encode())
+    write_whole(program, prefix_text(place.state).encode())
     program.chmod(0o700)
     variables = document.setdefault("env", {})
-    if isinstance(variables, dict):
-        variables.setdefault(_PREFIX, str(program))
+    if place.dialect.prefix is not None and isinstance(variables, dict):
+        variables.setdefault(place.dialect.prefix.variable, str(program))
 
 
-def _take_prefix(document: dict[str, Json], state: Path) -> bool:
+def _take_prefix(document: dict[str, Json], place: HookPlace) -> bool:
     """Take our prefix out. Return whether it was there."""
-    variables = document.get("env")
-    ours = str(prefix_file(state, "claude"))
-    if not isinstance(variables, dict) or variables.get(_PREFIX) != ours:
+    prefix, variables = place.dialect.prefix, document.get("env")
+    if prefix is None or not isinstance(variables, dict):
         return False
-    del variables[_PREFIX]
+    if variables.get(prefix.variable) != str(prefix_file(place.state, place.client)):
+        return False
+    del variables[prefix.variable]
     if not variables:
         del document["env"]
     return True
@@ -316,34 +299,17 @@ def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Jso
 
 def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
     """Return the entry of each event in the client's form."""
-    state = Path(HOME) if place.is_managed else place.state
-    events = DIALECTS[place.client].events
+    dialect, state = place.dialect, Path(HOME) if place.is_managed else place.state
     return {
-        event: _entry(place.client, event, seconds, state, observes=observes)
-        for event, seconds in events.items()
+        event: dialect.entry(
+            HookLine(
+                words=tuple(hook_words(dialect, event, state, observes=observes)),
+                seconds=seconds,
+                denies=kind in GATES and not observes,
+            )
+        )
+        for event, (kind, seconds) in dialect.events.items()
     }
-
-
-def _entry(client: HookClient, event: str, seconds: int, state: Path, *, observes: bool) -> Json:
-    line = hook_line(client, event, state, observes=observes)
-    hook: dict[str, Json] = {"type": "command", "command": line, "timeout": seconds}
-    match client:
-        case "claude":
-            first, *rest = hook_words(client, event, state, observes=observes)
-            return {"hooks": [{**hook, "command": first, "args": [*rest]}]}
-        case "codex":
-            return {"hooks": [hook]}
-        case "gemini":
-            return {"hooks": [{**hook, "name": "ironcurtain", "timeout": seconds * 1000}]}
-        case "cursor":
-            # What fails would let the call run, unless it says so.
-            return {"command": line, "timeout": seconds, "failClosed": not observes}
-        case "opencode":
-            return {"command": [*hook_words(client, event, state, observes=observes)]}
-        case "copilot":
-            return {"type": "command", "bash": line, "timeoutSec": seconds}
-        case _:
-            assert_never(client)
 
 
 def _without_ours(hooks: dict[str, Json]) -> bool:

@@ -115,7 +115,7 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         if not _hold(place, exits):
             return
         dialect = DIALECTS[client]
-        settings = client_settings({**environ, **variables_in(state)}, parent, dialect.seconds)
+        settings = client_settings({**environ, **variables_in(state)}, parent, dialect.patience)
         exits.callback(configure_logging(settings.session_log))
         observes = client in observed_in(state)
         settings = asking_nobody(settings) if observes else settings
@@ -325,7 +325,7 @@ def own_shell(
     settings: Settings, dialect: HookDialect
 ) -> tuple[tuple[ServerSpec, ...], Available | None]:
     """Return our own shell, for the client's commands, and its sandbox; empty if none can hold."""
-    if dialect.read_shell is None or not settings.containment.undo or settings.workspace is None:
+    if dialect.prefix is None or not settings.containment.undo or settings.workspace is None:
         return (), None
     spec = replace(
         next(one for one in settings.servers if one.name == SHELL),
@@ -395,7 +395,7 @@ class _Listener(Struct, frozen=True):
                 on_end=tasks.cancel_scope.cancel,
             )
             tasks.start_soon(self._end_with_client, tasks)
-            if self.dialect.read_shell is not None:
+            if self.dialect.prefix is not None:
                 runs = self.place.with_name(f"{self.place.name}.run")
                 home = str(self.proxy.settings.home)
                 tasks.start_soon(ClientRuns(door, self.client, runs, home).run)

@@ -12,8 +12,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from ironcurtain_proxy.hooks import prefix, stub
-from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.events import GATES, HookDialect, Refuse
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """The interpreter of the stub. That of a virtual environment takes a third longer to start, because
@@ -23,34 +25,37 @@ _WORDS: Final = (
     "IronCurtain: its hook cannot run, so nothing was run. Tell the user to look at "
     "ironcurtain-proxy doctor."
 )
-_GATE: Final = (
-    '"$0" "$@"; s=$?; [ $s = 0 ] && exit 0; [ $s = 3 ] || echo "' + _WORDS + '" >&2; exit 2'
-)
-"""Before a call: whatever is no answer denies. 3: the stub has said why."""
+_GATE: Final = f'"$0" "$@" && exit 0; echo "{_WORDS}" >&2; exit 2'
+"""Before a call: whatever is no answer denies."""
 _OTHER: Final = '"$0" "$@" || exit 0'
 """Where nothing can be denied, a failure stops nobody."""
+_IN_TIME: Final = 10
+"""Seconds by which an answer comes before the client stops waiting."""
 HOME: Final = "~"
 """The directory of the proxy's own files of whoever starts the hook, in an administrator's file."""
-_GATES: Final = frozenset(stub._GATES)  # noqa: SLF001  the stub stands alone, and has the one list
 
 
-def hook_words(client: HookClient, event: str, state: Path, *, observes: bool = False) -> list[str]:
+def hook_words(
+    dialect: HookDialect, event: str, state: Path, *, observes: bool = False
+) -> list[str]:
     """Return the command and its arguments, for a client that starts it without a shell.
 
     Args:
-        client: which one.
+        dialect: of the client.
         event: of the client, or `check`, which asks nobody.
         state: the directory of the proxy's own files, or `HOME`.
         observes: whether nothing is denied.
     """
-    script = _GATE if event in _GATES and not observes else _OTHER
-    words = [str(state), client, event, sys.executable, *(["observe"] if observes else [])]
+    kind, seconds = dialect.events.get(event, ("check", 0))
+    denial = ""
+    if kind in GATES and not observes:
+        denial = orjson.dumps(dialect.answer(event, Refuse("%s"))).decode()
+        seconds -= _IN_TIME
+    variable = dialect.prefix.variable if dialect.prefix else "-"
+    words = [str(state), dialect.client, event, sys.executable, kind, str(seconds)]
+    words += [variable, denial]
+    script = _GATE if denial else _OTHER
     return ["/bin/sh", "-c", script, INTERPRETER, "-I", "-S", str(STUB), *words]
-
-
-def hook_line(client: HookClient, event: str, state: Path, *, observes: bool = False) -> str:
-    """Return the same as one line, for a client that hands it to a shell."""
-    return "exec " + shlex.join(hook_words(client, event, state, observes=observes))
 
 
 def prefix_file(state: Path, client: str) -> Path:

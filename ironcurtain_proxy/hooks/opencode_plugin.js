@@ -12,8 +12,8 @@ const hook = (event) => {
 const ask = (event, payload) =>
   new Promise((resolve) => {
     const [command, ...args] = hook(event)
-    // Hooks that only observe let every call run, also where they fail.
-    const otherwise = args.at(-1) === "observe" ? "allow" : "deny"
+    // The denial comes last. Hooks that only observe have none: every call runs, also where they fail.
+    const otherwise = args.at(-1) ? "deny" : "allow"
     const fail = (why) => resolve({ decision: otherwise, reason: `${why}; nothing was run` })
     const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] })
     let out = ""

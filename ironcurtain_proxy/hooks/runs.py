@@ -144,8 +144,8 @@ class ClientRuns:
         Raises:
             UnreadableEventError: it may be a command, in a form that is not known.
         """
-        text, read = os.fsdecode(asked.text), self._door.dialect.read_shell
-        found = None if read is None else read(text, self._home)
+        text, prefix = os.fsdecode(asked.text), self._door.dialect.prefix
+        found = None if prefix is None else prefix.read(text, self._home)
         if found is None and (asked.is_marked or self._door.may_be_waited_for(text)):
             raise UnreadableEventError(_UNKNOWN)
         return found

@@ -1,6 +1,11 @@
 """What a client starts at each of its events: it asks the kernel and prints the answer.
 
-    /bin/sh -c LAUNCHER PYTHON -I -S stub.py STATE CLIENT EVENT KERNEL-PYTHON [observe]
+    /bin/sh -c LAUNCHER PYTHON -I -S stub.py STATE CLIENT EVENT KERNEL-PYTHON
+        KIND SECONDS VARIABLE DENIAL
+
+KIND says what the event is in the words that all dialects share (`events.EventKind`), SECONDS how
+long to wait, VARIABLE which of the client's variables holds its shell prefix. DENIAL is the answer
+to a failure, in the client's form; empty: nothing is denied.
 
 It imports only what the interpreter holds already, because every call waits for it: the whole start
 takes 7 ms, and `socket` or `json` would double that. `-I -S` keeps it from reading `PYTHON*` and
@@ -8,8 +13,8 @@ packages of a hostile directory.
 
 The kernel of a client listens on `STATE/doors/PID-START`, named after the client's process. The
 message is a line `CLIENT EVENT PREFIX` and then the event; the answer ends with a NUL, which no
-JSON holds, so that a torn answer is known. Whatever fails ends in the client's own form of a
-denial; what the stub itself cannot see, such as a missing interpreter, its launcher turns into one.
+JSON holds, so that a torn answer is known. What the stub itself cannot see, such as a missing
+interpreter, its launcher turns into a denial.
 """
 
 import _socket
@@ -33,53 +38,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_SAID = 3
-"""The exit code that tells the launcher that the reason has been printed."""
 _LEVELS = 8
 """The most processes between the client and this one."""
 _START = 15.0
 """Seconds for the start of a kernel."""
-_SECONDS = {"gemini": 50, "cursor": 50}
-"""Seconds for an answer, ten less than the client waits; other clients wait 600."""
-_GATES = (
-    "PreToolUse",
-    "PermissionRequest",
-    "BeforeTool",
-    "preToolUse",
-    "beforeMCPExecution",
-)
-_CLAUDE = (
-    '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'
-    '"permissionDecisionReason":"%s"}}\n'
-)
-_DENIALS = {
-    "claude": _CLAUDE,
-    "codex": _CLAUDE,
-    "gemini": '{"decision":"deny","reason":"%s"}\n',
-    "copilot": '{"permissionDecision":"deny","permissionDecisionReason":"%s"}\n',
-    "opencode": '{"decision":"deny","reason":"%s"}\n',
-    "cursor": '{"permission":"deny","user_message":"%s","agent_message":"%s"}\n',
-}
-_ASKED = (
-    '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny",'
-    '"message":"%s"}}}\n'
-)
-_STARTS = ("SessionStart", "sessionStart")
-_NEED = (
-    *_GATES,
-    *_STARTS,
-    "UserPromptSubmit",
-    "BeforeAgent",
-    "beforeSubmitPrompt",
-    "userPromptSubmitted",
-)
+_NEED = ("before", "server", "question", "start", "prompt")
 """The events for which a kernel is started. Those at the end of a turn or a session may come when
 the client has gone, and a kernel without a client does not start."""
 
 
-def main(state: str, client: str, event: str) -> None:
-    """Ask the kernel of the client that started this process."""
-    if event == "check":
+def main() -> None:
+    """Ask the kernel of the client that started this process, and print its answer."""
+    state, client, event, python, kind, seconds, variable, _ = sys.argv[1:]
+    if kind == "check":
         write(1, b"it starts\n")
         _exit(0)
     if state == "~":
@@ -89,22 +60,22 @@ def main(state: str, client: str, event: str) -> None:
         state = pwd.getpwuid(getuid()).pw_dir + "/.ironcurtain"
     parents = _parents()
     door, kernel = _connect(state, parents)
-    if kernel is None and ((door == "" and event in _NEED) or event in _STARTS):
-        _start_kernel(state, client, parents)
+    if kernel is None and ((door == "" and kind in _NEED) or kind == "start"):
+        _start_kernel(python, state, client, parents)
         end = time.monotonic() + _START
         while kernel is None and time.monotonic() < end:
             time.sleep(0.02)
             door, kernel = _connect(state, parents)
     if kernel is None:
         why = "the kernel of this session has ended" if door else "the kernel does not start"
-        _refuse(client, event, why)
-    kernel.settimeout(_SECONDS.get(client, 590))
+        _refuse(why)
+    kernel.settimeout(int(seconds))
     # A project may have replaced our prefix: only the client's own variables tell.
-    prefix = environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b"").replace(b"\n", b"")
+    prefix = environ.get(variable.encode(), b"").replace(b"\n", b"")
     _send(kernel, f"{client} {event} ".encode() + prefix + b"\n")
     answer = _answer(kernel)
     if answer[-1:] != b"\0":
-        _refuse(client, event, "the kernel ended before it answered")
+        _refuse("the kernel ended before it answered")
     answer = answer[:-1]
     while answer:
         answer = answer[write(1, answer) :]
@@ -155,12 +126,11 @@ def _connect_in(doors: str, parents: list[tuple[int, str]]) -> tuple[str, _socke
     return "", None
 
 
-def _start_kernel(state: str, client: str, parents: list[tuple[int, str]]) -> None:
+def _start_kernel(python: str, state: str, client: str, parents: list[tuple[int, str]]) -> None:
     """Start a kernel for the client, detached, with nothing of this environment.
 
     A project may set variables for its hooks, which must not choose the policy.
     """
-    python = sys.argv[4]
     words = [python, "-I", "-m", "ironcurtain_proxy", "hooks", "serve"]
     words += [client, "--parent", str(parents[0][0])]
     home = state.rsplit("/", 1)[0]
@@ -186,24 +156,20 @@ def _answer(kernel: _socket.socket) -> bytes:
     return answer
 
 
-def _refuse(client: str, event: str, why: str) -> "NoReturn":
-    """Deny what may be denied, in the client's form; after a call there is nothing to deny."""
-    if event not in _GATES or sys.argv[5:] == ["observe"]:
-        _exit(0)
+def _refuse(why: str) -> "NoReturn":
+    """Deny what may be denied: after a call there is nothing to deny."""
     words = f"IronCurtain: {why}, so nothing was run. Tell the user to start a new session, "
     words += "or to look at ironcurtain-proxy doctor."
-    form = _ASKED if event == "PermissionRequest" else _DENIALS.get(client)
-    if form is None:
-        write(2, (words + "\n").encode())
-        _exit(_SAID)
-    write(1, form.replace("%s", words).encode())
+    denial = sys.argv[8].replace("%s", words)
+    if denial:
+        write(1, (denial + "\n").encode())
     _exit(0)
 
 
 if __name__ == "__main__":
     try:
-        main(*sys.argv[1:4])
+        main()
     except TimeoutError:
-        _refuse(sys.argv[2], sys.argv[3], "the kernel did not answer in time")
+        _refuse("the kernel did not answer in time")
     except OSError as error:
-        _refuse(sys.argv[2], sys.argv[3], f"the kernel cannot be asked ({error.strerror})")
+        _refuse(f"the kernel cannot be asked ({error.strerror})")

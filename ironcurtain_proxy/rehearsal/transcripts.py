@@ -27,11 +27,11 @@ from msgspec import Struct
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import (
     ServerCall,
-    of_copilot,
-    of_gemini,
-    of_opencode,
     of_patch,
 )
+from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
+from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
+from ironcurtain_proxy.hooks.opencode import OPENCODE_TOOLS
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.values import Arguments, Json
 
@@ -302,7 +302,7 @@ def _calls(session: str, one: Json) -> Iterator[TranscriptCall | None]:
     if not isinstance(one, dict) or not isinstance(name, str) or not isinstance(given, dict):
         yield None
         return
-    for tool, arguments in of_gemini(name, given) or ((name, given),):
+    for tool, arguments in GEMINI_TOOLS.calls(name, given):
         yield TranscriptCall(
             session=session,
             directory="",
@@ -344,7 +344,7 @@ def copilot_calls(
     if not isinstance(name, str) or not isinstance(given, dict):
         yield None
         return
-    for number, (tool, arguments) in enumerate(of_copilot(name, given)):
+    for number, (tool, arguments) in enumerate(COPILOT_TOOLS.calls(name, given)):
         call = rollout.call(tool, {**arguments})
         yield _numbered(f"{rollout.session} {data.get('toolCallId')}", number), call
 
@@ -422,7 +422,7 @@ def opencode_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCal
     if not isinstance(state, dict) or not isinstance(name, str) or not isinstance(given, dict):
         yield None
         return
-    for number, (tool, arguments) in enumerate(of_opencode(name, given)):
+    for number, (tool, arguments) in enumerate(OPENCODE_TOOLS.calls(name, given)):
         call = TranscriptCall(
             session=str(row.get("sessionID")),
             directory="",

@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from tests.cli.test_init import Machine
 
 THEIRS = (
@@ -47,6 +48,24 @@ def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machin
     assert "claude: its hooks are restored" in said
     assert (machine.home / ".claude/settings.json").read_text() == THEIRS
     assert "nothing to undo" in machine.run("--undo")[1]
+
+
+def test_each_client_that_is_there_is_offered_hooks_and_none_that_is_not(machine: Machine) -> None:
+    there = [one for one in DIALECTS.values() if one.client not in {"claude", "gemini"}]
+    for one in there:
+        (machine.home / one.place).mkdir(parents=True)
+    before = machine.files()
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    for one in there:
+        file = machine.home / one.place / one.file
+        assert f"{one.client}: its hooks are in ~/{one.place}/{one.file}" in said
+        assert all(event in file.read_text() for event in one.events)
+    assert "accept them in its /hooks" in said
+    assert not (machine.home / ".gemini").exists()
+    assert machine.run("--undo")[0] == 0
+    assert {name: text for name, text in machine.files().items() if name in before} == before
+    assert not any((machine.home / one.place / one.file).exists() for one in there)
 
 
 def test_servers_and_hooks_of_one_run_go_byte_for_byte_and_a_later_run_keeps_both(

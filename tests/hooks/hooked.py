@@ -11,6 +11,7 @@ import orjson
 from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
@@ -133,7 +134,7 @@ class HookedHome:
     def start(self, event: str, payload: Json) -> subprocess.Popen[str]:
         """Start a hook, and do not wait for its end."""
         running = subprocess.Popen(
-            hook_words("claude", event, self.state),
+            hook_words(DIALECTS["claude"], event, self.state),
             env=self.environment(),
             cwd=self.workspace,
             stdin=subprocess.PIPE,
@@ -157,7 +158,7 @@ class HookedHome:
         """Start a hook as a client does, which is this process, and return how it ended."""
         raw = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
         return subprocess.run(
-            hook_words("claude", event, self.state),
+            hook_words(DIALECTS["claude"], event, self.state),
             input=raw,
             env={**self.environment(), **variables},
             cwd=self.workspace,

@@ -10,11 +10,10 @@ import pytest
 from ironcurtain_proxy.facts.client_tools import (
     ServerCall,
     as_server_call,
-    of_copilot,
-    of_cursor,
-    of_gemini,
     of_patch,
 )
+from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
+from ironcurtain_proxy.hooks.cursor import CURSOR_TOOLS
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import (
     AfterCall,
@@ -28,6 +27,7 @@ from ironcurtain_proxy.hooks.events import (
     Refuse,
     UnreadableEventError,
 )
+from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
 from ironcurtain_proxy.model.values import Json
 
 DATA: Final = Path(__file__).parents[1] / "data/hooks"
@@ -98,8 +98,17 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
 def test_an_answer_holds_exactly_what_its_client_takes(client: HookClient) -> None:
     dialect = DIALECTS[client]
     verdicts = (NoObjection(), Approve("why"), AskInClient("why"), Refuse("why"))
-    assert [dialect.answer_before(one) for one in verdicts] == ANSWERS[client]
-    assert str(dialect.answer_before(Refuse(""))) != str(dialect.answer_before(NoObjection()))
+    before = next(event for event, (kind, _) in dialect.events.items() if kind == "before")
+    assert [dialect.answer(before, one) for one in verdicts] == ANSWERS[client]
+    assert "IronCurtain denies it" in str(dialect.answer(before, Refuse("")))
+    asked = [event for event, (kind, _) in dialect.events.items() if kind == "question"]
+    for event in asked:
+        silence, *_, denial = [dialect.answer(event, one) for one in verdicts]
+        # A client's own question is left to its user; nobody is asked twice.
+        assert not silence
+        assert dialect.answer(event, AskInClient("why")) == silence
+        assert "'deny', 'message': 'why'" in str(denial)
+    assert [*asked] == [one for one in ("PermissionRequest",) if client in {"claude", "codex"}]
 
 
 def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> None:
@@ -121,12 +130,18 @@ def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> No
 def test_what_names_two_places_is_not_judged_by_one_of_them() -> None:
     for tool, given in (
         ("NotebookEdit", {"file_path": "a", "notebook_path": "/etc/b"}),
-        *of_gemini("write_file", {"absolute_path": "a", "file_path": "/etc/b", "content": ""}),
-        *of_gemini("list_directory", {"path": "a", "dir_path": "/etc"}),
-        *of_gemini("run_shell_command", {"command": "ls", "dir_path": "a", "directory": "/"}),
+        *GEMINI_TOOLS.calls(
+            "write_file", {"absolute_path": "a", "file_path": "/etc/b", "content": ""}
+        ),
+        *GEMINI_TOOLS.calls("list_directory", {"path": "a", "dir_path": "/etc"}),
+        *GEMINI_TOOLS.calls(
+            "run_shell_command", {"command": "ls", "dir_path": "a", "directory": "/"}
+        ),
     ):
         assert as_server_call(tool, dict(given), HERE) == "broken"
-    pages = of_gemini("web_fetch", {"prompt": "sum up https://a.example/ and https://b.example/x"})
+    pages = GEMINI_TOOLS.calls(
+        "web_fetch", {"prompt": "sum up https://a.example/ and https://b.example/x"}
+    )
     assert [given["url"] for _, given in pages] == ["https://a.example/", "https://b.example/x"]
 
 
@@ -176,15 +191,15 @@ def test_a_server_s_call_in_cursor_is_passed_by_only_if_the_proxy_itself_is_star
         }
         found = DIALECTS["cursor"].read_event("beforeMCPExecution", event)
         assert isinstance(found, BeforeCall)
-        assert (found.tool == "mcp__ironcurtain") is is_ours, command
+        assert DIALECTS["cursor"].is_passed_by(found.tool) is is_ours, command
         assert as_server_call(*found.calls[0], HERE) == "none"
 
 
 def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:
     odd: dict[str, Json] = {"path": "a", "file_path": "/etc/b", "content": "", "command": "ls"}
     for name in ("Read", "Write", "Grep", "Delete"):
-        assert as_server_call(*of_cursor(name, odd)[0], HERE) == "broken", name
-    assert as_server_call(*of_cursor("Bash", {"command": "ls"})[0], HERE) == "none"
+        assert as_server_call(*CURSOR_TOOLS.calls(name, odd)[0], HERE) == "broken", name
+    assert as_server_call(*CURSOR_TOOLS.calls("Bash", {"command": "ls"})[0], HERE) == "none"
 
 
 def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path) -> None:
@@ -200,15 +215,17 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
 
 
 def test_a_tool_of_copilot_names_each_place_that_it_searches() -> None:
-    assert of_copilot("grep", {"pattern": "x", "paths": ["/etc", "/home"]}) == (
+    assert COPILOT_TOOLS.calls("grep", {"pattern": "x", "paths": ["/etc", "/home"]}) == (
         ("Grep", {"path": "/etc", "pattern": "x"}),
         ("Grep", {"path": "/home", "pattern": "x"}),
     )
     # Neither a terminal's input nor a name of the common table is a known tool of this client.
     for name in ("write_bash", "Bash", "Read"):
-        [(tool, given)] = of_copilot(name, {"command": "ls", "input": "x", "file_path": "a"})
+        [(tool, given)] = COPILOT_TOOLS.calls(
+            name, {"command": "ls", "input": "x", "file_path": "a"}
+        )
         assert as_server_call(tool, given, HERE) == "none"
-    [(tool, given)] = of_copilot("apply_patch", {"input": "nothing"})
+    [(tool, given)] = COPILOT_TOOLS.calls("apply_patch", {"input": "nothing"})
     assert as_server_call(tool, given, HERE) == "broken"
     event: dict[str, Json] = {"toolName": "view", "cwd": HERE, "toolArgs": '{"path": "a"}'}
     found = DIALECTS["copilot"].read_event("preToolUse", event)

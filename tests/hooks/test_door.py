@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
@@ -103,7 +104,7 @@ def test_once_its_kernel_is_killed_every_call_is_denied_with_a_sentence(home: Ho
 
 @pytest.mark.parametrize("broken", ["interpreter", "stub", "killed"])
 def test_a_hook_that_cannot_run_denies_by_its_exit_code(broken: str, tmp_path: Path) -> None:
-    words = hook_words("claude", "PreToolUse", tmp_path)
+    words = hook_words(DIALECTS["claude"], "PreToolUse", tmp_path)
     place = words.index(INTERPRETER if broken != "stub" else str(STUB))
     words[place] = str(tmp_path / "gone")
     if broken == "killed":
@@ -113,7 +114,9 @@ def test_a_hook_that_cannot_run_denies_by_its_exit_code(broken: str, tmp_path: P
     found = subprocess.run(words, capture_output=True, text=True, check=False, input="{}")
     assert found.returncode == 2
     assert "IronCurtain: its hook cannot run, so nothing was run." in found.stderr
-    after = [one.replace("exit 2", "exit 0") for one in hook_words("claude", "Stop", tmp_path)]
+    after = [
+        one.replace("exit 2", "exit 0") for one in hook_words(DIALECTS["claude"], "Stop", tmp_path)
+    ]
     after[after.index(INTERPRETER)] = "/gone"
     assert subprocess.run(after, capture_output=True, check=False, input=b"{}").returncode == 0
 
@@ -240,7 +243,9 @@ def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_pa
     script = (
         "import socket, sys, os\n"
         "while os.getppid() == int(sys.argv[3]): pass\n"
-        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        # The path of a socket has 107 bytes at most.
+        "s = socket.socket(socket.AF_UNIX)\n"
+        "os.chdir(os.path.dirname(sys.argv[1])); s.connect(os.path.basename(sys.argv[1]))\n"
         'm = b\'claude UserPromptSubmit\\n{"prompt": "push"}\'\n'
         "try: s.sendall(m); s.shutdown(1); found = s.recv(100)\n"
         "except OSError: found = b''\n"
@@ -293,7 +298,7 @@ def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
     ]
     running = [
         subprocess.Popen(
-            hook_words("claude", "PreToolUse", home.state),
+            hook_words(DIALECTS["claude"], "PreToolUse", home.state),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=home.environment(),

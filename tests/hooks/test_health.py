@@ -11,6 +11,7 @@ import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import health
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
 from ironcurtain_proxy.hooks.kernel import note_event
@@ -183,6 +184,6 @@ def test_hooks_that_only_record_deny_nothing_and_ask_nobody(
     assert {one["decidedBy"] for one in home.records()} == {"kernel", "client"}
     assert all(one["observed"] is True for one in home.records())
     # Nor does a chain that is broken.
-    words = hook_words("claude", "PreToolUse", tmp_path / "none", observes=True)
+    words = hook_words(DIALECTS["claude"], "PreToolUse", tmp_path / "none", observes=True)
     words[words.index(INTERPRETER)] = "/gone"
     assert subprocess.run(words, capture_output=True, check=False, input=b"{}").returncode == 0

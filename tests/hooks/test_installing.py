@@ -100,7 +100,7 @@ def test_the_shell_prefix_is_ours_unless_its_user_has_one_or_the_hooks_only_reco
     place = place_in("claude", tmp_path, state)
     for only_records in (False, True, observes):
         install(place, observes=only_records)
-    assert prefix_of(file, state) == expected
+    assert prefix_of("claude", file, state) == expected
     assert remove(place) == "restored"
     assert file.read_text() == before
     install(place, observes=observes)
@@ -118,9 +118,9 @@ def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_
     assert install(place) == file
     words = orjson.loads(file.read_bytes())["hooks"]["PreToolUse"][0]["hooks"][0]["args"]
     # A prefix lies in a user's own directory.
-    assert prefix_of(file, tmp_path / "state") == "none"
+    assert prefix_of("claude", file, tmp_path / "state") == "none"
     # The stub finds the home of whoever starts it.
-    assert words[-4:-1] == ["~", "claude", "PreToolUse"]
+    assert words[-8:-5] == ["~", "claude", "PreToolUse"]
     assert str(tmp_path) not in str(words)
     assert file.stat().st_mode & 0o777 == 0o644
     assert state_of("claude", tmp_path / "home") == "absent"
