@@ -25,18 +25,21 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, Operation, RequestId
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.reply import AuditRecord, PutBack, Reply, ResultSummary
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import SandboxRestrictions, Section, ToolResult
-from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.model.timeline import (
+from ironcurtain_proxy.model.reply import (
+    AuditRecord,
     Change,
     NotHeld,
     NotTaken,
     PathNotHeld,
     PointId,
+    PutBack,
+    Reply,
+    ResultSummary,
     ViewChanges,
 )
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.server import SandboxRestrictions, Section, ToolResult
+from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]

@@ -40,8 +40,7 @@ from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
-from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.review.terminal import CallbackReviewer, Channel, OnEscalation
 from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble

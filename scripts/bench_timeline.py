@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.timeline import WorkspaceNotHeld
+from ironcurtain_proxy.model.reply import WorkspaceNotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, printable
-from ironcurtain_proxy.model.conventions import method_and_target
 from ironcurtain_proxy.model.decision import Grants, of_record
+from ironcurtain_proxy.model.reply import method_and_target
 from ironcurtain_proxy.model.values import word_list
 from ironcurtain_proxy.version import VERSION
 

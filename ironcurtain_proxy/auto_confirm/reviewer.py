@@ -50,7 +50,7 @@ from ironcurtain_proxy.model.reply import OwnField
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.channel_order import FirstReviewer
+from ironcurtain_proxy.review.terminal import FirstReviewer
 from ironcurtain_proxy.shell.operations import branches_of_command, operation_of
 
 # --- what a call's paths are ----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ironcurtain_proxy.config.policy.bundled import (
     is_bundled,
     read_release,
 )
+from ironcurtain_proxy.config.policy.engine_file import read_reviewers
 from ironcurtain_proxy.config.policy.managed import (
     KEEP_NAME,
     LISTS_NAME,
@@ -31,7 +32,6 @@ from ironcurtain_proxy.config.policy.managed import (
 )
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader, read_lists_file
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME
-from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.config.reading.problems import Problem, Report

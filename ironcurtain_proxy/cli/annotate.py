@@ -20,10 +20,10 @@ from ironcurtain_proxy.config.annotating.described import (
     described_prompts,
     with_server,
 )
-from ironcurtain_proxy.config.annotating.proposal import Proposed
-from ironcurtain_proxy.config.packs.pack import read_pack
+from ironcurtain_proxy.config.annotating.texts import Proposed
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.presets.pack import read_pack
 from ironcurtain_proxy.config.presets.preset import planned, write
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file

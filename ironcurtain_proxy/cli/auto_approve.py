@@ -28,7 +28,7 @@ from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
 from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.config.annotating.proposal import COMMAND_ARGUMENTS, words_of
+from ironcurtain_proxy.config.annotating.texts import COMMAND_ARGUMENTS, words_of
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model

@@ -13,7 +13,7 @@ from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.cli.output import complain, say, say_json
-from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
+from ironcurtain_proxy.config.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible

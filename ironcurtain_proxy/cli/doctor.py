@@ -32,16 +32,15 @@ from ironcurtain_proxy.cli.doctor_checks import (
     without_sandbox,
 )
 from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import (
+from ironcurtain_proxy.config.auto_confirm import (
     ReviewerSpec,
     model_access,
     provider_of,
 )
-from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
+from ironcurtain_proxy.config.migration import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
-from ironcurtain_proxy.config.settings import Settings, gather_settings
+from ironcurtain_proxy.config.settings import PROVIDER_KEYS, Settings, gather_settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import read_token

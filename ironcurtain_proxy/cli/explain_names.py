@@ -7,7 +7,7 @@ writes `server/tool`.
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import words_of
+from ironcurtain_proxy.config.annotating.texts import words_of
 from ironcurtain_proxy.config.policy.lint import of_same_verb
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError

@@ -35,7 +35,7 @@ from ironcurtain_proxy.cli.init_servers import (
     with_own_shell,
 )
 from ironcurtain_proxy.cli.init_wants import short
-from ironcurtain_proxy.config.clients.undo_record import (
+from ironcurtain_proxy.config.clients.plan import (
     UndoneFile,
     digest,
     only_one,

@@ -64,28 +64,26 @@ from ironcurtain_proxy.cli.init_wants import (
     unconfined,
 )
 from ironcurtain_proxy.cli.output import counted
+from ironcurtain_proxy.config.clients.entries import own_command
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
-from ironcurtain_proxy.config.clients.known import own_command
 from ironcurtain_proxy.config.clients.plan import (
     FileChange,
     MovingServer,
     OwnStart,
+    UndoRecord,
+    change,
     changes,
     credentials,
     movings,
+    only_one,
     origin_of,
+    read_undo_record,
     servers_behind_proxy,
     startable,
-)
-from ironcurtain_proxy.config.clients.undo_record import (
-    UndoRecord,
-    change,
-    only_one,
-    read_undo_record,
     write_undo_record,
 )
 from ironcurtain_proxy.config.extras import missing
-from ironcurtain_proxy.config.migration.migration import why_not_exchanged
+from ironcurtain_proxy.config.migration import why_not_exchanged
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
@@ -98,7 +96,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.wanted import opened_for
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.proposal import ReadServer
+    from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 _NOTHING: Final = (
     "no server to protect was found: the known clients have none here that the proxy can start. "

@@ -19,8 +19,8 @@ from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.output import counted, encodable
-from ironcurtain_proxy.config.annotating.proposal import ReadServer
-from ironcurtain_proxy.config.clients.undo_record import digest
+from ironcurtain_proxy.config.annotating.texts import ReadServer
+from ironcurtain_proxy.config.clients.plan import digest
 from ironcurtain_proxy.config.extras import Extra, installing, missing
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write

@@ -27,7 +27,7 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.values import Json
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.proposal import ReadServer
+    from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 _NOT_CHOSEN: Final = Failure(why="you left its file out", remedy="run init again")
 

@@ -22,10 +22,10 @@ from msgspec import Struct
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.annotating.annotate import annotate, packed, roles_in
-from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.config.clients.plan import MovingServer, collides
-from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.presets.pack import read_pack
 from ironcurtain_proxy.config.presets.preset import Preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.problems import shown
@@ -41,7 +41,7 @@ from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.proposal import ReadServer
+    from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""

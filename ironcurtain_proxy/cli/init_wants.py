@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.clients.entries import ADDRESSES
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.text_format import table_at
-from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
+from ironcurtain_proxy.config.presets.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.server import ServerSpec
@@ -37,7 +37,7 @@ from ironcurtain_proxy.sandbox.wanted import folder_for, opened_for, refused_wri
 from ironcurtain_proxy.shell.launchers import container_image
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.proposal import ReadServer
+    from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 _ROUNDS: Final = 3
 """The most starts of one server: it may want one folder after another."""

@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_files import write_whole
-from ironcurtain_proxy.report.day import calls_part, count_calls
+from ironcurtain_proxy.report.fleet import calls_part, count_calls
 from ironcurtain_proxy.report.plots import ReportPart, page
 
 DESCRIPTION: Final = """\

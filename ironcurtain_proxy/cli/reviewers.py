@@ -11,9 +11,9 @@ import orjson
 from ironcurtain_proxy.cli.arguments import add_json, add_subcommand, whole
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
 from ironcurtain_proxy.config.policy.managed import REVIEWERS_NAME, find_managed
 from ironcurtain_proxy.config.policy.policy_file import MOST_SIGNERS
-from ironcurtain_proxy.config.policy.reviewers_file import is_fingerprint, read_reviewers
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError

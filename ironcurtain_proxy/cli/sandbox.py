@@ -32,7 +32,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     moved,
     table_at,
 )
-from ironcurtain_proxy.config.migration.migration import Insertion, inserted, rewrite
+from ironcurtain_proxy.config.migration import Insertion, inserted, rewrite
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.reading.problems import nearest, shown

@@ -30,7 +30,7 @@ from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
-from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
+from ironcurtain_proxy.config.migration import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY, Layers

@@ -14,12 +14,11 @@ from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  schemas are c
 from msgspec import Struct
 from msgspec.json import schema_components
 
-from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
+from ironcurtain_proxy.config.auto_confirm import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
-from ironcurtain_proxy.config.policy.engine_file import EngineForm
+from ironcurtain_proxy.config.policy.engine_file import EngineForm, ReviewersForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
-from ironcurtain_proxy.config.policy.reviewers_file import ReviewersForm
 from ironcurtain_proxy.config.reading.declared import declarations
 from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, VariableName
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm

@@ -54,7 +54,7 @@ from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
-from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
 from ironcurtain_proxy.wiring.confinement import find_sandbox

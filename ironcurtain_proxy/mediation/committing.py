@@ -20,8 +20,8 @@ from msgspec import Struct
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import CONTAINMENT
+from ironcurtain_proxy.model.reply import Change, NotHeld, NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, NotTaken, ViewChanges
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import PreparedViews, World
 

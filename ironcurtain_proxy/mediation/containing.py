@@ -47,9 +47,9 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Allow, Decider, Grants
 from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
+from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Containment, Servers, World
 

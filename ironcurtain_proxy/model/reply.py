@@ -1,10 +1,4 @@
-"""The outcome of a call: for the agent, and for the audit log.
-
-The audit record of a call.
-
-The outcome of a call, as data for the reply to the agent.
-
-Server answers that carry a question instead of a result.
+"""The outcome of a call for the agent and for the audit log, and the changes it made.
 
 A server's own questions (`elicitation/create`, `sampling/createMessage`) are refused. An answer can
 carry the same question: an error that sends the user to a URL, a result that wants more input, a
@@ -13,14 +7,17 @@ task that is to be fetched later. A client acts on each, so each is a question, 
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
 from ironcurtain_proxy.model.decision import HUMAN, Decider, Effect, Ground
-from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.operation import METHODS, TOOL_CALL, RequestId, named_in
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+
+# --- reply
+
 
 # --- audit
 
@@ -226,3 +223,94 @@ def _in_result(result: Mapping[str, Json]) -> str | None:
     if "inputRequests" in result or "requestState" in result:
         return "result type input_required"
     return "result type task" if "task" in result else None
+
+
+# --- timeline
+
+
+# --- timeline
+
+
+PointId = NewType("PointId", str)
+"""The name of a point, such as `12`: its index in the timeline of its workspace."""
+
+ChangeKind: TypeAlias = Literal["created", "changed", "deleted", "mode"]
+"""The kind of change at a path. `changed`: its content or file type; `mode`: only its mode."""
+
+
+class NotHeld(Struct, frozen=True):
+    """The workspace cannot be recorded as it is, so a call could not be undone."""
+
+    reason: str
+    """One line for the operator and the record, without paths."""
+
+
+class PathNotHeld(Struct, frozen=True, order=True):
+    """A path that could not be brought back if a call deleted it."""
+
+    path: RealPath
+    why: str
+    """The reason in a few words, such as `it is too large`."""
+
+    def __str__(self) -> str:
+        name = str(self.path).encode("utf-8", "backslashreplace").decode()
+        return f"{name} ({self.why})"
+
+
+class Change(Struct, frozen=True, order=True):
+    """The change at one path."""
+
+    path: str
+    """The path below the workspace, such as `src/a.py`; bytes that are not UTF-8 as `os.fsdecode`
+    gives them."""
+    kind: ChangeKind
+
+
+# --- view
+
+
+class NotTaken(Struct, frozen=True):
+    """A change that does not come into the workspace."""
+
+    path: str
+    """Below the workspace, as `os.fsdecode` gives it."""
+    why: str
+
+    def __str__(self) -> str:
+        name = self.path.encode("utf-8", "backslashreplace").decode()
+        return f"{name} ({self.why})"
+
+
+class ViewChanges(Struct, frozen=True, kw_only=True):
+    """The changes that are prepared in a view."""
+
+    paths: tuple[str, ...]
+    """Each changed path below the workspace; a directory stands for all that is in it."""
+    kept_back: tuple[NotTaken, ...]
+    """Control places, which need an approval of their own."""
+    others: tuple[NotTaken, ...]
+    """What does not come into the workspace for another reason."""
+
+
+# --- conventions
+
+
+_TARGETS: Final[Mapping[str, str]] = {
+    TOOL_CALL: "gen_ai.tool.name",
+    "prompts/get": "gen_ai.prompt.name",
+}
+"""The attribute for what a method asks for. A URI of a resource is an argument, and has none."""
+
+
+def method_and_target(action: str, longest: int | None = None) -> tuple[str, Mapping[str, str]]:
+    """The method of an action, and the attribute with the name of its tool or prompt.
+
+    Args:
+        action: the `toolName` of a record: `read_file`, `prompts/get fetch`, `resources/read`.
+        longest: characters of the name.
+    """
+    method = action.partition(" ")[0]
+    if method not in METHODS:
+        return TOOL_CALL, {_TARGETS[TOOL_CALL]: action[:longest]}
+    attribute = _TARGETS.get(method)
+    return method, {} if attribute is None else {attribute: named_in(action)[:longest]}

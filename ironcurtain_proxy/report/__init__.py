@@ -1,6 +1,5 @@
 """Reports: a page, and the counts of a fleet.
 
 - `plots`: the drawing of a page.
-- `day`: counts of the audit log's calls, and these as a part of a page.
-- `fleet`: counts of the records of many machines, as text.
+- `fleet`: counts of the audit log's calls as a part of a page, and of many machines' as text.
 """

@@ -1,18 +1,27 @@
-"""Questions on the terminal that started the proxy: `[y/a/N]`.
+"""The order of reviewers, and two of their channels: the terminal, and an embedding program.
 
-One question is shown at a time. The terminal is opened separately, so that non-blocking mode
-does not affect the shell, and the event loop continues meanwhile.
+The LLM approver comes first, but only while a person could be asked after it: it assists a person
+and replaces none.
+
+The terminal that started the proxy shows one question at a time, `[y/a/N]`. It is opened
+separately, so that non-blocking mode does not affect the shell, and the event loop continues
+meanwhile. From a function of the embedding program, any return value other than a clear approval is
+a refusal.
 """
 
+import logging
 import os
 import termios
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from typing import Final, Protocol, TypeAlias
 
 import anyio
+from msgspec import Struct
 
-from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Person, Program, of_record
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -23,7 +32,11 @@ from ironcurtain_proxy.model.escalation import (
     places,
     question,
 )
-from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.ports import Clock, Reviewer
+
+# --- terminal
+
 
 TERMINAL: Final = "/dev/tty"
 
@@ -156,3 +169,204 @@ async def _read(fd: int) -> str | None:
         # Half a line, or several at once, is no deliberate answer to this question.
         line, end, rest = data.partition(b"\n")
         return line.decode("utf-8", "replace") if end and not rest else ""
+
+
+# --- callback
+
+
+_log: Final = logging.getLogger(__name__)
+
+OnEscalation: TypeAlias = Callable[[Escalation], "Awaitable[object] | object"]
+"""Answers a question with `Approved` or `Declined`, or in the words of response files:
+`{"decision": "approved" | "denied", "whitelistSelection": 0}`. A plain function must not block.
+"""
+
+
+class CallbackReviewer:
+    """Implements `ports.Reviewer` over a function."""
+
+    def __init__(self, on_escalation: OnEscalation, clock: Clock) -> None:
+        self._on_escalation = on_escalation
+        self._clock = clock
+
+    def is_reachable(self) -> bool:
+        """True: a function can always be called."""
+        return True
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Call the function, and wait at most until the escalation's deadline."""
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
+        if seconds <= 0:
+            return _expired()
+        answer: object = None
+        with anyio.move_on_after(seconds) as waited:
+            try:
+                found = self._on_escalation(escalation)
+                answer = await found if isawaitable(found) else found
+            except Exception as error:  # noqa: BLE001  its defect refuses one call, no more
+                _log.exception("on_escalation failed")
+                return _invalid(f"on_escalation raised {type(error).__name__}")
+        if waited.cancelled_caught:
+            return _expired()
+        return _ruling_of(answer, escalation)
+
+
+def _ruling_of(answer: object, escalation: Escalation) -> Ruling:
+    match answer:
+        case Approved(remember=remember):
+            if remember is not None and escalation.chosen(remember) is None:
+                return _invalid("on_escalation would remember what was not offered")
+            return _by_reviewer(answer)
+        case Declined():
+            return _by_reviewer(answer)
+        case {"decision": "approved", **more}:
+            chosen = more.get("whitelistSelection")
+            place = chosen if chosen is None or isinstance(chosen, int) else -1
+            return _ruling_of(Approved(by=HUMAN, remember=place), escalation)
+        case {"decision": "denied"}:
+            return Declined(by=HUMAN, kind="denied")
+        case _:
+            return _invalid("on_escalation gave no ruling")
+
+
+def _by_reviewer(ruling: Approved | Declined) -> Ruling:
+    """Return the ruling if it is a person's or a named reviewer's, also if that is named as text.
+
+    The embedding program answers for its user, and never in the name of a part of the proxy.
+    """
+    said: object = ruling.by
+    by = of_record(said) if isinstance(said, str) else said
+    if not isinstance(by, Person | Program):
+        return _invalid("on_escalation names a reviewer that only the proxy has")
+    return replace(ruling, by=by)
+
+
+def _expired() -> Declined:
+    return Declined(by=TIMEOUT, kind="expired")
+
+
+def _invalid(reason: str) -> Declined:
+    return Declined(by=HUMAN, kind="invalid", reason=reason)
+
+
+# --- channel order
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A way to a reviewer."""
+
+    reviewer: Reviewer
+    is_reachable: Callable[[], bool]
+    """Whether somebody seems to be there. The answer may still be `Unreachable`."""
+    can_sign: bool = False
+    """Whether signed answers come by it. A question that needs them is asked nowhere else."""
+    name: str = ""
+    """The channel's name for the record: `mailbox`, `elicitation`, `terminal`."""
+
+
+class FirstReviewer(Reviewer, Protocol):
+    """A reviewer that is asked before any person, and told what a person refused."""
+
+    def note_denied_by_person(self, fingerprint: str) -> None:
+        """Never approve this call again."""
+
+
+def _tell_nobody(_escalation: Escalation) -> None:
+    """No notices."""
+
+
+class Panel(Struct, frozen=True):
+    """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
+
+    channels: Sequence[Channel]
+    """The channels in the order in which they are asked."""
+    first: FirstReviewer | None = None
+    """The LLM approver, or None if it is off."""
+    shadow: bool = False
+    """Whether the LLM approver is asked beside the others, and its answer recorded and not used."""
+
+    tell: Callable[[Escalation], None] = _tell_nobody
+    """Called with each question that a person is asked. Never blocks."""
+
+    def is_reachable(self) -> bool:
+        """Whether any channel seems to reach somebody."""
+        return any(channel.is_reachable() for channel in self.channels)
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """The first valid answer; `Unreachable` if there was none."""
+        present = [
+            channel
+            for channel in self.channels
+            if channel.is_reachable() and (channel.can_sign or escalation.signing is None)
+        ]
+        if not present:
+            return Unreachable()
+        if self.first is None:
+            return await self._answer(present, escalation)
+        if self.shadow:
+            return await self._beside(self.first, present, escalation)
+        ruling = await self.first.ask(escalation)
+        if not isinstance(ruling, Unreachable):
+            return ruling
+        return _with(ruling.details, await self._answer(present, escalation))
+
+    async def _beside(
+        self, first: FirstReviewer, present: list[Channel], escalation: Escalation
+    ) -> Ruling:
+        """A person's answer, with the LLM approver's opinion if it was ready by then."""
+        thought: list[tuple[str, Json]] = []
+
+        async def think() -> None:
+            ruling = await first.ask(escalation)
+            # The LLM approver's approval is never used here, whatever it says of itself.
+            thought.extend(ruling.details if isinstance(ruling, Unreachable) else ())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(think)
+            ruling = await self._answer(present, escalation)
+            tasks.cancel_scope.cancel()
+        return _with(tuple(thought), ruling)
+
+    async def _answer(self, present: list[Channel], escalation: Escalation) -> Ruling:
+        self.tell(escalation)
+        for channel in present:
+            ruling = await channel.reviewer.ask(escalation)
+            if isinstance(ruling, Unreachable):
+                continue
+            if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
+                self.first.note_denied_by_person(escalation.fingerprint)
+            return replace(ruling, details=(*_way(channel, ruling), *ruling.details))
+        return Unreachable()
+
+
+def _with(thought: tuple[tuple[str, Json], ...], ruling: Ruling) -> Ruling:
+    return replace(ruling, details=(*thought, *ruling.details))
+
+
+def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:
+    """The channel by which the answer came."""
+    is_answer = isinstance(ruling, Approved) or ruling.kind == "denied"
+    return (("channel", channel.name),) if channel.name and is_answer else ()
+
+
+@dataclass(slots=True)
+class LateChannel:
+    """Implements `ports.Reviewer`. Before it opens, it reaches nobody."""
+
+    _reviewer: Reviewer | None = field(default=None, init=False)
+    _is_reachable: Callable[[], bool] | None = field(default=None, init=False)
+
+    def open(self, reviewer: Reviewer, is_reachable: Callable[[], bool]) -> None:
+        """Ask this reviewer from now on."""
+        self._reviewer, self._is_reachable = reviewer, is_reachable
+
+    def is_reachable(self) -> bool:
+        """Whether somebody seems to be there."""
+        return self._is_reachable is not None and self._is_reachable()
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """The reviewer's ruling."""
+        if self._reviewer is None:
+            return Unreachable()
+        return await self._reviewer.ask(escalation)

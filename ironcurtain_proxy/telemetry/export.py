@@ -29,9 +29,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ironcurtain_proxy.model.conventions import method_and_target
 from ironcurtain_proxy.model.decision import in_record
-from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary, method_and_target
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, Recorder

@@ -37,8 +37,12 @@ from ironcurtain_proxy.auto_confirm.running_engine import (
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, model_access
-from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, AutoConfirmConfig
+from ironcurtain_proxy.config.auto_confirm import (
+    PROVIDER_VARIABLE,
+    AutoConfirmConfig,
+    ReviewerSpec,
+    model_access,
+)
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -47,7 +51,7 @@ from ironcurtain_proxy.mailbox.answering import read_token
 from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.ports import Clock, Timeline
-from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
+from ironcurtain_proxy.review.terminal import FirstReviewer, Panel
 
 _Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
 """A task that runs for a reviewer."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.policy.policy_loading import own_code
+from ironcurtain_proxy.config.presets.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.settings import Settings

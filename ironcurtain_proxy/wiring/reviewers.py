@@ -18,8 +18,7 @@ from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, real
-from ironcurtain_proxy.config.review_settings import ChannelName
-from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.catalogue import server_digest
 from ironcurtain_proxy.facts.repositories import repository_of
@@ -34,12 +33,12 @@ from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedA
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
-from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
+from ironcurtain_proxy.review.terminal import Channel, Panel
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
+    from ironcurtain_proxy.config.policy.engine_file import ReviewersFile
     from ironcurtain_proxy.grants.kept import PersistedGrants
 
 
@@ -103,7 +102,7 @@ class _Signatories:
         if self._file is None:
             if not self._path.exists():
                 return NO_SIGNATORIES
-            from ironcurtain_proxy.config.policy.reviewers_file import (  # noqa: PLC0415
+            from ironcurtain_proxy.config.policy.engine_file import (  # noqa: PLC0415
                 ReviewersFile,
             )
 

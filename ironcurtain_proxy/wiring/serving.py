@@ -41,8 +41,7 @@ from ironcurtain_proxy.own_process.operator_log import (
     telling,
 )
 from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.review.channel_order import Channel, LateChannel
-from ironcurtain_proxy.review.terminal import TerminalReviewer
+from ironcurtain_proxy.review.terminal import Channel, LateChannel, TerminalReviewer
 from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
 from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.call_facts import say_what_holds

@@ -10,8 +10,8 @@ from typing import Final
 import anyio.to_thread
 
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.reply import NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.timeline import NotTaken, ViewChanges
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views

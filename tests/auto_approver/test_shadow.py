@@ -14,7 +14,7 @@ from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.channel_order import Channel, Panel
+from ironcurtain_proxy.review.terminal import Channel, Panel
 from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.anyio

@@ -26,7 +26,7 @@ from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decision import TIMEOUT, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
-from ironcurtain_proxy.review.channel_order import FirstReviewer
+from ironcurtain_proxy.review.terminal import FirstReviewer
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.store.direct import Recorded, recorded
 from tests.fakes import FakeClock

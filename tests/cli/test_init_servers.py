@@ -8,7 +8,7 @@ import pytest
 
 from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
 from ironcurtain_proxy.cli.init_wants import near_services
-from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.program import PROXY

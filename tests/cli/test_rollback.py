@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.opening import claim

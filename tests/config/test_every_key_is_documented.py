@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerForm
-from ironcurtain_proxy.config.auto_confirm.settings import (
+from ironcurtain_proxy.config.auto_confirm import (
     AutoConfirmForm,
     ContextForm,
     NightForm,
     NotificationsForm,
+    ReviewerForm,
     SafetyRuleForm,
     StoreForm,
     TargetsForm,

@@ -7,9 +7,9 @@ import pytest
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.described import described
-from ironcurtain_proxy.config.packs.pack import pack_file, pack_of, read_pack
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_loading import packs_of
+from ironcurtain_proxy.config.presets.pack import pack_file, pack_of, read_pack
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.model.server import ServerSpec

@@ -10,7 +10,7 @@ from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.review.channel_order import Panel
+from ironcurtain_proxy.review.terminal import Panel
 from ironcurtain_proxy.wiring.auto_confirm import EngineSurroundings, assemble_engine
 from tests.config.auto_confirm.test_settings import loaded, refusal
 from tests.config.files import write

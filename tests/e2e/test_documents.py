@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
-from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.auto_confirm import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.clients.entries import CLIENTS, KnownClient
 from ironcurtain_proxy.config.clients.finding import find
-from ironcurtain_proxy.config.clients.known import CLIENTS, KnownClient
 from ironcurtain_proxy.config.reading import layers
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from tests import program

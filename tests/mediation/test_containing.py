@@ -24,10 +24,18 @@ from ironcurtain_proxy.model.escalation import Approved
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Answered, AuditRecord, PutBack, Refused
+from ironcurtain_proxy.model.reply import (
+    Answered,
+    AuditRecord,
+    Change,
+    NotHeld,
+    PathNotHeld,
+    PointId,
+    PutBack,
+    Refused,
+)
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import Json, RealPath
 from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
 

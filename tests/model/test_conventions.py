@@ -1,6 +1,6 @@
 """OpenTelemetry's names for the tool or the prompt that a record tells of."""
 
-from ironcurtain_proxy.model.conventions import method_and_target
+from ironcurtain_proxy.model.reply import method_and_target
 
 
 def test_a_tool_is_named_as_a_tool_and_cut_to_the_length() -> None:

@@ -1,9 +1,9 @@
 """What a process can touch, and what one call is let into besides."""
 
 from ironcurtain_proxy.model.grant import SandboxOpening, shown_host
+from ironcurtain_proxy.model.reply import NotTaken
 from ironcurtain_proxy.model.request import CommandPlace, Family
 from ironcurtain_proxy.model.server import SandboxRestrictions
-from ironcurtain_proxy.model.timeline import NotTaken
 from ironcurtain_proxy.model.values import RealPath
 
 WORKSPACE, OWN = RealPath.from_text("/w"), RealPath.from_text("/tmp/own")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ironcurtain_proxy.model.reply import PathNotHeld
 from ironcurtain_proxy.model.server import SandboxRestrictions
-from ironcurtain_proxy.model.timeline import PathNotHeld
 from ironcurtain_proxy.model.values import RealPath
 
 

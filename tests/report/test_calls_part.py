@@ -15,7 +15,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
-from ironcurtain_proxy.report.day import Day, calls_part, count_calls
+from ironcurtain_proxy.report.fleet import Day, calls_part, count_calls
 from ironcurtain_proxy.report.plots import page, shown
 from tests.audit.specimens import NOON, intent, record
 from tests.report.parsed import Parsed

@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
-from ironcurtain_proxy.review.callback import CallbackReviewer
+from ironcurtain_proxy.review.terminal import CallbackReviewer
 from tests.fakes import FakeClock
 from tests.questions import ETC, a_question
 

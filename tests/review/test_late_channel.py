@@ -4,7 +4,7 @@ import pytest
 
 from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.channel_order import Channel, LateChannel, Panel
+from ironcurtain_proxy.review.terminal import Channel, LateChannel, Panel
 from tests.review.open_questions_fixture import question
 
 pytestmark = pytest.mark.anyio

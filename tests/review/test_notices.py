@@ -16,7 +16,6 @@ import pytest
 
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import (
     QUEUE,
     WaitingNotice,
@@ -25,6 +24,7 @@ from ironcurtain_proxy.review.notices import (
     ntfy,
     webhook,
 )
+from ironcurtain_proxy.review.terminal import Channel, Panel
 from tests.mailbox.mailbox_fixture import escalation
 
 pytestmark = pytest.mark.anyio

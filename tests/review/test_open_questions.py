@@ -22,8 +22,8 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.request import ParsedCommand
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.review import open_questions as desk_module
-from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.open_questions import OpenQuestions
+from ironcurtain_proxy.review.terminal import Channel, Panel
 from tests.review.open_questions_fixture import YES, Person, at_work, question
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,6 @@ is `unknown`: every preset asks about it or denies it.
 - `annotate`: the tools of a server, each with the roles of its arguments and its kind; those that
   the shipped annotations describe are recognised by name and schema.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
-- `propose`, `texts`: proposals for a tool, an argument, and a member of an object.
-- `proposal`: a tool as annotated from its list, tools that run commands, and `words.toml`, the
-  words that indicate arguments and effects.
+- `propose`: proposals for a tool, an argument, and a member of an object.
+- `texts`: what names and descriptions indicate, tools that run commands, and `words.toml`.
 """

@@ -14,7 +14,8 @@ from typing import Final, Literal, TypeAlias
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.config.annotating.proposal import (
+from ironcurtain_proxy.config.annotating.propose import propose
+from ironcurtain_proxy.config.annotating.texts import (
     DESTROYS,
     FETCHES,
     LOCAL_PATHS,
@@ -33,9 +34,8 @@ from ironcurtain_proxy.config.annotating.proposal import (
     types_of,
     words_of,
 )
-from ironcurtain_proxy.config.annotating.propose import propose
-from ironcurtain_proxy.config.packs.pack import Pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
+from ironcurtain_proxy.config.presets.pack import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments
 from ironcurtain_proxy.model.values import Json

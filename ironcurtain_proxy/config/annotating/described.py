@@ -9,9 +9,9 @@ from typing import Final, cast
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
-from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
+from ironcurtain_proxy.config.annotating.texts import Proposed, ProposedTool
+from ironcurtain_proxy.config.presets.pack import Pack, schema_digest
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.errors import ConfigurationError

@@ -11,23 +11,24 @@ from typing import Final, cast
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.annotating.proposal import (
+from ironcurtain_proxy.config.annotating.texts import (
     DESTROYS,
     FETCHES,
     NO_TEXT,
     READS,
     WORDS,
     WRITES,
+    ArgumentContext,
     Proposed,
     ProposedTool,
     is_closed_choice,
+    proposed_for,
     runs,
     speaks_of_change,
     speaks_of_destroying,
     types_of,
     words_of,
 )
-from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect, declared_arguments, resolved
 from ironcurtain_proxy.model.values import Json
 

@@ -3,10 +3,9 @@
 A client's file belongs to its user. Only the entries of the moved servers are changed, and each
 change is verified by reading the new text.
 
-- `known`: the clients, their files, the form of an entry, and how a client starts this proxy.
-- `finding`: which of them exist here.
-- `entries`: one server of a client in the proxy's own form, and what clients fill in.
-- `plan`: the servers of all clients together, and the changes of each file.
-- `text_format`, `toml_text`, `yaml_text`: changing one part of a text; JSON is in `text_format`.
-- `undo_record`: the record of changed files, and undoing them.
+- `finding`: which of the known clients exist here.
+- `entries`: the clients, their files, how they start this proxy, and one server of a client in the
+  proxy's own form, with what the client fills in.
+- `plan`: the servers of all clients together, the changes of each file, and undoing them.
+- `text_format`: changing one part of a text: JSON, TOML, YAML.
 """

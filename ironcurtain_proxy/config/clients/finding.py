@@ -8,20 +8,18 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.entries import (
+    CLIENTS,
+    FORMATS,
+    KnownClient,
     MovableServer,
     ProxyEntry,
     UnmovableServer,
     VariableDirectories,
-    is_network,
-    read_entry,
-)
-from ironcurtain_proxy.config.clients.known import (
-    CLIENTS,
-    FORMATS,
-    KnownClient,
     client_of,
     format_of,
+    is_network,
     places_of,
+    read_entry,
 )
 from ironcurtain_proxy.config.clients.text_format import (
     NotUnderstoodError,

@@ -1,29 +1,35 @@
-"""Changes of one part of a client's file, and of JSON with comments.
-
-The parts shared by the three formats of client files.
+"""Changes of one part of a client's file: JSON with comments, TOML, YAML.
 
 A format finds the members of one table in a text, and replaces some of them. Everything else of
 the text stays as it is, byte for byte: comments, order, layout. No format is trusted to have done
 so: `moved` reads the new text and compares.
 
-JSON with comments and commas at the end, as editors write their settings.
-
-Comments are blanked out, so that every position stays; what is left is parsed by the strict parser
-of the rest of the program. The library json-five keeps such texts, but had its last release in 2024
-and needs two further packages.
+Each text is parsed by a usual parser, and only lines and members are replaced by ours, because no
+library gives all bytes back: json-five had its last release in 2024 and needs two further packages;
+tomlkit 0.15 cannot remove tables that stand apart from each other (IndexError), as in a
+configuration that grew over time, and adds blank lines where a table is put back; ruamel.yaml 0.19
+keeps neither several blanks nor every indentation of a list.
 """
 
 import json  # noqa: TID251  orjson does not say where a value ends
 import re
-from collections.abc import Collection, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
+from typing import Any, Final, Protocol, TypeAlias, cast  # noqa: TID251  msgspec knows no recursive `Json`
 
 import orjson
+import yaml
 from msgspec import Struct
+from yaml.nodes import MappingNode, Node, ScalarNode
 
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.strict_json import strict_json
+
+# --- text format
+
 
 # --- text format
 
@@ -331,3 +337,237 @@ def _compact(value: Json) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_compact, value)) + "]"
     return orjson.dumps(value).decode()
+
+
+# --- toml text
+
+
+_TOKEN: Final = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',
+    re.DOTALL,
+)
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class _Section(Struct, frozen=True):
+    """The lines of one table: from its header to its last value."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+class TomlText:
+    """The format of TOML."""
+
+    def parse(self, text: str) -> Json:
+        """Return the value. Dates become text: no server has one."""
+        try:
+            return _plain_toml(tomllib.loads(text))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
+
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
+        """Return each server's tables, with those inside of it."""
+        found: dict[str, str] = {}
+        for name, section in _named(text, place):
+            source = text[section.start : section.end]
+            found[name] = f"{found[name]}{newline(text)}{source}" if name in found else source
+        return found
+
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
+        """Return a table with one line for each key."""
+        end = newline(text)
+        header = f"[{'.'.join(map(_key, (*place, name)))}]{end}"
+        return header + "".join(f"{_key(key)} = {_value(one)}{end}" for key, one in value.items())
+
+    def replaced(
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
+    ) -> str:
+        """The text after a replacement. Comments stay, except those inside the replaced tables."""
+        going = [(name, section) for name, section in _named(text, place) if name in names]
+        if missing := sorted(set(names) - {name for name, _ in going}):
+            raise NotUnderstoodError(f'"{missing[0]}" is not written as a table of its own')
+        first = going[0][1]
+        edits: list[Edit] = [(first.start, first.end, newline(text).join(sources))]
+        edits += [(one.start, _blank_end(text, one.end), "") for _, one in going[1:]]
+        return spliced(text, edits)
+
+
+def _named(text: str, place: TablePath) -> Iterator[tuple[str, _Section]]:
+    depth = len(place)
+    for section in _sections(text):
+        if section.path[:depth] == place and len(section.path) > depth:
+            yield section.path[depth], section
+
+
+def _sections(text: str) -> list[_Section]:
+    headers: list[tuple[int, tuple[str, ...]]] = []
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in ("[", "{"):
+            begin = text.rfind("\n", 0, token.start()) + 1
+            if depth == 0 and word == "[" and not text[begin : token.start()].strip():
+                headers.append((begin, _path(text, begin)))
+            depth += 1
+        elif word in ("]", "}"):
+            depth -= 1
+    ends = [start for start, _ in headers[1:]] + [len(text)]
+    values = _TOKEN.sub(lambda found: _without_comment(found[0]), text)
+    return [
+        _Section(path, start, _line_end(text, start + len(values[start:end].rstrip())))
+        for (start, path), end in zip(headers, ends, strict=True)
+    ]
+
+
+def _without_comment(word: str) -> str:
+    return " " * len(word) if word.startswith("#") else word
+
+
+def _path(text: str, begin: int) -> tuple[str, ...]:
+    """Return the keys of a header, such as `[a."b c"]`."""
+    line = text[begin : _line_end(text, begin)]
+    keys: list[str] = []
+    inner: object = tomllib.loads(line)
+    while inner:
+        if isinstance(inner, list):
+            inner = inner[0]
+        elif isinstance(inner, dict):
+            ((key, inner),) = inner.items()
+            keys.append(str(key))
+    return tuple(keys)
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
+
+
+def _blank_end(text: str, at: int) -> int:
+    """Return the end of the blank lines that follow."""
+    while at < len(text) and not text[at : (end := _line_end(text, at))].strip():
+        at = end
+    return at
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _text(key)
+
+
+def _text(text: str) -> str:
+    return orjson.dumps(text).decode().replace("\x7f", "\\u007f")
+
+
+def _value(value: Json) -> str:
+    match value:
+        case str():
+            return _text(value)
+        case list():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case dict():
+            inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case _:
+            return orjson.dumps(value).decode()
+
+
+def _plain_toml(value: object) -> Json:
+    match value:
+        case dict():
+            return {str(key): _plain_toml(one) for key, one in value.items()}
+        case list():
+            return [_plain_toml(one) for one in value]
+        case bool() | int() | float() | str():
+            return cast("Json", value)
+        case _:
+            return str(value)
+
+
+# --- yaml text
+
+
+class _Lines(Struct, frozen=True):
+    """The lines of one member."""
+
+    name: str
+    start: int
+    end: int
+    indent: str
+
+
+class YamlText:
+    """The format of YAML."""
+
+    def parse(self, text: str) -> Json:
+        """Return the value. Anchors are refused, as in every YAML file that is read here."""
+        report = Report()
+        value = parse_yaml(text.encode("utf-8", "surrogatepass"), "", report, is_own=False)
+        if report.has_errors:
+            raise NotUnderstoodError(report.problems[0].message)
+        return value
+
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
+        """Return the lines of each member."""
+        return {one.name: text[one.start : one.end] for one in _yaml_members(text, place)}
+
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
+        """Return the lines of a new member, with the indentation of the table."""
+        members = _yaml_members(text, place)
+        indent = members[0].indent if members else "  "
+        lines = yaml.safe_dump(
+            {name: dict(value)}, sort_keys=False, allow_unicode=True, width=10_000
+        ).splitlines()
+        return "".join(f"{indent}{line}{newline(text)}" for line in lines)
+
+    def replaced(
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
+    ) -> str:
+        """Return the text after a replacement. Comments between members stay."""
+        going = [one for one in _yaml_members(text, place) if one.name in names]
+        if not going:
+            raise NotUnderstoodError("has no such table")
+        ended = [one if one.endswith("\n") else one + newline(text) for one in sources]
+        edits: list[Edit] = [(going[0].start, going[0].end, "".join(ended))]
+        edits += [(one.start, one.end, "") for one in going[1:]]
+        return spliced(text, edits)
+
+
+def _yaml_members(text: str, place: TablePath) -> list[_Lines]:
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        raise NotUnderstoodError("is not YAML") from None
+    for key in place:
+        node = _inner(node, key)
+    if not isinstance(node, MappingNode) or node.flow_style:
+        raise NotUnderstoodError("is not written with a line for each member")
+    return [_lines(text, key, value) for key, value in node.value]
+
+
+def _inner(node: Node | None, key: str) -> Node | None:
+    pairs = node.value if isinstance(node, MappingNode) else []
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _lines(text: str, key: Node, value: Node) -> _Lines:
+    at = _index(key.start_mark)
+    start = text.rfind("\n", 0, at) + 1
+    if text[start:at].strip(" "):
+        raise NotUnderstoodError("is not written with a line for each member")
+    end = _end(value)
+    if text[end - 1] != "\n":
+        end = text.find("\n", end) + 1 or len(text)
+    return _Lines(str(key.value), start, end, text[start:at])
+
+
+def _end(node: Node) -> int:
+    """The end of the last scalar of a value: a block node itself ends where the next one begins."""
+    if isinstance(node, ScalarNode) or getattr(node, "flow_style", False) or not node.value:
+        return _index(node.end_mark)
+    last = node.value[-1]
+    return _end(last[1] if isinstance(node, MappingNode) else last)
+
+
+def _index(mark: object) -> int:
+    return int(getattr(mark, "index", 0))

@@ -3,9 +3,9 @@
 - `policy_files`, `policy_loading`: the layers of rules, which files are read, how they are joined,
   and the files that no rule makes accessible.
 - `managed`: the administrator's layer. `bundled`: the layer of a signed bundle.
-- `reviewers_file`: the persons whose signatures approve.
 - `policy_file`: rules and the lists that they name, and the difference of two policies.
-- `short_form`, `annotations_file`, `engine_file`: one format each.
+- `short_form`, `annotations_file`: one format each. `engine_file`: also the persons whose
+  signatures approve.
 - `proposing`: the rule that would make the question about a call unnecessary, and adding it to a
   file.
 - `lint`: rules and annotations without effect.

@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.config.annotating.proposal import words_of
 from ironcurtain_proxy.config.annotating.propose import propose
+from ironcurtain_proxy.config.annotating.texts import words_of
 from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import (

@@ -17,7 +17,6 @@ from typing import Final
 
 from msgspec import Struct, field, structs
 
-from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.policy.managed import check_kept
@@ -35,6 +34,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
     read_lists,
     with_candidate,
 )
+from ironcurtain_proxy.config.presets.pack import pack_file
 from ironcurtain_proxy.config.reading.layers import as_named, real
 from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
@@ -291,7 +291,7 @@ def _check_reviewers(
     if not there and all(rule.quorum is None for rule in every):
         return
     # Most installations have none: it is not imported for them.
-    from ironcurtain_proxy.config.policy.reviewers_file import (  # noqa: PLC0415
+    from ironcurtain_proxy.config.policy.engine_file import (  # noqa: PLC0415
         check_quorums,
         read_reviewers,
     )

@@ -28,8 +28,8 @@ import orjson
 from msgspec import Struct, convert, field
 
 from ironcurtain_proxy.config.annotating.annotate import as_annotations, roles_in
-from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool, ToolKind
-from ironcurtain_proxy.config.migration.migration import create, rewrite
+from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool, ToolKind
+from ironcurtain_proxy.config.migration import create, rewrite
 from ironcurtain_proxy.credentials.table import table_bytes
 from ironcurtain_proxy.model.values import Json
 

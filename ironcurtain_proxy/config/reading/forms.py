@@ -4,8 +4,8 @@ Theory of operation. A form is a frozen struct: its fields are the keys of an ob
 bounds and default. From it come
 
 - the fast reading (`fill`): msgspec converts a document that is right;
-- all mistakes at once (`mistakes`): where msgspec refuses, the document is walked beside the type,
-  and each mistake is reported at its place, with the nearest known word, and without the value;
+- all mistakes at once (`fill_slowly`): where msgspec refuses, the document is walked beside the
+  type, and each mistake is reported at its place, with the nearest known word, without the value;
 - the JSON Schema for editors (`config.schemas`).
 
     class Limits(Form):
@@ -17,16 +17,20 @@ A key that begins with `_` is a comment. An optional key is `Maybe[…] = UNSET`
 because a condition of `null` must not become no condition.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast  # noqa: TID251  values of all types
 
-from msgspec import Meta, Struct, UnsetType, ValidationError, convert, field
+from msgspec import Meta, Struct, UnsetType, ValidationError, convert, field, inspect
 
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.values import Json
+
+# --- forms
+
 
 SCHEMA_KEY: Final = "$schema"
 T = TypeVar("T")
@@ -127,7 +131,6 @@ def fill(node: DocumentNode, kind: type[T], *, foreign: bool = False) -> T:
     if form is not None:
         return form
     # Only where something is wrong, or a comment stands inside.
-    from ironcurtain_proxy.config.reading.mistakes import fill_slowly  # noqa: PLC0415
 
     return fill_slowly(node, kind, foreign=foreign)
 
@@ -144,3 +147,125 @@ def _converted(value: Json, kind: type[T]) -> T | None:
 def keys_of_form(kind: type[Struct]) -> tuple[str, ...]:
     """Return the keys of a form as they are written."""
     return kind.__struct_encode_fields__
+
+
+# --- mistakes
+
+
+_MOST_WHOLE: Final = 1 << 62
+_MOST_PARTS: Final = 48
+"""The most parts of a place: a file of another person must not exhaust the stack."""
+
+
+def fill_slowly(node: DocumentNode, kind: type[T], *, foreign: bool = False) -> T:
+    """Fill a form as `forms.fill` does. After a mistake, the form holds what was right."""
+    info = inspect.type_info(kind)
+    if foreign and isinstance(info, inspect.StructType):
+        return cast("T", _struct(node, info, foreign=True))
+    return cast("T", _value(node, info))
+
+
+def _value(node: DocumentNode, kind: inspect.Type) -> object:
+    """Return the value of a type that stands at a place, or the nearest to it after a mistake."""
+    if len(node.place) > _MOST_PARTS:
+        node.error("is nested too deeply")
+        node = node.mute()
+    return _READERS[type(kind)](node, kind)
+
+
+def _struct(node: DocumentNode, kind: inspect.StructType, *, foreign: bool = False) -> object:
+    fields = {one.encode_name: one for one in kind.fields}
+    members = node.object(fields, foreign=foreign or issubclass(kind.cls, SharedForm))
+    values = {
+        one.name: _value(members.required(key), one.type)
+        for key, one in fields.items()
+        if key in members or one.required
+    }
+    try:
+        return kind.cls(**values)
+    except MisfitError as refused:
+        for place, message, suggestion in refused.form.mistakes():
+            node.at(*place).error(message, suggestion)
+        return refused.form
+
+
+def _alternative(node: DocumentNode, kind: inspect.UnionType) -> object:
+    """Return the value of the one type of a union that its kind of value belongs to."""
+    meant = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    if node.value is None and len(meant) < len(kind.types):
+        return None
+    for one in meant:
+        if len(meant) == 1 or type(node.value) in _json_of(one)[0]:
+            return _value(node, one)
+    node.wrong_kind(" or ".join([_json_of(one)[1] for one in meant]))
+    return _value(node.mute(), meant[0])
+
+
+def _text(node: DocumentNode, kind: inspect.StrType, words: str = "") -> str:
+    text = node.text()
+    if kind.min_length and node.value == "":
+        node.error("must not be empty")
+    elif node.value == text and kind.pattern and re.search(kind.pattern, text) is None:
+        node.error(words)
+    return text
+
+
+def _described(node: DocumentNode, kind: inspect.Metadata) -> object:
+    if isinstance(kind.type, inspect.StrType):
+        return _text(node, kind.type, str((kind.extra or {}).get("words", "")))
+    return _value(node, kind.type)
+
+
+def _by_name(node: DocumentNode, kind: inspect.DictType) -> dict[str, object]:
+    members = node.members()
+    for name, inner in members.items() if isinstance(kind.key_type, inspect.Metadata) else ():
+        _value(inner.spelled(name), kind.key_type)
+    return {name: _value(inner, kind.value_type) for name, inner in members.items()}
+
+
+def _whole(node: DocumentNode, kind: inspect.IntType) -> int:
+    return node.whole(kind.ge or 0, _MOST_WHOLE if kind.le is None else kind.le)
+
+
+def _number(node: DocumentNode, kind: inspect.FloatType) -> float:
+    high = _MOST_WHOLE if kind.le is None else kind.le
+    if kind.ge is not None and kind.ge == node.value and not isinstance(node.value, bool):
+        return float(kind.ge)
+    return node.number(kind.gt if kind.gt is not None else kind.ge or 0.0, high)
+
+
+def _listed(node: DocumentNode, kind: inspect.VarTupleType) -> tuple[object, ...]:
+    return tuple([_value(item, kind.item_type) for item in node.items()])
+
+
+_READERS: Final[Mapping[type[inspect.Type], Callable[[DocumentNode, Any], object]]] = {
+    inspect.AnyType: lambda node, _: node.value,
+    inspect.BoolType: lambda node, _: node.switch(),
+    inspect.DictType: _by_name,
+    inspect.FloatType: _number,
+    inspect.FrozenSetType: lambda node, kind: frozenset(_listed(node, kind)),
+    inspect.IntType: _whole,
+    inspect.LiteralType: lambda node, kind: node.word(kind.values),
+    inspect.Metadata: _described,
+    inspect.StrType: _text,
+    inspect.StructType: _struct,
+    inspect.UnionType: _alternative,
+    inspect.VarTupleType: _listed,
+}
+
+
+def _json_of(kind: inspect.Type) -> tuple[tuple[type, ...], str]:
+    """Return the types of parsed JSON that a type is read from, and the words for them."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _json_of(inner)
+        case inspect.BoolType():
+            return (bool,), "true or false"
+        case inspect.IntType() | inspect.FloatType():
+            return (int, float), "a number"
+        case inspect.StrType() | inspect.LiteralType():
+            return (str,), "text"
+        case inspect.VarTupleType() | inspect.FrozenSetType():
+            return (list,), "a list"
+        case _:
+            return (dict,), "an object"

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final
 
-from ironcurtain_proxy.config.packs.pack import PackageSource, pack_of, packages_elsewhere
+from ironcurtain_proxy.config.presets.pack import PackageSource, pack_of, packages_elsewhere
 from ironcurtain_proxy.shell.launchers import Launched, container_image, launched, source_of
 
 _NPM_SCOPE: Final = "@modelcontextprotocol"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ironcurtain_proxy.model.timeline import Change, ChangeKind
+from ironcurtain_proxy.model.reply import Change, ChangeKind
 
 # --- entry
 

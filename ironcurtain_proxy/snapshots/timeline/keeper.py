@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
+from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths

@@ -19,7 +19,7 @@ from typing import Final, assert_never, get_args
 
 import orjson
 
-from ironcurtain_proxy.model.timeline import ChangeKind
+from ironcurtain_proxy.model.reply import ChangeKind
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.model.timeline import Change
+from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted

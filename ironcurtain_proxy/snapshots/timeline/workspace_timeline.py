@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
+from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.opening import TimelineLock, claim, remove_old

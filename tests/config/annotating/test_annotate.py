@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ironcurtain_proxy.config.annotating.annotate import annotate, as_annotations, known_servers
-from ironcurtain_proxy.config.annotating.proposal import ReadTool
+from ironcurtain_proxy.config.annotating.texts import ReadTool
 from ironcurtain_proxy.model.values import Json
 
 TEXT: dict[str, Json] = {"type": "string"}

@@ -8,8 +8,8 @@ import pytest
 
 from ironcurtain_proxy.config.annotating.annotate import annotate, roles_in
 from ironcurtain_proxy.config.annotating.described import described
-from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
+from ironcurtain_proxy.config.annotating.texts import ProposedTool
 from ironcurtain_proxy.model.values import Json
 
 PATHS = {"read-path", "write-path", "delete-path", "write-history", "delete-history"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ModelAccess, model_access
+from ironcurtain_proxy.config.auto_confirm import ModelAccess, model_access
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write

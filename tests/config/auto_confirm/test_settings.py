@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, NightMode, SafetyRule
-from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig, RequiredContext
+from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, RequiredContext
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json

@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.config.clients.entries import CLIENTS
 from ironcurtain_proxy.config.clients.finding import ClientFile, find
-from ironcurtain_proxy.config.clients.known import CLIENTS
-from ironcurtain_proxy.config.clients.plan import FileChange, OwnStart, changes, movings
+from ironcurtain_proxy.config.clients.plan import (
+    FileChange,
+    OwnStart,
+    UndoRecord,
+    change,
+    changes,
+    movings,
+    read_undo_record,
+    undo,
+)
 from ironcurtain_proxy.config.clients.text_format import table_at
-from ironcurtain_proxy.config.clients.undo_record import UndoRecord, change, read_undo_record, undo
 from tests.config.clients.samples import SAMPLES, Sample, install
 
 START = OwnStart(command="/opt/bin/ironcurtain-proxy", args=())

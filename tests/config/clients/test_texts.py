@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.config.clients.known import FORMATS, FormatName
+from ironcurtain_proxy.config.clients.entries import FORMATS, FormatName
 from ironcurtain_proxy.config.clients.text_format import (
     Move,
     NotUnderstoodError,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.clients import undo_record
-from ironcurtain_proxy.config.clients.undo_record import read_undo_record, undo
+from ironcurtain_proxy.config.clients import plan
+from ironcurtain_proxy.config.clients.plan import read_undo_record, undo
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.config.clients.samples import SAMPLES, install
 from tests.config.clients.test_samples import NOW, Here, here
@@ -25,7 +25,7 @@ def test_a_full_disk_leaves_file_and_record_as_they_were(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(undo_record, "exchange", full)
+    monkeypatch.setattr(plan, "exchange", full)
     with pytest.raises(OSError, match="No space"):
         here.apply()
     assert file.read_bytes() == before
@@ -43,7 +43,7 @@ def test_a_process_killed_before_the_change_leaves_nothing_to_undo(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(undo_record, "exchange", killed)
+        patched.setattr(plan, "exchange", killed)
         with pytest.raises(KeyboardInterrupt):
             here.apply()
     (result,), rest = undo(here.state, read_undo_record(here.state))
@@ -57,7 +57,7 @@ def test_a_file_that_changed_since_it_was_read_is_not_changed(here: Here) -> Non
     changed = here.change()
     file.write_text("{}")
     with pytest.raises(OSError, match="changed meanwhile"):
-        undo_record.change(here.state, read_undo_record(here.state), changed, NOW)
+        plan.change(here.state, read_undo_record(here.state), changed, NOW)
     assert file.read_text() == "{}"
 
 

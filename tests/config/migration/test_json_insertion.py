@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.config.migration.migration import Insertion, inserted
+from ironcurtain_proxy.config.migration import Insertion, inserted
 from ironcurtain_proxy.model.values import Json
 
 MODE = Insertion(("security", "interceptor"), "approvalPolicy", "configured")

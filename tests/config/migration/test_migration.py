@@ -11,8 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
-from ironcurtain_proxy.config.migration.migration import migrate, plan_of, rewrite
+from ironcurtain_proxy.config.migration import migrate, migrated_mode, plan_of, rewrite
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.values import Json
 
@@ -225,7 +224,7 @@ MIGRATE = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from ironcurtain_proxy.config.migration.migration import migrate, plan_of
+from ironcurtain_proxy.config.migration import migrate, plan_of
 if sys.argv[2] != "unlimited":
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
 if sys.argv[2] == "torn":

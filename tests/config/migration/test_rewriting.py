@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.migration.migration import why_not_exchanged
+from ironcurtain_proxy.config.migration import why_not_exchanged
 
 NOBODY = 65534
 

@@ -15,9 +15,9 @@ from ironcurtain_proxy.config.reading.forms import (
     Maybe,
     NameText,
     fill,
+    fill_slowly,
     says,
 )
-from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import said

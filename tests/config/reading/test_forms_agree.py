@@ -6,13 +6,13 @@ from copy import deepcopy
 import pytest
 from msgspec import Struct, ValidationError, convert
 
-from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
+from ironcurtain_proxy.config.auto_confirm import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
 from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.mistakes import fill_slowly
+from ironcurtain_proxy.config.reading.forms import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.reply import NotHeld
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]

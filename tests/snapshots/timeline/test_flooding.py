@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ironcurtain_proxy.model.timeline import NotHeld, PointId
+from ironcurtain_proxy.model.reply import NotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
 

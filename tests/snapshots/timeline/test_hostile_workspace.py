@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits

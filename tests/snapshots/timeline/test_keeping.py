@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.timeline import Change, NotHeld
+from ironcurtain_proxy.model.reply import Change, NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline import workspace_timeline

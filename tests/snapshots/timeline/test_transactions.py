@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.cli.rollback import lines
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
 from ironcurtain_proxy.snapshots.faults import ConflictError
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits

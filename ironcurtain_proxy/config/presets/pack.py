@@ -16,7 +16,7 @@ from msgspec.json import decode
 
 from ironcurtain_proxy.model.values import Json
 
-_SHIPPED: Final = Path(__file__).parent / "shipped"
+_SHIPPED: Final = Path(__file__).parent.parent / "packs" / "shipped"
 _INDEX: Final = _SHIPPED.parent / "index.json"
 _ELSEWHERE: Final = _SHIPPED.parent / "elsewhere.json"
 _NEEDS: Final = _SHIPPED.parent / "needs.json"
