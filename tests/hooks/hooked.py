@@ -116,8 +116,19 @@ class HookedHome:
                 }
             )
         )
+        # Else it installs the library for writing plugins, at each start, from the network.
+        (file.parent / "node_modules").mkdir(exist_ok=True)
+        locked: Json = {"dependencies": {"@opencode-ai/plugin": "*"}}
+        (file.parent / "package-lock.json").write_bytes(orjson.dumps({"packages": {"": locked}}))
         return self._run(
-            [str(OPENCODE), "run", "tidy up the notes"], OPENCODE_DISABLE_AUTOUPDATE="1"
+            [str(OPENCODE), "run", "tidy up the notes"],
+            OPENCODE_DISABLE_AUTOUPDATE="1",
+            # It asks hosts that the tests do not have, and waits for them.
+            OPENCODE_DISABLE_MODELS_FETCH="1",
+            OPENCODE_DISABLE_LSP_DOWNLOAD="1",
+            OPENCODE_DISABLE_DEFAULT_PLUGINS="1",
+            OPENCODE_DISABLE_FFF="1",
+            OPENCODE_DISABLE_EMBEDDED_WEB_UI="1",
         )
 
     def _run(self, words: list[str], **variables: str) -> subprocess.Popen[str]:
