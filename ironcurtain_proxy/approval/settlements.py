@@ -6,7 +6,6 @@ can read this one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -49,9 +48,6 @@ TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = Mappi
 )
 """The states that may follow a state. An approval is used once: no state leads back to `approved`.
 """
-
-APPROVAL_LASTS: Final = timedelta(seconds=300)
-"""The time for which an approval waits until the call is repeated."""
 
 
 def advance(state: EscalationState, following: EscalationState) -> EscalationState:

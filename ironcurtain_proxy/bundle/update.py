@@ -5,7 +5,6 @@ Theory of operation. Everything happens below `/etc/ironcurtain/managed/bundle`,
     metadata/           what the repository said last, kept by the library of TUF
     releases/.new       where an archive is unpacked; renamed once it is whole and on the disk
     releases/7-5d41…    a release
-    reviewers.json      those of the release, without revoked keys; read by running proxies
     current.json        the release in force: replaced last, in one step
 
 Whatever fails or ends before the last step leaves the last good release in force. Nothing is taken
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import orjson
 import urllib3
 from msgspec import Struct
 from msgspec.json import encode
@@ -48,7 +46,6 @@ from ironcurtain_proxy.config.policy.bundled import (
     CURRENT_NAME,
     ENROLMENT_NAME,
     RELEASES_NAME,
-    REVOKED_NAME,
     TRUST_NAME,
     Attempt,
     Current,
@@ -58,7 +55,6 @@ from ironcurtain_proxy.config.policy.bundled import (
     read_release,
     shown_time,
 )
-from ironcurtain_proxy.config.policy.managed import REVIEWERS_NAME
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.errors import ConfigurationError
@@ -252,7 +248,6 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
     digest = digest_of(files)
     release = f"{targets.version}-{digest[:_DIGITS]}"
     _put_in_place(releases, release, files)
-    _write_reviewers(base, files)
     is_new = before is None or before.sha256 != digest or before.version != targets.version
     current = Current(
         version=targets.version,
@@ -349,21 +344,6 @@ def _put_in_place(releases: Path, release: str, files: Mapping[str, bytes]) -> N
 def _files_of(path: Path) -> Iterator[tuple[str, bytes]]:
     with suppress(OSError, ValueError):
         yield from read_release(path)
-
-
-def _write_reviewers(base: Path, files: Mapping[str, bytes]) -> None:
-    """Write the reviewers where running proxies read them, with the keys that were revoked."""
-    path = base / REVIEWERS_NAME
-    if REVIEWERS_NAME not in files:
-        path.unlink(missing_ok=True)
-        return
-    revoked = orjson.loads(files.get(REVOKED_NAME, b"{}")).get("keys", [])
-    reviewers = orjson.loads(files[REVIEWERS_NAME])
-    if revoked:
-        reviewers["revoked"] = sorted({*reviewers.get("revoked", ()), *revoked})
-    data = orjson.dumps(reviewers, option=orjson.OPT_INDENT_2)
-    if not path.exists() or path.read_bytes() != data:
-        write_public(path, data)
 
 
 def _clear_away(releases: Path, kept: set[str]) -> None:

@@ -77,13 +77,18 @@ def run(options: argparse.Namespace) -> int:
             return _listed(is_json=options.json)
 
 
-def _path() -> Path:
-    """Return the file that counts: the administrator's, if there is one."""
+def _place() -> tuple[Path, frozenset[str]]:
+    """Return the file that counts, and the keys in it that the fleet has revoked.
+
+    It is the administrator's, if there is one.
+    """
     report = Report()
     managed = find_managed(report)
     report.raise_errors()
     own = state_directory() / REVIEWERS_NAME
-    return own if managed is None or managed.reviewers is None else managed.reviewers
+    if managed is None:
+        return own, frozenset()
+    return managed.reviewers or own, managed.revoked_keys
 
 
 def _read(path: Path) -> Signatories | None:
@@ -95,14 +100,14 @@ def _read(path: Path) -> Signatories | None:
 
 
 def _listed(*, is_json: bool) -> int:
-    path = _path()
+    path, revoked = _place()
     if not path.exists():
         say(f"there is no {path}: whoever answers a question may approve it")
         return 0
     found = _read(path)
     if found is None:
         return 1
-    rows = [_row(key, found) for key in found.keys.values()]
+    rows = [_row(key, found.without(revoked)) for key in found.keys.values()]
     if is_json:
         say_json({"quorum": found.quorum, "reviewers": rows})
         return 0
@@ -135,7 +140,7 @@ def _text(value: Json) -> str:
 
 def _changed(change: Callable[[dict[str, Json]], str]) -> int:
     """Change the file, if the result can be read. `change` returns what to say of it."""
-    path = _path()
+    path, _ = _place()
     if path.parent != state_directory():
         raise ConfigurationError(f"{path} is the administrator's: change it there")
     place = MailboxDirectory.open(path.parent, create=True)

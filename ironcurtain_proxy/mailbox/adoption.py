@@ -7,6 +7,10 @@ same bytes, so that what a person was shown, and signed, is what is carried out.
 
     request-7db5443e-….json     names its subject: SHA-256 of all that an answer depends on
     claim-7db5443e-….json       the process that has adopted it
+    settled-7db5443e-….json     it is approved, and the call has not come again
+
+The files are removed before an approval is used: so it is used at most once, and a proxy that is
+killed before loses none.
 
 Two proxies never adopt one question: they look and claim under a lock.
 """
@@ -36,14 +40,16 @@ from ironcurtain_proxy.mailbox.messages import (
     MAX_REQUEST_BYTES,
     Owner,
     Request,
+    claim_name,
+    id_beside,
     owner_of,
     read_request,
     request_id,
     request_name,
-    response_id,
     response_name,
+    settled_name,
 )
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId
+from ironcurtain_proxy.model.escalation import APPROVAL_LASTS, Escalation, EscalationId
 from ironcurtain_proxy.private_directory import (
     MailboxDirectory,
     UnacceptableFileError,
@@ -72,16 +78,6 @@ class KeptQuestion(Struct, frozen=True):
         if self.seconds is not None:
             deadline = now + timedelta(seconds=self.seconds)
         return replace(escalation, id=self.id, deadline=deadline)
-
-
-def claim_name(escalation: str) -> str:
-    """Return the name of the file of who has adopted a question."""
-    return f"claim-{escalation}.json"
-
-
-def claim_id(name: str) -> str | None:
-    """Return the id in the name of such a file, or None for another file."""
-    return request_id(f"request-{name.removeprefix('claim-')}") if name[:6] == "claim-" else None
 
 
 def subject_of(escalation: Escalation, principal: str) -> str:
@@ -159,8 +155,14 @@ def _claimed(
                 or _has_living_owner(here, request)
             ):
                 continue
+            if _has_lapsed(here, identifier, now):
+                for left in (name, *_beside(here, identifier)):
+                    here.discard(left)
+                continue
             claim = orjson.dumps({"owner": {"pid": own.pid, "startTime": own.start_time}})
             place.write(claim_name(identifier), claim)
+            # It is asked again: a key that signed its approval may be revoked by now.
+            here.discard(settled_name(identifier))
             if here.path != place.path:
                 _move(here, place, identifier)
             return KeptQuestion(EscalationId(identifier), raw, seconds_left(request, now))
@@ -176,12 +178,21 @@ def _has_living_owner(place: MailboxDirectory, request: Request) -> bool:
     return any(owner is not None and is_alive(owner) for owner in owners)
 
 
+def _has_lapsed(place: MailboxDirectory, identifier: str, now: datetime) -> bool:
+    """Return whether a question was approved, and no call came for as long as an approval lasts."""
+    found = place.modified_ns(settled_name(identifier))
+    return found is not None and now.timestamp() - found[1] / 1e9 > APPROVAL_LASTS.total_seconds()
+
+
+def _beside(place: MailboxDirectory, identifier: str) -> list[str]:
+    return [name for name in place.names() if id_beside(name) == identifier]
+
+
 def _move(here: MailboxDirectory, place: MailboxDirectory, identifier: str) -> None:
     """Move a question into another mailbox: its answers first, for a crash to leave it whole."""
-    names = [name for name in here.names() if response_id(name) == identifier]
-    for name in (*names, request_name(identifier)):
-        os.rename(here.path / name, place.path / name)  # noqa: PTH104  both are directories of ours
     here.discard(claim_name(identifier))
+    for name in (*_beside(here, identifier), request_name(identifier)):
+        os.rename(here.path / name, place.path / name)  # noqa: PTH104  both are directories of ours
 
 
 # --- what proxies that are gone have left ---------------------------------------------------------
@@ -215,7 +226,7 @@ def _discard_request(place: MailboxDirectory, name: str) -> None:
 
 
 def _discard_orphan(place: MailboxDirectory, name: str) -> None:
-    escalation, writer = response_id(name) or claim_id(name), temporary_writer(name)
+    escalation, writer = id_beside(name), temporary_writer(name)
     if escalation is not None:
         if not place.has(request_name(escalation)):
             place.discard_ours(name)

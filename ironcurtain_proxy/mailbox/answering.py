@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -73,16 +74,9 @@ def read_token(path: Path) -> str:
     raw = read_private(path, LONGEST + _LINE_END + 1, "token file")
     line = raw.removesuffix(b"\n").removesuffix(b"\r")
     if not SHORTEST <= len(line) <= LONGEST or _TOKEN.fullmatch(line) is None:
-        raise ConfigurationError(
-            _unusable(
-                path, f"is not one line of {SHORTEST} to {LONGEST} visible characters of ASCII"
-            )
-        )
+        what = f"is not one line of {SHORTEST} to {LONGEST} visible characters of ASCII"
+        raise ConfigurationError(f"token file {path} {what}")
     return line.decode("ascii")
-
-
-def _unusable(path: Path, what: str) -> str:
-    return f"token file {path} {what}"
 
 
 WAIT_SECONDS: Final = 2.0
@@ -304,19 +298,8 @@ def outcomes(posted: Sequence[Posted]) -> list[bool]:
 
 async def answer_async(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> bool:
     """Answer without blocking the event loop. If cancelled, the answer stays in place."""
-    # Whoever signs may have to touch a device.
-    posted = await anyio.to_thread.run_sync(post, place, request, given)
-    if posted is None:
-        return False
-    try:
-        with anyio.move_on_after(WAIT_SECONDS):
-            # A file's mode gives no event.
-            while (taken := posted.outcome()) is None:  # noqa: ASYNC110
-                await anyio.sleep(_STEP_SECONDS)
-            return taken
-        return posted.presumed()
-    finally:
-        posted.close()
+    work = partial(answer, place, request, given)
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 def word_for(given: ReviewerAnswer, one: PendingRequest) -> str:

@@ -26,6 +26,7 @@ from ironcurtain_proxy.mailbox.messages import (
     request_id,
     request_name,
     response_name,
+    settled_name,
 )
 from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
@@ -208,6 +209,8 @@ def _is_open(
         return False
     # Where answers need a proof of their author, a response may be anybody's.
     if not request.reviewer and not request.signatures and place.has(response_name(request.id)):
+        return False
+    if request.subject and place.has(settled_name(request.id)):
         return False
     return request.owner is None or request.owner in living or is_kept(request, now)
 

@@ -87,6 +87,7 @@ MAX_ORIGIN: Final = 100
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REQUEST: Final = re.compile(rf"request-({_ID})\.json", re.ASCII)
 _RESPONSE: Final = re.compile(rf"response-({_ID})(?:-[0-9a-f]{{16}})?\.json", re.ASCII)
+_BESIDE: Final = re.compile(rf"(?:claim|settled)-({_ID})\.json", re.ASCII)
 _WHOLE_ID: Final = re.compile(_ID, re.ASCII)
 _REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
@@ -195,6 +196,22 @@ def request_id(name: str) -> str | None:
 def response_id(name: str) -> str | None:
     """The id in the name of a response file, or None if it is no response."""
     found = _RESPONSE.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def claim_name(escalation: str) -> str:
+    """Return the name of the file of who has adopted a question."""
+    return f"claim-{escalation}.json"
+
+
+def settled_name(escalation: str) -> str:
+    """Return the name of the file that says that a question is approved, and not yet used."""
+    return f"settled-{escalation}.json"
+
+
+def id_beside(name: str) -> str | None:
+    """Return the id in the name of a file that only counts beside its request, or None."""
+    found = _RESPONSE.fullmatch(name) or _BESIDE.fullmatch(name)
     return None if found is None else found[1]
 
 

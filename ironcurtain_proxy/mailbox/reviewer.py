@@ -9,7 +9,7 @@ always withdraws it.
 import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,6 @@ from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.mailbox.adoption import (
     KeptQuestion,
     adopted,
-    claim_name,
     discard_leftovers,
     subject_of,
 )
@@ -40,6 +39,7 @@ from ironcurtain_proxy.mailbox.messages import (
     Credential,
     Expected,
     Owner,
+    claim_name,
     digest_of,
     invalid,
     is_id,
@@ -49,6 +49,7 @@ from ironcurtain_proxy.mailbox.messages import (
     request_name,
     response_id,
     response_name,
+    settled_name,
 )
 from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
@@ -138,29 +139,22 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
     Where it cannot be watched (no more watches left, a strange file system), only an empty set
     comes: whoever reads this looks for himself then. Ends when `stop` is set.
     """
+    why: object = "the system has no watch for it"
     try:
-        async with aclosing(_by_kernel(path, stop)) as found:
-            async for names in found:
-                yield names
+        with closing(Inotify()) as watch:
+            if watch.add(str(path), contents=True):
+                while not stop.is_set():
+                    await _until_something_happens(watch.descriptor, stop)
+                    yield watch.names()
+                    await anyio.sleep(_PAUSE)
+                return
     except OSError as error:
-        if error.errno != errno.ENOSYS:
-            _log.warning("%s cannot be watched and is polled: %s", path, error)
-        with anyio.move_on_after(_RETRY_SECONDS):
-            await stop.wait()
-        yield set()
-
-
-async def _by_kernel(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
-    watch = Inotify()
-    try:
-        if not watch.add(str(path), contents=True):
-            raise OSError("the system has no watch for it")
-        while not stop.is_set():
-            await _until_something_happens(watch.descriptor, stop)
-            yield watch.names()
-            await anyio.sleep(_PAUSE)
-    finally:
-        watch.close()
+        why = None if error.errno == errno.ENOSYS else error
+    if why is not None:
+        _log.warning("%s cannot be watched and is polled: %s", path, why)
+    with anyio.move_on_after(_RETRY_SECONDS):
+        await stop.wait()
+    yield set()
 
 
 async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
@@ -243,8 +237,8 @@ class Mailbox:
         self._adopted: dict[EscalationId, KeptQuestion] = {}
         """Questions of earlier proxies that are about to be asked again."""
         self._withdrawn: set[EscalationId] = set()
-
-    # --- asking ----------------------------------------------------------------------------------
+        self._kept: dict[EscalationId, Question] = {}
+        """Questions whose files stay: approved and not used, or cancelled because we end."""
 
     def is_reachable(self) -> bool:
         """Whether somebody listens."""
@@ -258,7 +252,9 @@ class Mailbox:
         return everywhere is not None and is_listened_to(everywhere)
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """Ask, and wait at most until the escalation's deadline. Leaves no files behind.
+        """Ask, and wait at most until the escalation's deadline.
+
+        Leaves no files behind, but for those of an approval where questions outlive this process.
 
         Raises:
             KernelError: the id is not one of ours, or is already being asked about.
@@ -287,16 +283,14 @@ class Mailbox:
             del self._open[escalation.id]
             was_withdrawn = escalation.id in self._withdrawn
             self._withdrawn.discard(escalation.id)
-            if ruling is not None or was_withdrawn or not self._settings.outlive:
+            is_over = ruling is not None and not isinstance(ruling, Approved)
+            if is_over or was_withdrawn or not self._settings.outlive:
                 self._clear_away(question)
-
-    # --- questions that outlive a proxy ----------------------------------------------------------
+            else:
+                self._kept[escalation.id] = question
 
     def adopt(self, escalation: Escalation) -> Escalation:
-        """Return the question of a call, under the id that an earlier proxy asked it by.
-
-        Return it unchanged if no proxy that is gone has asked it.
-        """
+        """Return a call's question under the id by which a proxy that is gone asked it, if any."""
         if not self._running:
             return escalation
         subject = subject_of(escalation, self._settings.principal)
@@ -313,13 +307,27 @@ class Mailbox:
         self._adopted[found.id] = found
         return found.asked(escalation, self._clock.steady())
 
-    def withdraw(self, identifier: EscalationId) -> None:
-        """Note that nobody needs an answer to a question any more, before it is cancelled."""
+    def answered(self, identifier: EscalationId) -> None:
+        """Keep a question that was answered here by an approval, and no other."""
+        kept = self._kept.get(identifier)
+        if kept is None or not isinstance(kept.ruling, Approved):
+            self.withdraw(identifier)
+        else:
+            with suppress(OSError):  # a reviewer may be asked in vain
+                kept.place.write(settled_name(identifier), b"")
+
+    def withdraw(self, identifier: EscalationId) -> bool:
+        """Forget a question, before it is cancelled or used. Return False if its files stay."""
         if identifier in self._open:
             self._withdrawn.add(identifier)
+        kept = self._kept.pop(identifier, None)
+        if kept is not None:
+            self._clear_away(kept)
+            return not kept.place.has(request_name(identifier))
         if self._adopted.pop(identifier, None) is not None and self._place is not None:
             for name in (request_name, response_name, claim_name):
                 self._place.discard(name(identifier))
+        return True
 
     def _post(self, escalation: Escalation) -> Question:
         credential = self._settings.credential
@@ -386,8 +394,9 @@ class Mailbox:
     def _clear_away(self, question: Question) -> None:
         """Remove the request before its answers: a response alone shows an ended question."""
         identifier = question.escalation.id
-        claim = [claim_name(identifier)] if self._settings.outlive else []
-        for name in (request_name(identifier), *question.names_of_answers(), *claim):
+        beside = [claim_name(identifier), settled_name(identifier)]
+        also = beside if self._settings.outlive else []
+        for name in (request_name(identifier), *question.names_of_answers(), *also):
             if not question.place.discard(name):
                 _log.warning("%s is left in the escalation directory until that is writable", name)
                 if len(self._left) < _MOST_LEFT:
@@ -563,8 +572,6 @@ class Mailbox:
             question.rule(invalid(_GONE) if credential is None else Unreachable())
         self._place = None
         self._stop_watching.set()
-
-    # --- grants ----------------------------------------------------------------------------------
 
     def publish_grants(self, session: str, grants: Sequence[Mapping[str, Json]]) -> None:
         """Write the remembered grants to `grants.json`, for `grants list`.

@@ -101,15 +101,17 @@ class SignedAnswers(Struct, kw_only=True):
         """
         need = self._need(question, quorums)
         if need is None:
-            return self._believed(question, await questions.ask(question, on_wait))
+            asked = replace(question, for_people=True) if quorums else question
+            ruling = await questions.ask(asked, on_wait)
+            return self._believed(asked, ruling, needs="a person" if quorums else "")
         if why := self._why_impossible(question, need):
             return Declined(by=KERNEL, kind="invalid", reason=why)
         asked = replace(question, signing=need, for_people=True)
-        return self._believed(asked, await questions.ask(asked, on_wait))
+        return self._believed(asked, await questions.ask(asked, on_wait), needs=str(need))
 
     def _need(self, question: Escalation, quorums: Sequence[Quorum]) -> SignatureNeed | None:
         known = self.signatories()
-        demanded = tuple(quorums)
+        demanded = tuple([one for one in quorums if one.count])
         if known.quorum > max([one.count for one in demanded], default=0):
             demanded = (*demanded, Quorum(known.quorum))
         if not demanded:
@@ -134,32 +136,34 @@ class SignedAnswers(Struct, kw_only=True):
         return ""
 
     def _believed(
-        self, question: Escalation, ruling: Ruling | Held | AlreadyUsed | Superseded
+        self,
+        question: Escalation,
+        ruling: Ruling | Held | AlreadyUsed | Superseded,
+        needs: str,
     ) -> Ruling | Held | AlreadyUsed | Superseded:
-        """Return an answer as it counts."""
+        """Return an answer as it counts; `needs` says what it must come from, if anything."""
         if not isinstance(ruling, Approved):
             return ruling
         match ruling.by:
             case Signers():
                 return self._used(question, ruling)
+            case Person() | ClientDialog():
+                is_enough = question.signing is None
             case (
-                Person()
-                | Program()
+                Program()
                 | LlmApprover()
                 | Engine()
                 | Grants()
                 | Contained()
-                | ClientDialog()
                 | ProxyItself()
                 | Nobody()
             ):
-                if question.signing is None:
-                    return ruling
-                return _refused(
-                    f"an approval needs {question.signing}, and {in_record(ruling.by)} signs none"
-                )
+                is_enough = not needs
             case _:
                 assert_never(ruling.by)
+        if is_enough:
+            return ruling
+        return _refused(f"an approval needs {needs}, and {in_record(ruling.by)} is not enough")
 
     def _used(self, question: Escalation, ruling: Approved) -> Ruling:
         """Use a signed approval, once, if it would be accepted at this moment, too."""

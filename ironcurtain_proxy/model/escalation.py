@@ -40,6 +40,8 @@ EscalationId = NewType("EscalationId", str)
 
 FOREVER: Final = timedelta(days=36_500)
 """The time for an answer where a question waits until it is answered."""
+APPROVAL_LASTS: Final = timedelta(seconds=300)
+"""The time for which an approval waits until the call is repeated."""
 
 Origin: TypeAlias = Literal["policy", "capability", "tool-policy", "secrets", "target"]
 """The kind of check that asked for a review."""

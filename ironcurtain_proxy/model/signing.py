@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest, effect_word
@@ -42,11 +43,14 @@ class Quorum(Struct, frozen=True):
     """A number of different persons who must sign an approval."""
 
     count: int
+    """0: a person must answer, who need not sign. No program, model or earlier approval does."""
     roles: frozenset[str] = frozenset()
     """Roles of which each of them must have one; empty: none is needed."""
 
     def __str__(self) -> str:
         """Return the quorum in words, such as `2 signatures of security`."""
+        if self.count == 0:
+            return "a person"
         words = "1 signature" if self.count == 1 else f"{self.count} signatures"
         return f"{words} of {' or '.join(sorted(self.roles))}" if self.roles else words
 
@@ -121,6 +125,10 @@ class Signatories(Struct, frozen=True, kw_only=True):
     """Fingerprints of keys that do not count any more."""
     quorum: int = 1
     """The persons who must sign any approval; 0: only where a rule says so."""
+
+    def without(self, keys: frozenset[str]) -> "Signatories":
+        """Return the same, with further keys revoked."""
+        return replace(self, revoked=self.revoked | keys) if keys else self
 
 
 NO_SIGNATORIES: Final = Signatories(keys=MappingProxyType({}), quorum=0)

@@ -19,7 +19,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.settlements import (
-    APPROVAL_LASTS,
     EscalationState,
     advance,
     state_after,
@@ -27,6 +26,7 @@ from ironcurtain_proxy.approval.settlements import (
 from ironcurtain_proxy.model.annotation import Capability
 from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
+    APPROVAL_LASTS,
     NAMED_BY_LINE,
     AlreadyUsed,
     Approved,
@@ -61,7 +61,11 @@ without end."""
 _TOO_MANY: Final = Declined(
     by=KERNEL, kind="limit", reason="too many calls of this session wait for a reviewer"
 )
-
+_KEPT: Final = Declined(
+    by=KERNEL,
+    kind="invalid",
+    reason="the question's file cannot be removed, and its approval could be used twice",
+)
 
 _QuestionKey: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
 """The question without its capabilities, and the capabilities."""
@@ -93,8 +97,14 @@ class QuestionKeeper(Protocol):
     def adopt(self, escalation: Escalation) -> Escalation:
         """Return the question as an earlier process asked it; unchanged if none has."""
 
-    def withdraw(self, identifier: EscalationId) -> None:
-        """Note that a question is not to be kept, before it is cancelled."""
+    def answered(self, identifier: EscalationId) -> None:
+        """Note that a question is answered. Its approval is kept until it is withdrawn."""
+
+    def withdraw(self, identifier: EscalationId) -> bool:
+        """Note that a question is not to be kept, before it is cancelled, or its approval used.
+
+        Return False if it cannot be forgotten.
+        """
 
 
 class OpenQuestions:
@@ -198,9 +208,8 @@ class OpenQuestions:
         """
         self._leaves = self.keeper is not None
 
-    def _withdraw(self, question: _Question) -> None:
-        if self.keeper is not None:
-            self.keeper.withdraw(question.escalation.id)
+    def _withdraw(self, question: _Question) -> bool:
+        return self.keeper is None or self.keeper.withdraw(question.escalation.id)
 
     def supersede(self, policy_version: str) -> int:
         """Withdraw the questions that another policy asked. Returns their number."""
@@ -258,8 +267,8 @@ class OpenQuestions:
         try:
             with question.scope:
                 ruling = await self._reviewer.ask(question.escalation)
-                # Another reviewer than its keeper may have answered it.
-                self._withdraw(question)
+                if self.keeper is not None:
+                    self.keeper.answered(question.escalation.id)
         except Exception:  # noqa: BLE001  a defect in one way to a reviewer refuses one call
             _log.exception("escalation %s could not be asked", question.escalation.id)
             ruling = Declined(by=KERNEL, kind="invalid", reason="it could not be asked")
@@ -314,6 +323,8 @@ class OpenQuestions:
             if question.state != "approved" or question.asker_waits:
                 return AlreadyUsed()
             question.state = advance(question.state, "used")
+            if not self._withdraw(question):
+                return _KEPT
         return question.ruling or Unreachable()
 
     def _forget(self, question: _Question) -> None:
@@ -331,6 +342,7 @@ class OpenQuestions:
         """Drop a question that no call will come back for."""
         self._forget(question)
         if question.state == "approved":
+            self._withdraw(question)
             question.state = advance(question.state, "lapsed")
             if self._tasks is not None and self._aftermath is not None:
                 self._tasks.start_soon(self._tell, self._aftermath, question.escalation.id)

@@ -63,6 +63,7 @@ from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
 from ironcurtain_proxy.wiring.reviewers import (
     AddedChannels,
     Reviewers,
+    SignatoriesInForce,
     assemble_reviewers,
     grant_ending,
     grant_ttl,
@@ -336,7 +337,8 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         GrantBook(servers.second_instances.close, loaded.revoked_grants), BudgetBook()
     )
     origins = origin_book(settings, heard(ways, settings, clock, environ), clock)
-    signed = signed_answers(loaded, settings.home, clock, environ)
+    named = SignatoriesInForce(loaded, settings.home)
+    signed = signed_answers(named, clock, environ)
     ways = replace(ways or AddedChannels(), timeline=timeline, signed=signed)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
     command = command_argument(overlay, catalogue.names)
@@ -401,6 +403,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             questions=reviewers.questions,
             grants=reviewers.grants,
             annotate_prompts=facts.annotate_prompts,
+            name_reviewers=named.follow,
             managed_only=not settings.policy_reload,
         ),
         holds=holds,

@@ -89,6 +89,8 @@ class Reloading:
     grants: SessionGrants
     annotate_prompts: Callable[[Annotations], None] = lambda _prompts: None
     """Replaces the annotations of prompts for later requests."""
+    name_reviewers: Callable[[LoadedPolicy], None] = lambda _loaded: None
+    """Takes over who may approve by keys, and which keys the fleet revoked."""
     tell: Callable[[str, str], None] = lambda _version, _problem: None
     """Publishes the version in force and the problem of the files, for `status`."""
     on_change: Callable[[], Awaitable[None]] | None = None
@@ -172,7 +174,10 @@ class Reloading:
             [one for one in policy.floors if any(rule.layer == "managed" for rule in one.rules)]
             for policy in (found.policy, old)
         )
-        files = replace(self.loaded.files, managed=found.files.managed)
+        managed, reviewers = found.files.managed, self.loaded.files.reviewers
+        if managed is not None and managed.reviewers is not None:
+            reviewers = managed.reviewers
+        files = replace(self.loaded.files, managed=managed, reviewers=reviewers)
         merged = structs.replace(self.loaded, files=files)
         self.grants.approvals.grants.ban(merged.revoked_grants)
         if [one.rules for one in above] == [one.rules for one in before]:
@@ -196,6 +201,7 @@ class Reloading:
 
     def _adopt(self, found: LoadedPolicy) -> None:
         self.loaded = found
+        self.name_reviewers(found)
         if self.problem:
             self.problem = ""
             say("the files of the policy can be used again")

@@ -69,44 +69,49 @@ def grant_ttl(settings: Settings) -> timedelta | None:
 
 
 def signed_answers(
-    loaded: LoadedPolicy, home: Path, clock: Clock, environ: Mapping[str, str]
+    named: "SignatoriesInForce", clock: Clock, environ: Mapping[str, str]
 ) -> SignedAnswers:
     """Return what decides about signed answers, by the persons that `reviewers.json` names.
 
     Raises:
         ConfigurationError: there is such a file, and the library that checks signatures is not.
     """
-    path = loaded.files.reviewers
-    if path is None:
-        return SignedAnswers(clock=clock)
-    if path.exists():
-        require("fleet", str(path))
+    if named.path is not None and named.path.exists():
+        require("fleet", str(named.path))
     return SignedAnswers(
         clock=clock,
-        signatories=_Signatories(path, home),
+        signatories=named,
         verify=_is_signed,
         machine=machine_id(),
         requesters=frozenset({_user(), environ.get(PRINCIPAL_VARIABLE, "")} - {""}),
     )
 
 
-class _Signatories:
+class SignatoriesInForce:
     """Gives what `reviewers.json` says. Few have the file: for others its reader is not loaded."""
 
-    def __init__(self, path: Path, home: Path) -> None:
-        self._path = path
+    def __init__(self, loaded: LoadedPolicy, home: Path) -> None:
         self._home = home
         self._file: ReviewersFile | None = None
+        self.follow(loaded)
+
+    def follow(self, loaded: LoadedPolicy) -> None:
+        """Take another policy over: where the file is now, and which keys the fleet revoked."""
+        files = loaded.files
+        self.path = files.reviewers
+        self._revoked = frozenset() if files.managed is None else files.managed.revoked_keys
 
     def __call__(self) -> Signatories:
+        """Return it, as it is at this moment."""
         if self._file is None:
-            if not self._path.exists():
+            if self.path is None or not self.path.exists():
                 return NO_SIGNATORIES
             from ironcurtain_proxy.config.policy.engine_file import (  # noqa: PLC0415
                 ReviewersFile,
             )
 
-            self._file = ReviewersFile(path=self._path, home=self._home)
+            self._file = ReviewersFile(path=self.path, home=self._home)
+        self._file.path, self._file.revoked = self.path or self._file.path, self._revoked
         return self._file.now()
 
 

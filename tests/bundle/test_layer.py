@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from base64 import b64encode
 from pathlib import Path
 
 import orjson
@@ -18,7 +19,8 @@ from ironcurtain_proxy.model.grant import Grant, GrantId, ToolPattern
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.wiring.pins import pins_of
-from tests.bundle.fleet import FIRST, Content, Fleet, now
+from ironcurtain_proxy.wiring.reviewers import SignatoriesInForce
+from tests.bundle.fleet import FIRST, Content, Fleet, key, now
 
 TIME = AccessRequest(
     server="time", tool="get_current_time", annotated=True, has_arguments=False, arguments=()
@@ -186,6 +188,30 @@ def test_what_the_fleet_pinned_no_acceptance_of_a_user_changes(machine: Machine)
     assert pins_of(settings).listed("time", "tools", changed) == {}
     held = pins_of(settings, machine.load().bundle).listed("time", "tools", changed)
     assert "differs from what was accepted" in held["now"]
+
+
+@pytest.mark.parametrize("whose", ["the fleet's", "the administrator's", "the user's"])
+def test_a_key_that_the_fleet_revoked_counts_in_no_file_of_reviewers(
+    machine: Machine, whose: str
+) -> None:
+    ada = key().public
+    line = "ssh-ed25519 " + b64encode(ada.blob).decode()
+    reviewers = orjson.dumps({"reviewers": [{"person": "ada", "key": line, "risk": "high"}]})
+    content = {**FIRST, "reviewers.json": reviewers.decode()} if whose == "the fleet's" else FIRST
+    machine.takes(content)
+    if whose == "the administrator's":
+        (machine.fleet.managed / "reviewers.json").write_bytes(reviewers)
+    elif whose == "the user's":
+        (machine.state / "reviewers.json").write_bytes(reviewers)
+    named = SignatoriesInForce(machine.load(), machine.state.parent)
+    assert ([*named().keys], [*named().revoked]) == ([ada.fingerprint], [])
+    machine.takes({**content, "revoked.json": orjson.dumps({"keys": [ada.fingerprint]}).decode()})
+    named.follow(machine.load())
+    assert named().revoked == {ada.fingerprint}
+    # A bundle that names nobody leaves it to the other files.
+    machine.takes(FIRST)
+    named.follow(machine.load())
+    assert bool(named().keys) == (whose != "the fleet's")
 
 
 def test_a_grant_that_the_fleet_revoked_is_not_remembered(machine: Machine) -> None:

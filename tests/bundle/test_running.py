@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,10 @@ import orjson
 import pytest
 
 from tests import program
-from tests.bundle.fleet import FIRST, Fleet
+from tests.bundle.fleet import FIRST, Fleet, key
 from tests.downstream.remote.test_tls import a_certificate
 from tests.e2e.installation import Installation
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import RawClient
 from tests.program import ROOT
 
@@ -103,6 +105,25 @@ def test_a_running_proxy_asks_once_its_bundle_has_expired(
     fleet.expire()
     refused(client)
     assert machine.outcomes()[-1]["policyDecision"]["rule"] == "managed:bundle-expired"  # type: ignore[index,call-overload]
+
+
+def test_a_key_that_the_fleet_revokes_does_not_approve_at_a_running_proxy(
+    machine: Installation, fleet: Fleet
+) -> None:
+    """Its person is named by the administrator of the machine, and not by the bundle."""
+    person = Person(machine)
+    ada = key().public
+    line = "ssh-ed25519 " + b64encode(ada.blob).decode()
+    reviewers = {"reviewers": [{"person": "ada", "key": line, "risk": "critical"}]}
+    (fleet.managed / "reviewers.json").write_bytes(orjson.dumps(reviewers))
+    client = machine.start(ESCALATION_DIR=str(person.directory))
+    call = client.start_call("ask", {})
+    person.until_asked()
+    revoked = {"keys": [ada.fingerprint], "principals": ["somebody-else"]}
+    fleet.publish({**FIRST, "revoked.json": orjson.dumps(revoked).decode()})
+    fleet.update()
+    client.result(call)
+    assert "names 0 who may approve" in str(machine.outcomes()[-1])
 
 
 def test_a_machine_whose_bundle_is_gone_does_not_serve(machine: Installation, fleet: Fleet) -> None:

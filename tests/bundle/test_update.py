@@ -7,13 +7,11 @@ import shutil
 import signal
 import sys
 import tarfile
-from base64 import b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import orjson
 import pytest
 from tuf.api.metadata import Metadata, Root, Targets, Timestamp
 
@@ -425,24 +423,3 @@ def test_a_machine_without_the_root_of_trust_trusts_nobody(fleet: Fleet) -> None
     (fleet.managed / "bundle-root.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="two persons signed"):
         fleet.update()
-
-
-def test_revoked_keys_of_reviewers_are_written_where_running_proxies_read(fleet: Fleet) -> None:
-    line = "ssh-ed25519 " + b64encode(key().public.blob).decode()
-    ada = {"person": "ada", "key": line, "risk": "high"}
-    reviewers = {"reviewers": [ada], "revoked": ["SHA256:" + "a" * 43]}
-    revoked = {"keys": ["SHA256:" + "b" * 43]}
-    content = {
-        "reviewers.json": orjson.dumps(reviewers).decode(),
-        "revoked.json": orjson.dumps(revoked).decode(),
-    }
-    fleet.publish({**FIRST, **content})
-    fleet.update()
-    written = fleet.managed / "bundle/reviewers.json"
-    assert orjson.loads(written.read_bytes())["revoked"] == [
-        "SHA256:" + "a" * 43,
-        "SHA256:" + "b" * 43,
-    ]
-    fleet.publish(FIRST)
-    fleet.update()
-    assert not written.exists()

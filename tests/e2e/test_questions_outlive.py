@@ -1,5 +1,6 @@
 """A held question outlives its proxy: the same call joins it at the next one."""
 
+import os
 import signal
 from collections.abc import Callable
 
@@ -130,3 +131,57 @@ def test_a_call_that_its_agent_withdraws_leaves_no_question(shared: Person) -> N
     while shared.requests():
         assert killed_at.poll() is None
     assert shared.is_tidy()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_approval_that_no_call_came_back_for_is_used_once_by_the_next_proxy(
+    shared: Person, end: str
+) -> None:
+    installation = shared.installation
+    first = installation.start(**HELD)
+    assert texts(ask(first))[0].startswith("HELD: ")
+    (identifier,) = waiting(shared)
+    assert shared.command("approve", identifier).returncode == 0
+    assert waiting(shared) == []
+    ENDS[end](first)
+    assert waiting(shared) == []
+    second = installation.start(**HELD)
+    assert "isError" not in ask(second)
+    assert texts(ask(second))[0].startswith("HELD: ")
+    assert at(installation.outcomes()[0], "escalationId") == identifier
+    killed(second)
+    third = installation.start(**HELD)
+    assert texts(ask(third))[0].startswith("HELD: ")
+    assert len(installation.received()) == 1
+
+
+def test_an_approval_whose_file_cannot_be_removed_is_not_used(shared: Person) -> None:
+    """Another proxy would adopt it, and use it again."""
+    installation = shared.installation
+    agent = installation.start(**HELD)
+    ask(agent)
+    (identifier,) = waiting(shared)
+    request = shared.directory / f"request-{identifier}.json"
+    assert shared.command("approve", identifier).returncode == 0
+    request.unlink()
+    request.mkdir()
+    (request / "in the way").touch()
+    assert "isError" in ask(agent)
+    assert "could be used twice" in str(installation.outcomes()[-1])
+    assert installation.received() == []
+
+
+def test_an_approval_that_lapsed_while_no_proxy_ran_is_asked_for_again(shared: Person) -> None:
+    installation = shared.installation
+    first = installation.start(**HELD)
+    ask(first)
+    (identifier,) = waiting(shared)
+    assert shared.command("approve", identifier).returncode == 0
+    killed(first)
+    (settled,) = shared.directory.glob("settled-*.json")
+    long_ago = settled.stat().st_mtime - 301
+    os.utime(settled, (long_ago, long_ago))
+    second = installation.start(**HELD)
+    assert texts(ask(second))[0].startswith("HELD: ")
+    assert set(waiting(shared)).isdisjoint({identifier})
+    assert installation.received() == []

@@ -281,7 +281,19 @@ async def test_no_way_to_an_approval_goes_round_the_signatures(by: Decider) -> N
     assert made.questions.asked[0].for_people
 
 
-async def test_an_earlier_approval_does_not_take_the_place_of_signatures() -> None:
+@pytest.mark.parametrize("by", DECIDERS.values(), ids=lambda by: by.word)
+async def test_where_a_person_must_answer_no_program_or_model_does(by: Decider) -> None:
+    """So it is while the fleet's policy has expired, also without any keys."""
+    made = Harness(asking(0))
+    made.questions.ruling = Approved(by=by)
+    reply = await made.mediator.handle("read", {})
+    assert isinstance(reply, Refused) == (by not in (HUMAN, IN_CLIENT))
+    assert made.questions.asked[0].for_people
+    assert made.questions.asked[0].signing is None
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_an_earlier_approval_does_not_take_the_place_of_a_person(count: int) -> None:
     made = supervised("escalate")
     grant(made, "fs.write")
     made.questions.ruling = Approved(by=HUMAN)
@@ -290,12 +302,13 @@ async def test_an_earlier_approval_does_not_take_the_place_of_signatures() -> No
     for name in ("ada", "bob"):
         team.add(name)
     guarded = supervised("escalate")
-    guarded.policy = asking(2)
+    guarded.policy = asking(count)
     guarded.signed = team.judge()
     guarded.begin(guarded.world)
     grant(guarded, "fs.write")
-    guarded.questions.ruling = Approved(by=HUMAN)
+    guarded.questions.ruling = Approved(by=HUMAN) if count else Declined(by=HUMAN, kind="denied")
     assert isinstance(await call(guarded), Refused)
+    assert guarded.questions.asked
 
 
 async def test_a_plan_needs_signatures_too_where_every_approval_does() -> None:

@@ -10,6 +10,7 @@ from ironcurtain_proxy.model.signing import (
     CallRisk,
     Quorum,
     ReviewerKey,
+    Signatories,
     SignatureNeed,
     risk_of,
 )
@@ -43,6 +44,13 @@ def test_a_need_is_said_in_words() -> None:
     assert str(need) == "1 signature and 2 signatures of lead or security"
     assert need.excludes_requester
     assert not SignatureNeed(quorums=quorums[:1], risk="low", machine="m").excludes_requester
+
+
+def test_no_signature_is_a_person_in_words_and_a_key_may_be_revoked_elsewhere() -> None:
+    assert str(Quorum(0)) == "a person"
+    named = Signatories(keys={}, revoked=frozenset({"a"}))
+    assert named.without(frozenset({"b"})).revoked == {"a", "b"}
+    assert named.without(frozenset()) == named
 
 
 def test_a_person_has_several_names_whatever_their_case() -> None:

@@ -29,6 +29,7 @@ from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.values import Json
 
 ENROLMENT_NAME: Final = "bundle.json"
@@ -160,6 +161,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
                 layer="managed",
                 everywhere=True,
                 contained=False,
+                quorum=Quorum(0),
             )
 
 

@@ -346,6 +346,8 @@ class ReviewersFile(Struct, kw_only=True):
 
     path: Path
     home: Path
+    revoked: frozenset[str] = frozenset()
+    """The keys that the fleet has revoked, wherever the file comes from."""
     _stamp: Stamp = ()
     _read: Signatories = NO_SIGNATORIES
 
@@ -364,7 +366,7 @@ class ReviewersFile(Struct, kw_only=True):
             for problem in report.problems:
                 _log.error("%s", problem)
             self._stamp, self._read = stamp, found or _NOBODY
-        return self._read
+        return self._read.without(self.revoked)
 
 
 def is_fingerprint(text: str) -> bool:

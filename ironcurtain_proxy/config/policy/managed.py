@@ -75,6 +75,11 @@ class ManagedFiles(Struct, frozen=True, kw_only=True):
     bundle: Bundle | None = None
     """The fleet's bundle, or None if this machine is not enrolled."""
 
+    @property
+    def revoked_keys(self) -> frozenset[str]:
+        """The reviewers' keys that the fleet has revoked."""
+        return frozenset() if self.bundle is None else self.bundle.revoked.keys
+
 
 def find_managed(
     report: Report, directory: Path = MANAGED, owner: int = _ADMINISTRATOR
@@ -104,7 +109,9 @@ def find_managed(
         bundle = read_bundle(directory, lambda path, into: trusts(path, report=into), report)
     data = _content(directory / KEEP_NAME, report) if KEEP_NAME in there else b""
     kept = frozenset(_kept(directory / KEEP_NAME, data, report)) if data else frozenset()
-    also = None if bundle is None else bundle.file(KEEP_NAME)
+    also, reviewers = None, None
+    if bundle is not None:
+        also, reviewers = bundle.file(KEEP_NAME), bundle.file(REVIEWERS_NAME)
     if also is not None:
         kept |= frozenset(_kept(also, _content(also, report), report))
     return ManagedFiles(
@@ -112,19 +119,11 @@ def find_managed(
         short=directory / SHORT_NAME if SHORT_NAME in there else None,
         policy=directory / POLICY_NAME if POLICY_NAME in there else None,
         lists=directory / LISTS_NAME if LISTS_NAME in there else None,
-        reviewers=_reviewers(directory, there),
+        reviewers=directory / REVIEWERS_NAME if REVIEWERS_NAME in there else reviewers,
         kept=kept,
         data=data,
         bundle=bundle,
     )
-
-
-def _reviewers(directory: Path, there: set[str]) -> Path | None:
-    """Return where the persons who may approve are named: here, or by the fleet's bundle."""
-    if REVIEWERS_NAME in there:
-        return directory / REVIEWERS_NAME
-    fleet = directory / BUNDLE_NAME / REVIEWERS_NAME
-    return fleet if fleet.exists() else None
 
 
 def managed_paths(directory: Path = MANAGED) -> tuple[Path, ...]:

@@ -301,6 +301,8 @@ def _check_reviewers(
         known = read_reviewers(files.reviewers, settings.home, report)
         if known is None:
             return
+    if known is not None and files.managed is not None:
+        known = known.without(files.managed.revoked_keys)
     check_quorums(every, known or NO_SIGNATORIES, report)
 
 
