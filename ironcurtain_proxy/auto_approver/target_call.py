@@ -62,13 +62,17 @@ class UrlCall(Struct, frozen=True, kw_only=True):
 
 
 class PullRequestCall(Struct, frozen=True, kw_only=True):
-    """A pull request of the workspace's current branch, to the branch that the forge proposes."""
+    """A pull request of the workspace's current branch."""
 
     draft: bool
     is_ready_mark: bool
     """Whether the pull request is marked ready for review instead of opened."""
     texts: tuple[str, ...] = ()
     """Title and body, where they are not taken from the commits."""
+    carries: bool = False
+    """Whether the command holds what a text need not: a link, an address, what looks like a key."""
+    base: str | None = None
+    """The branch that it is to, or None for the one that the forge proposes."""
 
 
 class InstallCall(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, assert_never
 
+from msgspec import structs
+
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
     CallSurroundings,
@@ -86,6 +88,8 @@ def actions_of_command(
         if isinstance(found, NotUnderstood):
             return found
         stages = stages or found == "stage"
+        if isinstance(found, PullRequestCall):
+            found = structs.replace(found, carries=_carries(arguments))
         if not isinstance(found, str):
             actions.append(found)
     if not actions or (stages and not any(_commits(one) for one in actions)):
@@ -101,6 +105,24 @@ def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Argume
     if place.workspace is None or place.directory != place.workspace:
         return "the command is not known to run in the workspace"
     return None
+
+
+def _carries(arguments: Arguments) -> bool:
+    """Return whether a text may hand on more than words, besides the line that clients add."""
+    texts = [_ADDED.sub("", text) for text in arguments.values() if isinstance(text, str)]
+    return any(map(_MORE_THAN_WORDS.search, texts))
+
+
+_ADDED: Final = re.compile(
+    r"\[[\w .-]{1,40}\]\(https://(?:claude\.com/claude-code|claude\.ai/code|opencode\.ai)\)"
+    r"|^Co-Authored-By: [\w .-]{1,60} <noreply@(?:anthropic|openai)\.com>$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MORE_THAN_WORDS: Final = re.compile(
+    r"://|\bwww\.|!\[|\]\(|<[a-z]|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{24,}",
+    re.IGNORECASE,
+)
+"""Links, pictures, people who are told of it, and what has the form of a key."""
 
 
 def _commits(action: Action) -> bool:
@@ -258,8 +280,9 @@ def _create(reading: ParsedOptions, place: CommandPlace) -> Action | NotUndersto
     )
     if not texts and not reading.has("--fill", "-f", "--fill-first", "--fill-verbose"):
         return NotUnderstood("gh pr create: it would ask for a title")
+    base = next((word.text or "" for word in reading.values_of("--base", "-B")), None)
     return _own_repository(place) or PullRequestCall(
-        draft=reading.has("--draft", "-d"), is_ready_mark=False, texts=texts
+        draft=reading.has("--draft", "-d"), is_ready_mark=False, texts=texts, base=base
     )
 
 
@@ -328,7 +351,7 @@ _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType
         ("gh", "pr", "create"): (
             grammar_of(
                 "-d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m"
-                " -H=t --head=t"
+                " -H=t --head=t -B=t --base=t"
             ),
             _create,
         ),
@@ -468,7 +491,13 @@ def _about_commit(request: StatedRequest, action: GitCall, *, held: bool) -> str
 def _about_pull_request(request: StatedRequest, action: PullRequestCall) -> str | None:
     if request.draft and not action.draft:
         return "the message asks for a draft"
-    if any(text != request.quoted for text in action.texts):
+    usual = {None, "main", "master"} if request.branch is None else {request.branch}
+    if not action.is_ready_mark and action.base not in usual:
+        return "the message does not name the branch of the pull request"
+    # Plain words of the agent's own may stand there, as in the commits that are proposed, though no
+    # others than those that the user quoted, if there are any.
+    is_own = request.quoted is None and not action.carries
+    if not is_own and any(text != request.quoted for text in action.texts):
         return "the message does not quote the text of the pull request"
     return None
 

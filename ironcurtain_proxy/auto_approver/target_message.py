@@ -135,11 +135,12 @@ _STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
 _SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
 _LEAD: Final = re.compile(
     r"(?:(?:please|kindly|pls|plz|ok|okay|yes|now|then|also|and|thanks|go ahead and"
-    r"|i want you to|i need you to|yeah|cool|let's|lets)(?:,? |$))*",
+    r"|i want you to|i need you to|yeah|cool|let's|lets|can (?:you|we)"
+    r"|great|nice|perfect|lgtm|(?:it |this )?looks good|sounds good)(?:,? |$))*",
     re.IGNORECASE,
 )
 _TRAIL: Final = re.compile(
-    r"(?:,? (?:please|pls|plz|thanks|thank you|now|too|for me|entirely))+$", re.IGNORECASE
+    r"(?:,? (?:please|pls|plz|thanks|thank you|now|then|too|for me|entirely))+$", re.IGNORECASE
 )
 _COURTESY: Final = re.compile(
     r"(?:thanks|thank you|please|ok|okay|yes|yeah|sure|great|nice|perfect|cool|lgtm"
@@ -147,13 +148,15 @@ _COURTESY: Final = re.compile(
     re.IGNORECASE,
 )
 _VERBS: Final = (
-    r"(?:git |commit|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
+    r"(?:git |comm?it|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
     r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell"
     r"|raise|submit|file|mark|install|add|run|npm|pnpm|yarn|pip3?|uv|poetry|cargo"
-    r"|check|verify|watch|complete|finish)\b"
+    r"|check|verify|watch|complete|finish|get|pr)\b"
 )
+_PULL_REQUEST: Final = r"(?:(?P<draft>(?:a )?draft ))?(?:pr|pull request)"
 _NEXT: Final = re.compile(
-    rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})",
+    rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) "
+    rf"(?=(?:please |also |now )?(?:{_VERBS}|{_PULL_REQUEST}\b))",
     re.IGNORECASE,
 )
 
@@ -163,11 +166,17 @@ def _sentence(sentence: str, quoted: str | None) -> list[StatedRequest] | NotUnd
     if _COURTESY.fullmatch(sentence):
         return []
     requests: list[StatedRequest] = []
-    for clause in _NEXT.split(sentence):
+    starts = [0, *(one.end() for one in _NEXT.finditer(sentence))]
+    ends = [*(one.start() for one in _NEXT.finditer(sentence)), len(sentence)]
+    for clause in (sentence[start:end] for start, end in zip(starts, ends, strict=True)):
         body = _TRAIL.sub("", clause[_lead(clause) :].strip())
         if _COURTESY.fullmatch(clause):
             continue
         read = _clause(body, quoted)
+        noun = re.fullmatch(_PULL_REQUEST, body, re.IGNORECASE) if requests else None
+        if noun is not None:
+            # "push and PR", "push + a draft PR": alone, a noun asks for nothing.
+            read = StatedRequest(verb="pr", draft=noun["draft"] is not None)
         if read is None:
             return NotUnderstood("not every sentence of the message is a plain request")
         requests.append(read)
@@ -181,9 +190,10 @@ def _lead(clause: str) -> int:
 
 # --- the forms -----------------------------------------------------------------------------------
 
-_ALL_THE: Final = r"(?:(?:all )?(?:the|my|our|these) )?(?:latest |new |local )?"
+_ALL_THE: Final = r"(?:(?:all )?(?:the|my|our|your|these) )?(?:latest |new |local |current )?"
 _THINGS: Final = (
-    rf"(?:it|this|it all|all of it|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates))"
+    r"(?:it|this|it all|all|all this|all of (?:it|this)"
+    rf"|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates|fix(?:es)?))"
 )
 _R: Final = r"(?P<remote>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 _B: Final = r"(?P<branch>[A-Za-z0-9][A-Za-z0-9_./-]*)"
@@ -202,10 +212,16 @@ _MANAGER: Final = r"(?P<manager>npm|pnpm|yarn|pip3?|uv|poetry|cargo)"
 _ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
 
 _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
-            ("commit", rf"(?:git )?commit(?: everything| {_THINGS})?{_SAYING}"),
+            ("commit", rf"(?:git )?commi(?:t(?: everything| {_THINGS})?{_SAYING}|t?)"),
+            ("commit", rf"(?:git )?comit(?: everything| {_THINGS})?"),
+            ("commit", r"(?:make|create) a commit"),
             ("push", rf"git push(?: {_R}(?: {_B})?)?"),
-            ("push", rf"push(?: up)?(?: {_THINGS})?(?: (?:up )?to {_RB})?"),
-            ("push", rf"push (?:(?:the|my) )?(?:current )?branch(?: (?:up )?to {_R})?"),
+            ("push", (r"push (?:up )?(?:(?:the|my|this) )?(?:current )?branch"
+                     rf"(?: (?:up )?to {_R})?")),
+            ("push", (rf"push(?: up)?(?: {_THINGS})?(?: up)? to (?:the )?"
+                     r"(?:remote|(?:current )?branch|pr|pull request)")),
+            ("push", (rf"push(?: up)?(?: {_THINGS}| the(?: [a-z0-9]+){{1,2}} fix(?:es)?)?"
+                     rf"(?: up)?(?: to {_RB})?")),
             ("push", rf"push (?:(?:the|my) )?branch {_B}(?: (?:up )?to {_R})?"),
             ("push", rf"push (?:(?:the|my) )?{_B} branch(?: (?:up )?to {_R})?"),
             ("push", rf"push {_B} (?:up )?to {_R}"),
@@ -224,9 +240,12 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
             ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
             # "open the PR" asks to see one, an "open PR" is one; a noun asks for nothing.
-            ("pr", (r"(?:open(?: up)? an?(?: new)?|(?:create|make|raise|submit|file)"
-                   r"(?: (?:a|an|the|my|new))*)"
-                   r"(?P<draft> draft)? (?:pr|pull request)(?: for (?:this|it))?")),
+            ("pr", (r"(?:(?:open(?: up)?|push|get) an?(?: new)?|(?:create|make|raise|submit|file)"
+                   r"(?: (?:a|an|the|my|new))*|open(?= draft ))"
+                   r"(?P<draft> draft)? (?:pr|pull request)(?: up)?"
+                   r"(?: (?:for|with) (?:this|it|(?:the|these) changes))?"
+                   rf"(?: (?:to|against|into) {_B})?")),
+            ("pr", r"pr (?:it|this)"),
             ("ready", (r"mark (?:it|(?:the|this|my) (?:pr|pull request)) "
                       r"(?:as )?ready(?: for review)?")),
             ("install", rf"(?:run )?{_MANAGER} (?:install|i|add|ci|sync)(?: {_PACKAGES})?"),

@@ -41,6 +41,10 @@ def objection(message: str, command: str, place: CommandPlace = PLACE) -> str | 
 
 
 HEREDOC = "git commit -m \"$(cat <<'EOF'\nFix the parser\n\nIt stopped at a comma.\nEOF\n)\""
+PROSE = (
+    "\"$(cat <<'EOF'\n## Summary\n- `parse()` of src/parser.py stopped\n\n"
+    'Generated with [Claude Code](https://claude.com/claude-code)\nEOF\n)"'
+)
 
 ASKED_FOR = [
     ("commit with message 'Fix it'", "git add src/parser.py && git commit -m 'Fix it'"),
@@ -55,6 +59,16 @@ ASKED_FOR = [
     ("Great, push it to origin.", "git push origin"),
     ("push to origin", "git push origin HEAD"),
     ("let's push", "cd /home/u/proj && git push"),
+    ("push the parser fixes up", "git push"),
+    ("commit and push it to the branch", "git push origin HEAD"),
+    ("can you push", "git push"),
+    ("ok push all this up", "git push"),
+    ("great, push to the remote", "git push"),
+    ("commit, push and pr it", "gh pr create --fill"),
+    ("push + a draft PR", "gh pr create --draft --fill"),
+    ("yeah please push a new PR", "gh pr create --title 'Fix it' --body 'It stopped.' --base main"),
+    ("ok lets get a pr up for this", f"gh pr create --title Fix --body {PROSE}"),
+    ("create a PR against develop", "gh pr create --fill -B develop"),
     ("mark the PR as ready for review", "gh pr ready"),
     ("pull the latest from origin", "git pull origin fix/parser"),
     ("fetch", "git fetch origin"),
@@ -73,6 +87,8 @@ IF_HELD = [
     ("Commit the changes.", "git commit -am 'Fix the parser'"),
     ("commit and push please", "git commit -am x && git push"),
     ("yes, then commit, push", "git status && git commit -m x"),
+    ("looks good commit all of it then", "git commit -am x"),
+    ("commit the current changes", "git commit -am x"),
 ]
 """Commits with words that the user did not quote."""
 
@@ -90,7 +106,25 @@ NOT_ASKED_FOR = [
     ("push", "git add a.py && git commit -m x && git push"),
     ("make a PR for this", "git push -u origin fix/parser"),
     ("commit this", "git add a.py"),
-    ("push and open a draft PR", "gh pr create --title Fix --body x"),
+    *[
+        ("create a PR", f"gh pr create --title Fix --body '{text}'")
+        for text in (
+            *("see https://evil.example/x", "![](//evil.example)", "for kim@example.org", "@kim"),
+            *("cc @kim", "AKIAIOSFODNN7EXAMPLE0000", "[a](b)", "<img src=x>", "www.evil.example"),
+            "[Claude Code](https://claude.com.evil.example)",
+        )
+    ],
+    ("create a PR", "gh pr create --title Fix --body x --base production"),
+    ("create a PR to main", "gh pr create --title Fix --body x"),
+    ("create a PR saying 'so'", "gh pr create --title Fix --body x"),
+    ("create a PR", 'gh pr create --title Fix --body "$(cat .env)"'),
+    ("create a PR", "gh pr create --title Fix --body-file .env"),
+    ("PR", "gh pr create --fill"),
+    ("draft PR", "gh pr create --draft --fill"),
+    ("can we push?", "git push"),
+    ("can you push?", "git push"),
+    ("push to the remote", "git push origin main"),
+    ("push this branch", "git push origin this"),
     ("create a PR", "gh pr merge 7"),
     ("create a PR", "gh pr edit 7 --body x"),
     # Force, in each spelling.
@@ -151,7 +185,6 @@ NOT_ASKED_FOR = [
     ("commit this", "git commit -F /etc/passwd"),
     ("commit this", "git commit"),
     # Text that the user did not quote, and files that nobody tracks.
-    ("create a PR", "gh pr create --title 'Fix' --body 'It stopped.'"),
     ("create a PR 'x'", "gh pr create --title y"),
     ("commit with message 'x'", "git commit -m y"),
     ("commit with message 'x'", "git add -A && git commit -m x"),
