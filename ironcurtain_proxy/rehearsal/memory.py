@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -169,7 +170,9 @@ def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
     if asked.call.tool not in {"search_files", "list_directory"}:
         return frozenset()
     values = [value for fact in asked.facts.request.arguments for value in fact.values]
-    return frozenset([value.path for value in values if isinstance(value, PathValue)])
+    named = [value.path for value in values if isinstance(value, PathValue)]
+    # One that is not on this machine is taken for a directory.
+    return frozenset([path for path in named if not Path(str(path)).is_file()])
 
 
 def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[ServerCall]) -> Memory:

@@ -1,4 +1,4 @@
-"""A hook and a rehearsal give one decision: they share the table of tools, facts and policy."""
+"""All doors give one decision: they share the table of tools, facts, policy and questions."""
 
 import os
 from pathlib import Path
@@ -12,9 +12,11 @@ from ironcurtain_proxy.rehearsal.memory import EscalatedStep
 from ironcurtain_proxy.rehearsal.playing import is_contained
 from ironcurtain_proxy.rehearsal.scene import Scenes
 from tests.e2e.raw_client import Message
+from tests.hooks.agreement import differences, read
 from tests.hooks.hooked import HookedHome
+from tests.hooks.test_dialects import DATA
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 WORDS = {Allow: "silence", Escalate: "ask", Deny: "deny"}
 
@@ -45,6 +47,13 @@ def calls(home: HookedHome) -> list[tuple[str, Message]]:
     return found
 
 
+def test_a_recorded_call_is_one_decision_and_one_question_at_every_door(tmp_path: Path) -> None:
+    made, found = differences(read(DATA / "calls.jsonl.gz"), tmp_path)
+    assert made > 100
+    assert found == []
+
+
+@pytest.mark.anyio
 async def test_a_call_is_decided_by_its_hook_as_in_a_rehearsal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
