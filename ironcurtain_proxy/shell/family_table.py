@@ -268,12 +268,33 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
         return True
     if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
         return True
+    if _reads_statements(name, texts[1:]) or " ".join(texts) in _FROM_INPUT:
+        return True
     if name not in _INTERPRETERS:
         return False
     # What an interpreter is handed by an option, or reads from its input, is code.
     scripts = {"python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "lua"}
     runs_options = name in scripts and task.path[-1:] == (texts[0],) and texts[1:2] != ["--version"]
     return runs_options or any(text in _CODE for text in texts)
+
+
+_FROM_INPUT: Final = ("source /dev/stdin", ". /dev/stdin", "make -f -", "make --file=-")
+_STATED: Final[Mapping[str, str]] = {
+    "psql": r"-[aAbeEHnqsStwWxXz01]*[cfl]|--(command|file|list|help|version)",
+    **dict.fromkeys(("mysql", "mariadb"), r"-[BNqrstvV]*e|--(execute|help|version)"),
+    **dict.fromkeys(("sqlite3", "duckdb", "mongosh"), r"-?-(help|version|c$|cmd|eval)"),
+}
+"""The options with which a database's program reads no statements from its input."""
+
+
+def _reads_statements(name: str, texts: Sequence[str]) -> bool:
+    """Whether a database's program does what its input says, which may be a terminal or a pipe."""
+    if name not in _STATED or "-" in texts or "/dev/stdin" in texts:
+        return name in _STATED
+    are_behind = name in {"sqlite3", "duckdb"}
+    operands = [text for text in texts if not text.startswith("-")]
+    is_stated = any(re.match(_STATED[name], text) for text in texts)
+    return not (is_stated or (are_behind and len(operands) > 1))
 
 
 def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:

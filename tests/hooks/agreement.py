@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -48,7 +48,7 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.rehearsal import memory
 from ironcurtain_proxy.rehearsal.scene import Scenes
 from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
-from ironcurtain_proxy.review.channel_order import Channel, LateChannel
+from ironcurtain_proxy.review.terminal import Channel, LateChannel
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.trusted_process import TrustedProcess
 from ironcurtain_proxy.wiring import serving
@@ -103,10 +103,10 @@ def seen(asked: Escalation) -> Found:
     return ("escalate", asked.ground.rule, asked.reasons, asked.told, offered)
 
 
-def _bare(offered: Pattern) -> Pattern:
-    said: dict[str, str] = dict.fromkeys(("description", "definition", "digest"), "")
-    known = {name: value for name, value in said.items() if hasattr(offered, name)}
-    return replace(offered, **known)
+def _bare(offered: Pattern) -> object:
+    words = {"description", "definition", "digest"}
+    named = [one.name for one in fields(offered) if one.name not in words]
+    return [type(offered), *[(name, getattr(offered, name)) for name in named]]
 
 
 class _Program(TrustedProcess):
@@ -134,7 +134,7 @@ class Doors:
 
     def _settings(self, door: str, settings: Settings) -> Settings:
         audit = replace(settings.audit, path=self._logs[door])
-        return replace(settings, audit=audit, sandbox_policy="off", pins="off")
+        return replace(settings, audit=audit, pins="off")
 
     def _of_servers(self, door: str) -> Settings:
         script = self._home.state / "server.py"
@@ -289,7 +289,7 @@ def _definition(server: str, name: str) -> Json:
 
 def differences(rows: Iterable[Row], root: Path) -> tuple[int, list[tuple[Row, dict[str, Found]]]]:
     """Return how many calls were made, and those of which not all doors make the same."""
-    made, found = 0, []
+    made, found = 0, list[tuple[Row, dict[str, Found]]]()
     (root / "scenes").mkdir()
     scenes = Scenes(root / "scenes", {"PATH": os.environ["PATH"]})
     scenes.set_up()

@@ -79,6 +79,10 @@ def test_what_can_change_the_effect_leaves_the_family() -> None:
         "git reset --hard", "npm publish", "docker push x", "kubectl apply -f x", "ssh h uptime",
         "sudo ls", "python3 -c 'x'", "psql -c 'drop table x'", "rm x",
         "terraform apply", "gh pr merge 1", "kubectl get secrets",
+        # What these do is not said by their words but by their input.
+        "psql", "psql -At shop", "echo 'select 1' | psql shop", "psql -f -", "mysql -u me shop",
+        "sqlite3 a.db", "sqlite3 -readonly a.db", "mongosh shop", "source /dev/stdin",
+        ". /dev/stdin", "make -f -",
     ],
 )  # fmt: skip
 def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
