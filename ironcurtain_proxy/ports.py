@@ -388,8 +388,8 @@ class PreparedViews(Protocol):
             OSError: it cannot be read.
         """
 
-    def commit(self, view: str) -> tuple[NotTaken, ...]:
-        """Bring the changes of a view into the workspace. Blocks.
+    def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
+        """Bring the changes of a view into the workspace, for the call of this id. Blocks.
 
         Returns:
             What did not come into it after all, because somebody changed it in the last moment.

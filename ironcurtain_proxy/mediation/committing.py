@@ -127,7 +127,7 @@ class _Commit(Struct, kw_only=True):
         return not stays
 
     def _apply(self) -> None:
-        self.late = self.views.commit(self.view)
+        self.late = self.views.commit(self.view, self.case.call.request_id)
         self.is_done = True
 
 

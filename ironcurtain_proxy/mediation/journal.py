@@ -233,13 +233,16 @@ class Journal:
             except Exception:  # noqa: BLE001  a note; the call is worth more
                 _log.exception("it could not be noted that nobody took the approval %s", question)
 
-    async def note_change(self, ground: Ground, change: Mapping[str, Json]) -> bool:
-        """Record that another policy takes effect. False: that could not be written."""
-        params: dict[str, Json] = {"name": "policy_change", "arguments": dict(change)}
-        decision = Allow(ground)
-        case = self.open(
-            "policy_change", params, ("ironcurtain", "policy_change"), decision=decision
-        )
+    async def note_own(self, what: str, ground: Ground, about: Mapping[str, Json]) -> bool:
+        """Record what the proxy did by itself, as a call of its own. False: not written.
+
+        Args:
+            what: stands for the tool, such as `policy_change`.
+            ground: the reason.
+            about: stands for the arguments.
+        """
+        params: dict[str, Json] = {"name": what, "arguments": dict(about)}
+        case = self.open(what, params, ("ironcurtain", what), decision=Allow(ground))
         return await self.write(case, ResultSummary(status="success"))
 
     async def fail(self, case: Case, error: str) -> bool:

@@ -38,6 +38,9 @@ from msgspec import Struct
 _LOGGER: Final = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
 """The longest time until everything stands still. A disk may hold a process up."""
+_PATIENCE: Final = 2.0
+"""Seconds of these in which children are stopped after their parents alone."""
+_LOOKS: Final = 5
 _KILLING: Final = 5.0
 """Seconds to wait for the end of what was killed."""
 _SHORTEST, _LONGEST = 0.0002, 0.01
@@ -167,7 +170,8 @@ class Standstill:
                 self._end_unseen()
                 return
             try:
-                found = list(self._downwards(root))
+                is_patient = time.monotonic() < end - _SECONDS + _PATIENCE
+                found = list(self._downwards(root, is_patient=is_patient))
                 self.is_standing = all(one.is_parked for one in found) and _same(found)
             except (OSError, ValueError, IndexError) as error:
                 self._end(root, f"its processes could not be looked at ({error})")
@@ -183,8 +187,14 @@ class Standstill:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
 
-    def _downwards(self, root: int) -> Iterator[_Process]:
-        """The processes from the first one on, each stopped if it runs."""
+    def _downwards(self, root: int, *, is_patient: bool) -> Iterator[_Process]:
+        """Yield the processes from the first one on, each stopped if it runs.
+
+        Args:
+            root: the first one.
+            is_patient: leave the children of a process for the next pass that has not stopped yet.
+                A shell that waits for its child would otherwise see it stopped, and report that.
+        """
         below, members, threads = [root], {root}, 0
         for pid in below:
             if (seen := _seen(pid)) is None:
@@ -193,13 +203,15 @@ class Standstill:
             if not seen.is_parked and pid not in self._stopped:
                 if _stop_one(pid, None if pid == root else members):
                     self._stopped[pid] = None
-                seen = _seen(pid) or seen
+                seen = _settled(pid) or seen
             elif not seen.is_parked:
                 _send(pid, signal.SIGSTOP)
             yield seen
             threads += len(seen.threads)
             if threads > self._most:
                 return
+            if is_patient and not seen.is_parked:
+                continue
             new = [one for one in seen.children if one not in members]
             members.update(new)
             below.extend(new)
@@ -274,6 +286,17 @@ def _stop_one(pid: int, parents: set[int] | None) -> bool:
     finally:
         os.close(pinned)
     return False
+
+
+def _settled(pid: int) -> _Process | None:
+    """Return a process that was sent a signal to stop, once it has stopped if that is soon."""
+    seen = _seen(pid)
+    for _ in range(_LOOKS):
+        if seen is None or seen.is_parked:
+            break
+        time.sleep(_SHORTEST)
+        seen = _seen(pid)
+    return seen
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -149,14 +149,15 @@ def _why_no_exchange(session: Path) -> str | None:
     return None
 
 
-def _mount_of(path: str) -> str:
-    """Return the number of the mount that a path lies in: a rename stays in one."""
+def _mount_of(path: str) -> tuple[str, int]:
+    """Return the mount and the device that a path lies in: a rename stays in one of each."""
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         text = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+        device = os.fstat(descriptor).st_dev
     finally:
         os.close(descriptor)
-    return next(line for line in text.splitlines() if line.startswith("mnt_id:"))
+    return next(line for line in text.splitlines() if line.startswith("mnt_id:")), device
 
 
 def _mount_points() -> list[str]:

@@ -1,7 +1,8 @@
 """What a commit writes down before its first step, for whoever starts after it was cut off.
 
     prepared    the changes, once the command has ended
-    journal     the same once more, from before the first step until after the last one (`ended`)
+    journal     the same once more, from before the first step until after the last one (`ended`),
+                or until a later start has taken back what was done (`undone`)
 
 Theory of operation. Before `journal` gets its name all of this is on the disk: both records, and
 the new content, which no view brings there by itself (`mounting` makes volatile ones). Before the
@@ -15,7 +16,7 @@ after the steps: what a commit replaced is not removed there before the journal 
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
@@ -29,8 +30,8 @@ from ironcurtain_proxy.transactions.changes import Changes, Step
 
 PREPARED: Final = "prepared"
 JOURNAL: Final = "journal"
-_NEW, _ENDED = "new", "ended"
-_HEAD: Final = b"ironcurtain view 2\n"
+_NEW, _ENDED, _UNDONE = "new", "ended", "undone"
+_HEAD: Final = b"ironcurtain view 3\n"
 _SUM: Final = 16
 _MOST_SINGLE: Final = 32
 """Files that are brought to the disk one by one. For more, the whole file system is."""
@@ -40,7 +41,6 @@ class Prepared(Struct, frozen=True, array_like=True):
     """The changes of an ended command, as they are written down."""
 
     workspace: bytes
-    device: int
     inode: int
     """Of the workspace: another directory at its path is left alone."""
     started_ns: int
@@ -48,6 +48,8 @@ class Prepared(Struct, frozen=True, array_like=True):
     changes: Changes
     indexes: dict[bytes, str]
     """The changed indexes of git, with the files that hold what they were; empty: not known."""
+    call: str = ""
+    """The request id of the call whose changes are committed."""
 
 
 def write_prepared(directory: Path, prepared: Prepared) -> None:
@@ -56,8 +58,7 @@ def write_prepared(directory: Path, prepared: Prepared) -> None:
     Raises:
         OSError: such as a full disk.
     """
-    content = msgspec.msgpack.encode(prepared)
-    _write(directory / _NEW, _HEAD + _sum(content) + content)
+    _write(directory / _NEW, _written(prepared))
     (directory / _NEW).rename(directory / PREPARED)
 
 
@@ -75,13 +76,13 @@ def read_prepared(directory: Path, name: str = PREPARED) -> Prepared:
     return msgspec.msgpack.decode(found[start:], type=Prepared)
 
 
-def begin(directory: Path, upper: int, steps: Sequence[Step]) -> int:
+def begin(directory: Path, upper: int, prepared: Prepared) -> int:
     """Bring all to the disk that the steps need to be taken back. None may be done before.
 
     Args:
         directory: that of the view.
         upper: the upper directory of the view.
-        steps: those of what was prepared.
+        prepared: what was prepared.
 
     Returns:
         The time of the file system when it was written down.
@@ -91,9 +92,9 @@ def begin(directory: Path, upper: int, steps: Sequence[Step]) -> int:
     """
     journal, new = directory / JOURNAL, directory / _NEW
     try:
-        _write(new, (directory / PREPARED).read_bytes())
+        _write(new, _written(prepared))
         with ExitStack() as opened:
-            contents = _new_files(upper, steps, opened)
+            contents = _new_files(upper, prepared.changes.steps, opened)
             written = (directory, directory / PREPARED, new, *directory.parents[:2])
             ours = [os.open(one, os.O_RDONLY | os.O_CLOEXEC) for one in written]
             for one in ours:
@@ -135,6 +136,11 @@ def end(directory: Path) -> None:
     (directory / JOURNAL).rename(directory / _ENDED)
 
 
+def undo(directory: Path) -> None:
+    """Say that what was done of the steps has been taken back, which is not recorded yet."""
+    (directory / JOURNAL).rename(directory / _UNDONE)
+
+
 def reopen(directory: Path) -> None:
     """Say that the steps, which are all done, are being taken back.
 
@@ -147,6 +153,14 @@ def reopen(directory: Path) -> None:
 def is_waiting(directory: Path) -> bool:
     """Return whether the changes of a command wait for their commit."""
     return (directory / PREPARED).exists() and not (directory / _ENDED).exists()
+
+
+def read_undone(directory: Path) -> Prepared | None:
+    """Return what an earlier start took back, or None if none did."""
+    try:
+        return read_prepared(directory, _UNDONE)
+    except (msgspec.MsgspecError, OSError):
+        return None
 
 
 def is_begun(directory: Path) -> bool:
@@ -167,6 +181,11 @@ def read_begun(directory: Path) -> tuple[Prepared, int]:
         except (msgspec.MsgspecError, FileNotFoundError):
             continue
     raise msgspec.DecodeError("no record is whole")
+
+
+def _written(prepared: Prepared) -> bytes:
+    content = msgspec.msgpack.encode(prepared)
+    return _HEAD + _sum(content) + content
 
 
 def _sum(content: bytes) -> bytes:

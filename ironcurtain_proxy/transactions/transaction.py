@@ -18,12 +18,14 @@ import secrets
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.transactions import files, journal
 from ironcurtain_proxy.transactions.applying import Applier
@@ -35,6 +37,7 @@ from ironcurtain_proxy.transactions.walking import Walk
 
 _UPPER, _WORK, _ASIDE = "upper", "work", "aside"
 _LOCK: Final = "lock"
+_RECORDED: Final = "recorded"
 _PRIVATE: Final = 0o700
 
 
@@ -115,7 +118,6 @@ class CommandView:
         host = os.fstat(self._host)
         prepared = Prepared(
             os.fsencode(self.workspace),
-            host.st_dev,
             host.st_ino,
             self._started_ns,
             found,
@@ -130,8 +132,8 @@ class CommandView:
         self._indexes.close()
 
 
-def commit(directory: Path) -> list[KeptBack]:
-    """Bring the prepared changes of a view into the workspace.
+def commit(directory: Path, call: str = "") -> list[KeptBack]:
+    """Bring the prepared changes of a view into the workspace, for the call of this id.
 
     Returns:
         What did not come into it after all, because somebody changed it in the last moment.
@@ -144,7 +146,7 @@ def commit(directory: Path) -> list[KeptBack]:
     with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
         prepared, late = merge(directory, prepared, upper, host)
         changes = prepared.changes
-        written_ns = journal.begin(directory, upper, changes.steps)
+        written_ns = journal.begin(directory, upper, replace(prepared, call=call))
         applier = Applier(upper, host, prepared.started_ns)
         try:
             applier.apply(changes.steps, changes.judged_as)
@@ -228,26 +230,49 @@ class SessionViews:
         os.close(self._lock)
 
 
-def recover(store: Path, taken_back: Callable[[int], None] = lambda _steps: None) -> list[KeptBack]:
-    """Take back what killed processes left half committed, and remove their views. Never fails.
+class TakenBack(Struct, frozen=True, kw_only=True):
+    """A commit that was cut off, and is taken back."""
 
-    Args:
-        store: the directory of all sessions.
-        taken_back: is told of each commit that was taken back, with the number of its steps; 0:
-            none of them had been done.
+    view: Path
+    workspace: str = ""
+    call: str = ""
+    """The request id of its call; empty: it was cut off before that was written down."""
+    steps: int = 0
+    """How many there were. 0: the commit had not begun."""
+    stays: tuple[KeptBack, ...] = ()
+    """What could not be taken back, because somebody changed it meanwhile, or because the disk
+    damaged what was written down. It stays until a person removes the view."""
 
-    Returns:
-        What could not be taken back, because somebody changed it meanwhile, or because the disk
-        damaged what was written down.
-    """
-    stays: list[KeptBack] = []
-    with suppress(OSError):
-        for session in sorted(store.iterdir()):
-            with suppress(OSError), _unlocked(session):
-                for view in sorted(session.iterdir()):
-                    stays += _reverted(view, taken_back)
-                _discard_session(session)
-    return stays
+    @property
+    def is_recorded(self) -> bool:
+        """Whether an earlier start has recorded it."""
+        return (self.view / _RECORDED).exists()
+
+
+class Recovery:
+    """The sessions of killed processes, whose commits are taken back. It never fails."""
+
+    def __init__(self, store: Path) -> None:
+        """Take back what is half committed in a store, and hold its sessions' locks."""
+        self.found: list[TakenBack] = []
+        self._held: list[tuple[Path, int]] = []
+        with suppress(OSError):
+            for session in sorted(store.iterdir()):
+                with suppress(OSError):
+                    self._held.append((session, _locked(session)))
+                    self.found += filter(None, map(_reverted, sorted(session.iterdir())))
+
+    def close(self, *, is_recorded: bool) -> None:
+        """Let go of the sessions, and remove them if what was found is recorded."""
+        for one in self.found if is_recorded else ():
+            with suppress(OSError):
+                (one.view / _RECORDED).touch()
+        for session, lock in self._held:
+            if is_recorded or all(one.view.parent != session for one in self.found):
+                with suppress(OSError):
+                    _discard_session(session)
+            os.close(lock)
+        self._held.clear()
 
 
 def _discard_session(session: Path) -> None:
@@ -260,33 +285,42 @@ def _discard_session(session: Path) -> None:
             discard(view)
 
 
-def _reverted(view: Path, taken_back: Callable[[int], None]) -> list[KeptBack]:
-    """Take back what was being committed.
-
-    Raises:
-        OSError: it cannot be; the next start tries again.
-    """
+def _reverted(view: Path) -> TakenBack | None:
+    """Take back what was being committed. Return None if nothing was."""
+    if (undone := journal.read_undone(view)) is not None:
+        return _taken_back(view, undone)
     if not journal.is_begun(view):
-        if journal.is_waiting(view):
-            taken_back(0)
-        return []
+        return TakenBack(view=view) if journal.is_waiting(view) else None
+    lies = f"what was there before lies in {view}"
     try:
         begun, written_ns = journal.read_begun(view)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, OSError):
         why = f"what a commit wrote down is damaged twice; what it replaced lies in {view}"
-        return [KeptBack(b".", why)]
-    with _opened(view, begun) as (upper, host):
-        stays = Applier(upper, host, begun.started_ns).take_back(begun.changes.steps, written_ns)
-    if not stays:
-        journal.end(view)
-        taken_back(len(begun.changes.steps))
-    # The view stays until a person removes it.
-    return [KeptBack(one.path, f"{one.why}; what was there before lies in {view}") for one in stays]
+        return TakenBack(view=view, stays=(KeptBack(b".", why),))
+    try:
+        with _opened(view, begun) as (upper, host):
+            applier = Applier(upper, host, begun.started_ns)
+            stays = applier.take_back(begun.changes.steps, written_ns)
+        if not stays:
+            journal.undo(view)
+    except OSError as error:
+        # The next start tries again.
+        stays = [KeptBack(b".", f"it cannot be taken back now: {error.strerror}")]
+    return _taken_back(view, begun, [KeptBack(one.path, f"{one.why}; {lies}") for one in stays])
 
 
-@contextmanager
-def _unlocked(session: Path) -> Iterator[None]:
-    """Hold the lock of a session that has ended.
+def _taken_back(view: Path, begun: Prepared, stays: Sequence[KeptBack] = ()) -> TakenBack:
+    return TakenBack(
+        view=view,
+        workspace=os.fsdecode(begun.workspace),
+        call=begun.call,
+        steps=len(begun.changes.steps),
+        stays=(*stays,),
+    )
+
+
+def _locked(session: Path) -> int:
+    """Take the lock of a session that has ended.
 
     Raises:
         OSError: it has not, or it is no directory of a session.
@@ -294,9 +328,10 @@ def _unlocked(session: Path) -> Iterator[None]:
     lock = os.open(session / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
+    except OSError:
         os.close(lock)
+        raise
+    return lock
 
 
 @contextmanager
@@ -311,7 +346,9 @@ def _opened(directory: Path, prepared: Prepared) -> Iterator[tuple[int, int]]:
         host = os.open(prepared.workspace, files.DIRECTORY)
         try:
             status = os.fstat(host)
-            if (status.st_dev, status.st_ino) != (prepared.device, prepared.inode):
+            # The number of the device may be another one each time the machine starts.
+            device = os.fstat(upper).st_dev
+            if (status.st_dev, status.st_ino) != (device, prepared.inode):
                 raise FileNotFoundError(0, "the workspace is another directory by now")
             yield upper, host
         finally:

@@ -159,6 +159,8 @@ class Proxy(Struct, kw_only=True):
         self.servers.hooks.on_question = self.questions.handle
         self.servers.hooks.capabilities = self._capabilities
         try:
+            if self.views is not None:
+                await self.views.record_recovery(self.calls.journal)
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.servers.run)
                 await tasks.start(self.reviewers.run)

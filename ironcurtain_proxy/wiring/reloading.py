@@ -220,7 +220,7 @@ class Reloading:
         changes = rule_changes(old, new)
         ground = Ground("policy-change", f"Another policy takes effect ({changes})")
         about = {"before": old.version, "after": new.version, **changes.as_json()}
-        if not await self.journal.note_change(ground, about):
+        if not await self.journal.note_own("policy_change", ground, about):
             self._refuse("the change cannot be recorded")
             self._taken = ()
             return

@@ -4,14 +4,18 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
 
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.reply import NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views
@@ -19,10 +23,11 @@ from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_
 from ironcurtain_proxy.transactions.changes import KeptBack
 from ironcurtain_proxy.transactions.journal import read_prepared
 from ironcurtain_proxy.transactions.transaction import (
+    Recovery,
     SessionViews,
+    TakenBack,
     commit,
     discard,
-    recover,
     take_back,
 )
 from ironcurtain_proxy.wiring.confinement import confined_servers
@@ -40,6 +45,7 @@ class ShellViews:
 
     session: SessionViews
     servers: frozenset[str]
+    recovery: Recovery
 
     def serves(self, server: str) -> bool:
         """Return whether the calls of a server have views."""
@@ -55,9 +61,25 @@ class ShellViews:
             others=_told((*found.conflicts, *found.left_out)),
         )
 
-    def commit(self, view: str) -> tuple[NotTaken, ...]:
+    async def record_recovery(self, journal: Journal) -> None:
+        """Record, once, what this start took back of commits that were cut off."""
+        is_recorded = True
+        for one in self.recovery.found:
+            if not one.is_recorded:
+                ground = Ground("commit-taken-back", _said(one))
+                about: dict[str, Json] = {
+                    "call": one.call,
+                    "workspace": one.workspace,
+                    "steps": one.steps,
+                    "left": [str(each) for each in _told(one.stays)],
+                }
+                told = await journal.note_own("commit_taken_back", ground, about)
+                is_recorded = is_recorded and told
+        await anyio.to_thread.run_sync(partial(self.recovery.close, is_recorded=is_recorded))
+
+    def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
         """Bring the changes of a view into the workspace."""
-        return _told(commit(self._place(view)))
+        return _told(commit(self._place(view), call))
 
     def take_back(self, view: str) -> tuple[NotTaken, ...]:
         """Take out of the workspace what `commit` has brought in."""
@@ -69,6 +91,7 @@ class ShellViews:
 
     def close(self) -> None:
         """Remove all of them."""
+        self.recovery.close(is_recorded=False)
         self.session.close()
 
     def _place(self, view: str) -> Path:
@@ -120,15 +143,16 @@ def with_views(
     store = _store(settings, workspace)
     if isinstance(store, NoViews):
         return _without(confined, store.why)
-    for one in recover(store, _say_taken_back):
-        _LOGGER.warning(
-            "%r was left as a killed proxy had changed it: %s", os.fsdecode(one.path), one.why
-        )
+    recovery = Recovery(store)
+    for one in recovery.found:
+        _LOGGER.warning("%s", _said(one))
     try:
         session = SessionViews(store)
     except OSError as error:
+        recovery.close(is_recorded=False)
         return _without(confined, error.strerror or "no directory can be made")
     if (why := why_no_views(session.directory)) is not None:
+        recovery.close(is_recorded=False)
         session.close()
         return _without(confined, why)
     views = Views(
@@ -143,14 +167,19 @@ def with_views(
             profile = replace(profile, deny_read=(*profile.deny_read, str(store)))
         is_own = any(spec.name == name for spec in own)
         found[name] = replace(confinement, profile=profile, views=views if is_own else None)
-    return found, ShellViews(session, frozenset([spec.name for spec in own]))
+    return found, ShellViews(session, frozenset([spec.name for spec in own]), recovery)
 
 
-def _say_taken_back(steps: int) -> None:
-    done = f"all of them ({steps} steps) were taken back" if steps else "none of them came in"
-    _LOGGER.warning(
-        "a proxy was cut off before a command's changes were in the workspace: %s", done
+def _said(one: TakenBack) -> str:
+    """Return what happened to a commit, in one line for people."""
+    done = (
+        f"all of them ({one.steps} steps) were taken back" if one.steps else "none of them came in"
     )
+    if one.stays:
+        left = ", ".join([str(each) for each in _told(one.stays)])
+        done = f"not all could be taken back: {left}"
+    whose = f"the changes of call {one.call}" if one.call else "a command's changes"
+    return f"a proxy was cut off before {whose} were in the workspace {one.workspace}: {done}"
 
 
 def _without(

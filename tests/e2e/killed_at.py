@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +54,8 @@ def _reached(moment: str, state: Path) -> None:
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in (proxy, *everything):
             if pid != os.getpid():
-                os.kill(pid, number)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, number)
     if os.getpid() == proxy or everything:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -63,6 +63,17 @@ def killed_call(installation: Installation, agent: RawClient, moment: str) -> st
     return str(intent["requestId"])
 
 
+def recorded(installation: Installation) -> list[object]:
+    """The calls whose commits the audit log says were taken back; empty: it had not begun."""
+    found: list[object] = []
+    for one in installation.records():
+        given = one["arguments"]
+        if one["toolName"] == "commit_taken_back" and isinstance(given, dict):
+            assert bool(given["steps"]) == bool(given["call"])
+            found.append(given["call"])
+    return found
+
+
 def test_a_killed_proxy_leaves_a_call_done_or_not_begun_and_its_changes_can_be_undone(
     installation: Installation,
 ) -> None:
@@ -75,8 +86,7 @@ def test_a_killed_proxy_leaves_a_call_done_or_not_begun_and_its_changes_can_be_u
     agent = shelled(installation)
     agent.close()
     installation.command = [sys.executable, "-m", MODULE]
-    killed: dict[str, str] = {}
-    expected: list[str] = []
+    killed, expected = dict[str, str](), list[str]()
     for number, moment in enumerate((*MOMENTS, ""), 1):
         agent = installation.start()
         assert content(here) == before, f"before {moment!r}"
@@ -86,14 +96,19 @@ def test_a_killed_proxy_leaves_a_call_done_or_not_begun_and_its_changes_can_be_u
         assert len([*views.iterdir()]) == 1
         if not moment:
             break
-        killed[moment] = call = killed_call(installation, agent, moment)
+        killed[moment] = killed_call(installation, agent, moment)
         if moment in COMPLETE:
             assert content(here) == after, moment
-            taken_back = Person(installation).run("rollback", call)
+            taken_back = Person(installation).run("rollback", killed[moment])
             assert taken_back.returncode == 0, (moment, taken_back.stderr)
     assert done(run(agent, DEEDS)) == "[no output]"
     assert content(here) == after
     agent.close()
+    assert recorded(installation) == [
+        killed[moment] if SAID[moment] == "were taken back" else ""
+        for moment in MOMENTS
+        if moment in SAID
+    ]
     verified = installation.verify_audit()
     assert verified.returncode == 0, verified.stdout
     # The log has an intent without an outcome, and says so.

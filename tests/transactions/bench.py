@@ -11,7 +11,14 @@ from pathlib import Path
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
 from ironcurtain_proxy.transactions.control import Control
 from ironcurtain_proxy.transactions.forking import mounting_by
-from ironcurtain_proxy.transactions.transaction import CommandView, SessionViews, commit, discard
+from ironcurtain_proxy.transactions.transaction import (
+    CommandView,
+    Recovery,
+    SessionViews,
+    TakenBack,
+    commit,
+    discard,
+)
 
 Picture = dict[bytes, tuple[object, ...]]
 
@@ -94,6 +101,18 @@ class Workbench:
                 what = (*what, status.st_mtime_ns, path.read_bytes())
             found[os.fsencode(path.relative_to(self.ws))] = what
         return found
+
+
+def recovered(store: Path, *, is_recorded: bool = True) -> list[TakenBack]:
+    """What a start takes back. It is recorded at once, or the start is killed before."""
+    recovery = Recovery(store)
+    recovery.close(is_recorded=is_recorded)
+    return recovery.found
+
+
+def recover(store: Path) -> list[KeptBack]:
+    """What a start could not take back."""
+    return [left for one in recovered(store) for left in one.stays]
 
 
 def said(notes: Collection[KeptBack]) -> list[str]:

@@ -17,9 +17,8 @@ from ironcurtain_proxy.transactions.transaction import (
     SessionViews,
     commit,
     discard,
-    recover,
 )
-from tests.transactions.bench import Workbench, names_in, said, steps
+from tests.transactions.bench import Workbench, names_in, recover, said, steps
 
 _DEEDS = """
     echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y

@@ -12,16 +12,16 @@ import pytest
 
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.control import Control
-from ironcurtain_proxy.transactions.journal import read_begun
+from ironcurtain_proxy.transactions.journal import read_begun, read_prepared
 from ironcurtain_proxy.transactions.transaction import (
     CommandView,
     SessionViews,
+    TakenBack,
     commit,
     discard,
-    recover,
 )
 from tests.control_places.test_git_index import git, repository
-from tests.transactions.bench import Picture, Workbench, said
+from tests.transactions.bench import Picture, Workbench, recover, recovered, said
 
 DEEDS = """
     echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y
@@ -100,7 +100,7 @@ def view_of(w: Workbench) -> CommandView:
 def test_a_commit_that_is_killed_before_any_change_is_whole_or_taken_back(
     furnished: Workbench,
 ) -> None:
-    w, number, taken = furnished, 0, list[int]()
+    w, number, taken = furnished, 0, list[TakenBack]()
     git(w.ws, "add", "two")
     before = state(w)
     after = None
@@ -111,7 +111,9 @@ def test_a_commit_that_is_killed_before_any_change_is_whole_or_taken_back(
             after = state(w)
         view.close()
         abandon(w)
-        assert recover(w.store, taken.append) == [], number
+        found = recovered(w.store)
+        assert [left for one in found for left in one.stays] == [], number
+        taken += found
         assert not any(w.store.iterdir()), number
         if killed:
             assert state(w) == before, number
@@ -121,6 +123,23 @@ def test_a_commit_that_is_killed_before_any_change_is_whole_or_taken_back(
     assert len(taken) > OTHERS
     assert after != before
     assert state(w) == after, "what came in stays"
+
+
+def test_a_commit_that_was_taken_back_is_told_until_it_is_recorded_and_then_no_more(
+    furnished: Workbench,
+) -> None:
+    w = furnished
+    view = view_of(w)
+    assert at_each_call(lambda: commit(view.directory, "its-call"), 12)
+    view.close()
+    abandon(w)
+    told = [recovered(w.store, is_recorded=number == 2) for number in range(4)]
+    assert [[(one.call, one.workspace, one.steps > 0) for one in each] for each in told] == [
+        *3 * [[("its-call", str(w.ws), True)]],
+        [],
+    ]
+    assert not any(w.store.iterdir())
+    w.session = SessionViews(w.store)
 
 
 def test_a_recovery_that_is_killed_before_any_change_is_gone_on_with(
@@ -195,8 +214,9 @@ def test_two_records_that_are_cut_off_anywhere_are_said_and_what_was_replaced_is
     abandon(w)
     half, records = state(w), [view.directory / name for name in ("journal", "prepared")]
     whole = records[0].read_bytes()
-    assert records[1].read_bytes() == whole
     expected = read_begun(view.directory)[0]
+    assert read_prepared(view.directory) == expected
+    write(records[1], whole)
     for length in range(len(whole)):
         damaged = bytearray(whole)
         damaged[length] ^= 1
