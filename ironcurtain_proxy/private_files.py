@@ -59,6 +59,15 @@ def locked_file(path: Path) -> int | None:
 
 
 @contextmanager
+def closed_after(descriptor: int) -> Iterator[int]:
+    """Close an opened file or directory after a block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def held_lock(path: Path, seconds: float, busy: Exception) -> Iterator[None]:
     """Hold the lock of a file, made if it is not there.
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.running import Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import WrongArgumentError
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.shell_setup import (
     ClientCommand,
@@ -135,11 +136,8 @@ async def run_attached(
 
 async def _connected(wire: Path) -> UNIXSocketStream:
     """Return the connection to the kernel. A long path is no address, so its directory is held."""
-    directory = os.open(wire.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closed_after(os.open(wire.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
         return await anyio.connect_unix(f"/proc/self/fd/{directory}/{wire.name}")
-    finally:
-        os.close(directory)
 
 
 def _directory(arguments: Mapping[str, Json]) -> str:

@@ -45,6 +45,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.sandbox.calls import refused_calls
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
@@ -219,23 +220,17 @@ def kill_all_with(directory: str) -> None:
 
 def _kill_if_with(pid: int, variable: bytes) -> None:
     # Whatever was looked at is what is killed: the descriptor stands for this very process.
-    process = os.pidfd_open(pid)
-    try:
+    with closed_after(os.pidfd_open(pid)) as process:
         proc = Path(f"/proc/{pid}")
         ours = proc.stat().st_uid == os.geteuid()
         if ours and variable in (proc / "environ").read_bytes().split(b"\0"):
             signal.pidfd_send_signal(process, signal.SIGKILL)
-    finally:
-        os.close(process)
 
 
 @contextmanager
 def _opened(name: str, parent: int | None = None) -> Iterator[int]:
-    descriptor = os.open(name, OPEN, dir_fd=parent)
-    try:
+    with closed_after(os.open(name, OPEN, dir_fd=parent)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # --- settings

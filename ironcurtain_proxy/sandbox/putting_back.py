@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ, names_worktree_alone
 from ironcurtain_proxy.control_places.rules import ControlKind
+from ironcurtain_proxy.private_files import closed_after
 
 # --- control files
 
@@ -137,13 +138,10 @@ def _read(directory: int, name: str) -> ControlFile:
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         links = 1 if stat.S_ISDIR(status.st_mode) else status.st_nlink
         return ControlFile(None, stat.S_IMODE(status.st_mode), stamp, links)
-    file = os.open(name, _OPEN, dir_fd=directory)
-    try:
+    with closed_after(os.open(name, _OPEN, dir_fd=directory)) as file:
         content = os.read(file, _LARGEST + 1)
         kept = content if len(content) <= _LARGEST else None
         return ControlFile(kept, stat.S_IMODE(status.st_mode), stamp, status.st_nlink)
-    finally:
-        os.close(file)
 
 
 class ClosedIdentity(Struct, frozen=True, array_like=True):
@@ -323,14 +321,13 @@ def let_in(directory: str) -> None:
         if os.lstat(directory).st_mode & stat.S_IRWXU == stat.S_IRWXU:
             return
     parent, _, name = directory.rpartition("/")
-    with opened(parent or "/") as place:
-        found = os.open(name, _PASSED, dir_fd=place)
-        try:
-            mode = stat.S_IMODE(os.fstat(found).st_mode)
-            if mode & stat.S_IRWXU != stat.S_IRWXU:
-                Path(f"/proc/self/fd/{found}").chmod(mode | stat.S_IRWXU)
-        finally:
-            os.close(found)
+    with (
+        opened(parent or "/") as place,
+        closed_after(os.open(name, _PASSED, dir_fd=place)) as found,
+    ):
+        mode = stat.S_IMODE(os.fstat(found).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            Path(f"/proc/self/fd/{found}").chmod(mode | stat.S_IRWXU)
 
 
 def restore(path: str, item: ControlFile) -> None:

@@ -16,6 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.private_files import closed_after
+
 DIRECTORY: Final = "names"
 """In the directory of the proxy's state."""
 _MOST: Final = 64 << 10
@@ -49,9 +51,6 @@ class SettledNames(Struct, frozen=True):
             if not new or (self.file.exists() and self.file.stat().st_size > _MOST):
                 return
             self.file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            opened = os.open(self.file, os.O_WRONLY | _FLAGS, 0o600)
-            try:
+            with closed_after(os.open(self.file, os.O_WRONLY | _FLAGS, 0o600)) as opened:
                 # A line that a full disk cut off counts as none, and ends here.
                 os.write(opened, os.fsencode("".join(f"\n{one}\n" for one in new)))
-            finally:
-                os.close(opened)

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import Self
 
 from ironcurtain_proxy.control_places.rules import looks_like_repository
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack, Step
 from ironcurtain_proxy.transactions.control import names_that_decide
@@ -244,16 +245,15 @@ def _set_mode(
     host: int, name: bytes, before: EntryIdentity | None, after: EntryIdentity | None
 ) -> str | None:
     """Set the mode of a directory. Return why not, if it is another one by now."""
-    passed = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=host)
-    try:
+    with closed_after(
+        os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=host)
+    ) as passed:
         found = os.fstat(passed)
         if before is None or after is None:
             return _CHANGED
         if found.st_mode != before.mode:
             return _CHANGED
         os.chmod(f"/proc/self/fd/{passed}", stat.S_IMODE(after.mode))  # noqa: PTH101  a descriptor has no other way
-    finally:
-        os.close(passed)
     return None
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control
@@ -134,14 +135,11 @@ def _why_no_exchange(session: Path) -> str | None:
     """Return why two files cannot change places, or None if they can."""
     directory = os.open(session / "probe", files.DIRECTORY)
     try:
-        below = os.open("tree", files.DIRECTORY, dir_fd=directory)
-        try:
+        with closed_after(os.open("tree", files.DIRECTORY, dir_fd=directory)) as below:
             os.link("file", "a2", src_dir_fd=directory, dst_dir_fd=below)
             os.unlink("file", dir_fd=directory)
             os.rename("a2", "gone", src_dir_fd=below, dst_dir_fd=below)
             files.exchange(directory, b"gone", below)
-        finally:
-            os.close(below)
     except OSError as error:
         return f"the file system cannot exchange two files: {(error.strerror or '').lower()}"
     finally:
@@ -151,12 +149,9 @@ def _why_no_exchange(session: Path) -> str | None:
 
 def _mount_of(path: str) -> tuple[str, int]:
     """Return the mount and the device that a path lies in: a rename stays in one of each."""
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closed_after(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         text = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
         device = os.fstat(descriptor).st_dev
-    finally:
-        os.close(descriptor)
     return next(line for line in text.splitlines() if line.startswith("mnt_id:")), device
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions.changes import EntryIdentity
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,11 +60,8 @@ def open_below(directory: int, path: bytes) -> int:
 @contextmanager
 def below(directory: int, path: bytes) -> Iterator[int]:
     """Open a directory below another one for the time of a block; see `open_below`."""
-    opened = open_below(directory, path)
-    try:
+    with closed_after(open_below(directory, path)) as opened:
         yield opened
-    finally:
-        os.close(opened)
 
 
 def move(source: int, name: bytes, target: int) -> None:
@@ -168,14 +166,11 @@ def _movable(directory: int, name: bytes) -> Iterator[None]:
 
 def _opened_by_owner(directory: int, name: bytes, mode: int) -> int:
     """Open a directory of ours that may not be readable, and make it writable."""
-    passed = os.open(
-        name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
-    )
-    try:
+    with closed_after(
+        os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    ) as passed:
         os.chmod(f"/proc/self/fd/{passed}", mode | _OWNED)  # noqa: PTH101  a descriptor has no other way
         return os.open(f"/proc/self/fd/{passed}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        os.close(passed)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import Changes, Step
 
@@ -193,10 +194,9 @@ def _sum(content: bytes) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
+    with closed_after(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    ) as descriptor:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-    finally:
-        os.close(descriptor)

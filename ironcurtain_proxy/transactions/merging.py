@@ -24,6 +24,7 @@ from ironcurtain_proxy.control_places.git_files import (
     hash_length_of,
     merged,
 )
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import KeptBack, Step
 from ironcurtain_proxy.transactions.journal import Prepared, write_prepared
@@ -206,11 +207,8 @@ def _written_index(git: int) -> os.stat_result:
 
 
 def _file(directory: int, name: bytes) -> bytes:
-    opened = os.open(name, _READ, dir_fd=directory)
-    try:
+    with closed_after(os.open(name, _READ, dir_fd=directory)) as opened:
         return _content(opened)
-    finally:
-        os.close(opened)
 
 
 def _content(opened: int) -> bytes:

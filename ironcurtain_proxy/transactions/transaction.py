@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files, journal
 from ironcurtain_proxy.transactions.applying import Applier
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
@@ -103,16 +104,12 @@ class CommandView:
             RefusedChangesError: the changes cannot come into the workspace as a whole.
             OSError: something cannot be read, or such as a full disk.
         """
-        upper = os.open(self.directory / _UPPER, files.DIRECTORY)
-        try:
-            aside = os.open(self.directory / _ASIDE, files.DIRECTORY)
-            try:
-                walk = Walk(upper, self._host, aside, self._started_ns, control)
-                found = walk.changes()
-            finally:
-                os.close(aside)
-        finally:
-            os.close(upper)
+        with (
+            closed_after(os.open(self.directory / _UPPER, files.DIRECTORY)) as upper,
+            closed_after(os.open(self.directory / _ASIDE, files.DIRECTORY)) as aside,
+        ):
+            walk = Walk(upper, self._host, aside, self._started_ns, control)
+            found = walk.changes()
         if found.is_nothing:
             return found
         host = os.fstat(self._host)
@@ -178,12 +175,9 @@ def take_back(directory: Path) -> list[KeptBack]:
 @contextmanager
 def _one_at_a_time(store: Path) -> Iterator[None]:
     """Hold the lock of all commits: each sees all that the others brought in."""
-    lock = os.open(store, files.DIRECTORY)
-    try:
+    with closed_after(os.open(store, files.DIRECTORY)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(lock)
 
 
 def discard(directory: Path) -> None:
@@ -341,17 +335,13 @@ def _opened(directory: Path, prepared: Prepared) -> Iterator[tuple[int, int]]:
     Raises:
         OSError: one of them is not there, or the workspace is another directory by now.
     """
-    upper = os.open(directory / _UPPER, files.DIRECTORY)
-    try:
-        host = os.open(prepared.workspace, files.DIRECTORY)
-        try:
-            status = os.fstat(host)
-            # The number of the device may be another one each time the machine starts.
-            device = os.fstat(upper).st_dev
-            if (status.st_dev, status.st_ino) != (device, prepared.inode):
-                raise FileNotFoundError(0, "the workspace is another directory by now")
-            yield upper, host
-        finally:
-            os.close(host)
-    finally:
-        os.close(upper)
+    with (
+        closed_after(os.open(directory / _UPPER, files.DIRECTORY)) as upper,
+        closed_after(os.open(prepared.workspace, files.DIRECTORY)) as host,
+    ):
+        status = os.fstat(host)
+        # The number of the device may be another one each time the machine starts.
+        device = os.fstat(upper).st_dev
+        if (status.st_dev, status.st_ino) != (device, prepared.inode):
+            raise FileNotFoundError(0, "the workspace is another directory by now")
+        yield upper, host

@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
     Changes,
@@ -462,19 +463,15 @@ class Walk:
             self._put_aside(place, name)
             os.symlink(target, name, dir_fd=place.upper)
             return _present(place.upper, name)
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.upper)
-        try:
+        with closed_after(
+            os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.upper)
+        ) as source:
             self._put_aside(place, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            made = os.open(name, flags, 0o600, dir_fd=place.upper)
-            try:
+            with closed_after(os.open(name, flags, 0o600, dir_fd=place.upper)) as made:
                 _copy(source, made)
                 os.fchmod(made, stat.S_IMODE(status.st_mode))
                 os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
-            finally:
-                os.close(made)
-        finally:
-            os.close(source)
         return _present(place.upper, name)
 
     def _hold_broken_histories(self) -> None:

@@ -67,14 +67,13 @@ class ShellViews:
         for one in self.recovery.found:
             if not one.is_recorded:
                 ground = Ground("commit-taken-back", _said(one))
+                left: list[Json] = [str(each) for each in _told(one.stays)]
                 about: dict[str, Json] = {
                     "call": one.call,
                     "workspace": one.workspace,
-                    "steps": one.steps,
-                    "left": [str(each) for each in _told(one.stays)],
+                    "left": left,
                 }
-                told = await journal.note_own("commit_taken_back", ground, about)
-                is_recorded = is_recorded and told
+                is_recorded &= await journal.note_own("commit_taken_back", ground, about)
         await anyio.to_thread.run_sync(partial(self.recovery.close, is_recorded=is_recorded))
 
     def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
@@ -113,14 +112,23 @@ def why_no_own_views(settings: Settings, environ: Mapping[str, str]) -> str | No
     store = _store(settings, str(workspace))
     if isinstance(store, NoViews):
         return store.why
+    session = _begun(store)
+    if isinstance(session, NoViews):
+        return session.why
+    session.close()
+    return None
+
+
+def _begun(store: Path) -> SessionViews | NoViews:
+    """Make the directory of a session in which a view can be made."""
     try:
         session = SessionViews(store)
     except OSError as error:
-        return error.strerror or "no directory can be made"
-    try:
-        return why_no_views(session.directory)
-    finally:
-        session.close()
+        return NoViews(error.strerror or "no directory can be made")
+    if (why := why_no_views(session.directory)) is None:
+        return session
+    session.close()
+    return NoViews(why)
 
 
 def _store(settings: Settings, workspace: str) -> Path | NoViews:
@@ -135,7 +143,7 @@ def with_views(
     What a killed proxy left half committed is taken back first. Where this machine or workspace can
     have no views, the log says why, and the shell runs in a sandbox like other servers.
     """
-    own = [spec for spec in specs if spec.builtin == "shell" and spec.name in confined]
+    own = frozenset([one.name for one in specs if one.builtin == "shell" and one.name in confined])
     if not own or settings.workspace is None:
         return confined, None
     workspace = str(settings.workspace)
@@ -146,28 +154,22 @@ def with_views(
     recovery = Recovery(store)
     for one in recovery.found:
         _LOGGER.warning("%s", _said(one))
-    try:
-        session = SessionViews(store)
-    except OSError as error:
+    session = _begun(store)
+    if isinstance(session, NoViews):
         recovery.close(is_recorded=False)
-        return _without(confined, error.strerror or "no directory can be made")
-    if (why := why_no_views(session.directory)) is not None:
-        recovery.close(is_recorded=False)
-        session.close()
-        return _without(confined, why)
+        return _without(confined, session.why)
     views = Views(
         directory=str(session.directory),
         workspace=workspace,
         names=str(SettledNames.of(settings.state_dir, workspace).file),
     )
-    found = dict(confined)
-    for name, confinement in confined.items():
-        profile = confinement.profile
-        if store == beside:
-            profile = replace(profile, deny_read=(*profile.deny_read, str(store)))
-        is_own = any(spec.name == name for spec in own)
-        found[name] = replace(confinement, profile=profile, views=views if is_own else None)
-    return found, ShellViews(session, frozenset([spec.name for spec in own]), recovery)
+    found: dict[str, Confinement] = {}
+    for name, before in confined.items():
+        # No other server reaches what lies beside the workspace.
+        hidden = (str(store),) if store == beside else ()
+        profile = replace(before.profile, deny_read=(*before.profile.deny_read, *hidden))
+        found[name] = replace(before, profile=profile, views=views if name in own else None)
+    return found, ShellViews(session, own, recovery)
 
 
 def _said(one: TakenBack) -> str:

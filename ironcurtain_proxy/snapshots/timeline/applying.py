@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
 from ironcurtain_proxy.snapshots.timeline.history import Entry, Tree, mates, parent_of
@@ -277,8 +278,7 @@ def _set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambd
         InTheWayError: it is not what is expected.
     """
     flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, dir_fd=parent)
-    try:
+    with closed_after(os.open(name, flags, dir_fd=parent)) as descriptor:
         found = os.fstat(descriptor)
         if not expected(found):
             raise InTheWayError
@@ -288,8 +288,6 @@ def _set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambd
             Path(f"/proc/self/fd/{descriptor}").chmod(mode)
         else:
             os.fchmod(descriptor, mode)
-    finally:
-        os.close(descriptor)
 
 
 def _set_attributes(parent: int, name: str, wanted: Entry) -> None:

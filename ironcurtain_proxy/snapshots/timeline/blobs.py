@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from ironcurtain_proxy.private_files import closed_after
+
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 16
 _SPARSE: Final = "s"
@@ -69,11 +71,8 @@ class Blobs:
             return self._add_small(descriptor)
         digest = hashlib.sha256()
         try:
-            out = os.open(self._temporary, _CREATE, _PRIVATE)
-            try:
+            with closed_after(os.open(self._temporary, _CREATE, _PRIVATE)) as out:
                 taken = (_copy_sparse if sparse else _copy)(descriptor, out, digest)
-            finally:
-                os.close(out)
             name = f"{_SPARSE if sparse else ''}{digest.hexdigest()}"
             if not self.has(name):
                 self.stored += taken
@@ -93,11 +92,8 @@ class Blobs:
         digest = hashlib.sha256(data).hexdigest()
         if not self.has(digest):
             try:
-                out = os.open(self._temporary, _CREATE, _PRIVATE)
-                try:
+                with closed_after(os.open(self._temporary, _CREATE, _PRIVATE)) as out:
                     write_all(out, data)
-                finally:
-                    os.close(out)
                 self._name(digest)
                 self.stored += len(data)
             except BaseException:

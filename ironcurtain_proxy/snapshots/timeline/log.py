@@ -21,7 +21,7 @@ import orjson
 
 from ironcurtain_proxy.model.reply import ChangeKind
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.private_files import held_lock
+from ironcurtain_proxy.private_files import closed_after, held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -175,8 +175,7 @@ class Log:
             OSError: they could not be written.
         """
         data = orjson.dumps(_row(record)) + b"\n"
-        descriptor = os.open(self._path, _APPEND)
-        try:
+        with closed_after(os.open(self._path, _APPEND)) as descriptor:
             assert self._known is not None  # noqa: S101  it was read or made
             size = self._known[1]
             os.ftruncate(descriptor, size)  # a torn line
@@ -185,8 +184,6 @@ class Log:
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise
-        finally:
-            os.close(descriptor)
         self._known = (self._known[0], size + len(data))
 
     def replace(self, history: History) -> None:

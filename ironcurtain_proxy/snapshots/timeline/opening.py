@@ -31,6 +31,7 @@ from typing import Final
 
 from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.private_files import closed_after
 
 # --- opening
 
@@ -151,11 +152,8 @@ class OpenedRoot:
     @contextmanager
     def directory(self, path: str, flags: int = DIRECTORY) -> Iterator[int]:
         """A descriptor of a directory, closed afterwards."""
-        descriptor = self.open(path, flags)
-        try:
+        with closed_after(self.open(path, flags)) as descriptor:
             yield descriptor
-        finally:
-            os.close(descriptor)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -297,14 +295,13 @@ def remove_old(parent: Path, keep: timedelta, now: float) -> None:
         now: seconds since the epoch.
     """
     for directory, _ in timelines(parent):
-        with suppress(OSError):
-            descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if now - (directory / "log").stat().st_mtime > keep.total_seconds():
-                    shutil.rmtree(directory)
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(OSError),
+            closed_after(os.open(directory / _OWNER, os.O_RDWR | os.O_CLOEXEC)) as descriptor,
+        ):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if now - (directory / "log").stat().st_mtime > keep.total_seconds():
+                shutil.rmtree(directory)
 
 
 # --- bounds

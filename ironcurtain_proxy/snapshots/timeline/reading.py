@@ -28,6 +28,7 @@ from pathlib import Path
 from sys import byteorder
 from typing import Final, NamedTuple, TypeAlias
 
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
 from ironcurtain_proxy.snapshots.timeline.history import Entry, EntryKind
 from ironcurtain_proxy.snapshots.timeline.opening import DIRECTORY, OpenedRoot
@@ -393,16 +394,15 @@ def unlock(parent: int, name: str) -> bool:
     """
     cleared = False
     for path in (name, "."):
-        with suppress(OSError):
-            descriptor = os.open(path, _READ, dir_fd=parent)
-            try:
-                flags = int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), byteorder)
-                if flags & _LOCKED:
-                    left = (flags & ~_LOCKED).to_bytes(8, byteorder)
-                    fcntl.ioctl(descriptor, _SET_FLAGS, left)
-                    cleared = True
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(OSError),
+            closed_after(os.open(path, _READ, dir_fd=parent)) as descriptor,
+        ):
+            flags = int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), byteorder)
+            if flags & _LOCKED:
+                left = (flags & ~_LOCKED).to_bytes(8, byteorder)
+                fcntl.ioctl(descriptor, _SET_FLAGS, left)
+                cleared = True
     return cleared
 
 
