@@ -48,6 +48,9 @@ class KeptBack(Struct, frozen=True, array_like=True):
     path: bytes
     why: str
 
+    def __str__(self) -> str:
+        return f"{self.path.decode('utf-8', 'backslashreplace')} ({self.why})"
+
 
 class Changes(Struct, frozen=True, kw_only=True):
     """All that a command changed, sorted into what comes into the workspace and what does not."""

@@ -237,6 +237,15 @@ class TakenBack(Struct, frozen=True, kw_only=True):
     """What could not be taken back, because somebody changed it meanwhile, or because the disk
     damaged what was written down. It stays until a person removes the view."""
 
+    def __str__(self) -> str:
+        done = f"all of them ({self.steps} steps) were taken back"
+        if self.stays:
+            done = f"not all could be taken back: {', '.join(map(str, self.stays))}"
+        elif not self.steps:
+            done = "none of them came in"
+        whose = f"the changes of call {self.call}" if self.call else "a command's changes"
+        return f"a proxy was cut off before {whose} were in the workspace {self.workspace}: {done}"
+
     @property
     def is_recorded(self) -> bool:
         """Whether an earlier start has recorded it."""

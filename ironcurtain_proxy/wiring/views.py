@@ -25,7 +25,6 @@ from ironcurtain_proxy.transactions.journal import read_prepared
 from ironcurtain_proxy.transactions.transaction import (
     Recovery,
     SessionViews,
-    TakenBack,
     commit,
     discard,
     take_back,
@@ -66,8 +65,8 @@ class ShellViews:
         is_recorded = True
         for one in self.recovery.found:
             if not one.is_recorded:
-                ground = Ground("commit-taken-back", _said(one))
-                left: list[Json] = [str(each) for each in _told(one.stays)]
+                ground = Ground("commit-taken-back", str(one))
+                left: list[Json] = [str(each) for each in one.stays]
                 about: dict[str, Json] = {
                     "call": one.call,
                     "workspace": one.workspace,
@@ -153,7 +152,7 @@ def with_views(
         return _without(confined, store.why)
     recovery = Recovery(store)
     for one in recovery.found:
-        _LOGGER.warning("%s", _said(one))
+        _LOGGER.warning("%s", str(one))
     session = _begun(store)
     if isinstance(session, NoViews):
         recovery.close(is_recorded=False)
@@ -170,18 +169,6 @@ def with_views(
         profile = replace(before.profile, deny_read=(*before.profile.deny_read, *hidden))
         found[name] = replace(before, profile=profile, views=views if name in own else None)
     return found, ShellViews(session, own, recovery)
-
-
-def _said(one: TakenBack) -> str:
-    """Return what happened to a commit, in one line for people."""
-    done = (
-        f"all of them ({one.steps} steps) were taken back" if one.steps else "none of them came in"
-    )
-    if one.stays:
-        left = ", ".join([str(each) for each in _told(one.stays)])
-        done = f"not all could be taken back: {left}"
-    whose = f"the changes of call {one.call}" if one.call else "a command's changes"
-    return f"a proxy was cut off before {whose} were in the workspace {one.workspace}: {done}"
 
 
 def _without(
