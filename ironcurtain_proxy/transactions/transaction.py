@@ -28,6 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.transactions import files, journal
 from ironcurtain_proxy.transactions.applying import Applier
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
@@ -245,6 +246,11 @@ class TakenBack(Struct, frozen=True, kw_only=True):
             done = "none of them came in"
         whose = f"the changes of call {self.call}" if self.call else "a command's changes"
         return f"a proxy was cut off before {whose} were in the workspace {self.workspace}: {done}"
+
+    def as_json(self) -> dict[str, Json]:
+        """Return it for a record."""
+        left: list[Json] = [*map(str, self.stays)]
+        return {"call": self.call, "workspace": self.workspace, "left": left}
 
     @property
     def is_recorded(self) -> bool:

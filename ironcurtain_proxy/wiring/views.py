@@ -15,7 +15,6 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.reply import NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views
@@ -66,13 +65,7 @@ class ShellViews:
         for one in self.recovery.found:
             if not one.is_recorded:
                 ground = Ground("commit-taken-back", str(one))
-                left: list[Json] = [str(each) for each in one.stays]
-                about: dict[str, Json] = {
-                    "call": one.call,
-                    "workspace": one.workspace,
-                    "left": left,
-                }
-                is_recorded &= await journal.note_own("commit_taken_back", ground, about)
+                is_recorded &= await journal.note_own("commit_taken_back", ground, one.as_json())
         await anyio.to_thread.run_sync(partial(self.recovery.close, is_recorded=is_recorded))
 
     def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
@@ -146,13 +139,12 @@ def with_views(
     if not own or settings.workspace is None:
         return confined, None
     workspace = str(settings.workspace)
-    beside = Path(workspace).parent / _BESIDE
     store = _store(settings, workspace)
     if isinstance(store, NoViews):
         return _without(confined, store.why)
     recovery = Recovery(store)
-    for one in recovery.found:
-        _LOGGER.warning("%s", str(one))
+    for each in recovery.found:
+        _LOGGER.warning("%s", each)
     session = _begun(store)
     if isinstance(session, NoViews):
         recovery.close(is_recorded=False)
@@ -162,12 +154,12 @@ def with_views(
         workspace=workspace,
         names=str(SettledNames.of(settings.state_dir, workspace).file),
     )
+    # No other server reaches what lies beside the workspace.
+    hidden = (str(store),) if store.name == _BESIDE else ()
     found: dict[str, Confinement] = {}
-    for name, before in confined.items():
-        # No other server reaches what lies beside the workspace.
-        hidden = (str(store),) if store == beside else ()
-        profile = replace(before.profile, deny_read=(*before.profile.deny_read, *hidden))
-        found[name] = replace(before, profile=profile, views=views if name in own else None)
+    for name, one in confined.items():
+        profile = replace(one.profile, deny_read=(*one.profile.deny_read, *hidden))
+        found[name] = replace(one, profile=profile, views=views if name in own else None)
     return found, ShellViews(session, own, recovery)
 
 
