@@ -36,7 +36,7 @@ from ironcurtain_proxy.transactions import files
 
 _ANYWHERE: Final = "/\0"
 """Stands for the directory of the workspace: no path leads back into it."""
-_REPOSITORY_PARTS: Final = ("HEAD", "objects", "refs", "commondir")
+REPOSITORY_PARTS: Final = ("HEAD", "objects", "refs", "commondir")
 """The entries by which git knows a repository."""
 _CONTROL_PARTS: Final = frozenset(
     {"config", "config.worktree", "hooks", "info", "modules", "worktrees", "commondir", "gitdir"}
@@ -56,7 +56,7 @@ _LED: Final = "git, or a link that a program of this machine follows, leads ther
 _AWAY: Final = "a link to where no command may look"
 _CACHE: Final = "a link into a tool's own directory, where no settings are judged"
 _LINKED: Final = "an index that leads git into another repository"
-_BECOMES: Final = "it would make a repository of what is there"
+BECOMES: Final = "it would make a repository of what is there"
 
 
 class Judged(Struct, frozen=True):
@@ -120,7 +120,7 @@ class Control:
 
         Args:
             parts: the directory.
-            view: the repository's parts of `names_that_count` that are in the view.
+            view: the repository's parts of `REPOSITORY_PARTS` that are in the view.
             host: all names in the workspace; of these, what the view removed is not left out.
 
         Returns:
@@ -217,11 +217,6 @@ class Control:
     def _is_approved(self, parts: RelativeParts) -> bool:
         return any(parts[:end] in self._approved for end in range(1, len(parts) + 1))
 
-    @property
-    def becomes(self) -> str:
-        """The reason to keep back what completes a repository."""
-        return _BECOMES
-
     def is_in_repository(self, parts: RelativeParts) -> bool:
         """Return whether a path lies in a directory of git."""
         return any(
@@ -263,13 +258,8 @@ def _directory_of_git(path: str) -> str:
 
 def names_that_decide(directory: int) -> frozenset[str]:
     """Return the names in a directory that make it a repository, or steer one that it is."""
-    every = {*_REPOSITORY_PARTS, *_CONTROL_PARTS}
+    every = {*REPOSITORY_PARTS, *_CONTROL_PARTS}
     return frozenset([one for one in every if files.look(directory, one.encode()) is not None])
-
-
-def names_that_count() -> tuple[str, ...]:
-    """Return the names by which git takes a directory for a repository."""
-    return _REPOSITORY_PARTS
 
 
 def _is_harmless_configuration(entry: Judged) -> bool:

@@ -64,22 +64,13 @@ def below(directory: int, path: bytes) -> Iterator[int]:
         yield opened
 
 
-def move(source: int, name: bytes, target: int) -> None:
-    """Rename an entry into another directory, where nothing of this name may be.
+def move(source: int, name: bytes, target: int, new_name: bytes | None = None) -> None:
+    """Rename an entry into another directory, where nothing of the new name may be.
 
     Raises:
         OSError: such as EEXIST.
     """
-    _rename(source, name, target, name, _NO_REPLACE)
-
-
-def move_to(source: int, name: bytes, target: int, new_name: bytes) -> None:
-    """Rename an entry into another directory under another name, which must be free.
-
-    Raises:
-        OSError: such as EEXIST.
-    """
-    _rename(source, name, target, new_name, _NO_REPLACE)
+    _rename(source, name, target, name if new_name is None else new_name, _NO_REPLACE)
 
 
 def exchange(source: int, name: bytes, target: int) -> None:

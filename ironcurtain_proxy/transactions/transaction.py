@@ -27,8 +27,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files, journal
 from ironcurtain_proxy.transactions.applying import Applier
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack

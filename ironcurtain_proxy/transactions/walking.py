@@ -39,9 +39,10 @@ from ironcurtain_proxy.transactions.changes import (
     StepAct,
 )
 from ironcurtain_proxy.transactions.control import (
+    BECOMES,
+    REPOSITORY_PARTS,
     Control,
     Judged,
-    names_that_count,
     names_that_decide,
 )
 from ironcurtain_proxy.transactions.merging import INDEX
@@ -156,8 +157,8 @@ class Walk:
             name = os.fsencode(entry.name)
             status = entry.stat(follow_symlinks=False)
             host = None if place.host is None else files.look(place.host, name)
-            if spoils and entry.name in names_that_count():
-                self._keep_back(place, name, self._control.becomes)
+            if spoils and entry.name in REPOSITORY_PARTS:
+                self._keep_back(place, name, BECOMES)
             elif _is_whiteout(status):
                 self._whiteout(place, name, host)
             elif stat.S_ISDIR(status.st_mode):
@@ -169,7 +170,6 @@ class Walk:
 
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
-        counted = names_that_count()
         if ".git" in names:
             self._control.begins(place.parts)
         if place.host is not None:
@@ -177,9 +177,9 @@ class Walk:
         if place.host is not None and not place.is_new:
             self._judged_as[place.path] = names_that_decide(place.host)
         if place.host is None or place.is_new:
-            return self._control.enter(place.parts, [n for n in names if n in counted], ())
-        seen = set(names).intersection(counted)
-        host = [one for one in counted if files.look(place.host, one.encode()) is not None]
+            return self._control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
+        seen = set(names).intersection(REPOSITORY_PARTS)
+        host = [one for one in REPOSITORY_PARTS if files.look(place.host, one.encode()) is not None]
         if not (seen or host):
             return False
         # What the view removes is counted: the judgement errs on the side of a repository.
@@ -449,7 +449,7 @@ class Walk:
         status = files.look(place.upper, name)
         if status is not None and _is_whiteout(status):
             return
-        files.move_to(place.upper, name, self._aside, b"%d" % self._taken)
+        files.move(place.upper, name, self._aside, b"%d" % self._taken)
         self._taken += 1
 
     def _own_copy(self, place: _Place, name: bytes, status: os.stat_result) -> os.stat_result:
