@@ -24,6 +24,8 @@ class NamePatterns(Struct, frozen=True):
     """Whole last components."""
     endings: tuple[str, ...]
     """The texts after a `*` that begins a pattern."""
+    tree_endings: tuple[str, ...]
+    """The same, for a directory with all that lies below."""
     trees: Mapping[str, tuple[str, ...]]
     """The trees, each from its first slash, by their last component."""
     others: re.Pattern[str] | None
@@ -38,7 +40,7 @@ class NamePatterns(Struct, frozen=True):
         return (
             text[text.rfind("/") + 1 :] in self.last
             or text.endswith(self.endings)
-            or (bool(self.trees) and self._is_in_tree(text))
+            or (bool(self.trees or self.tree_endings) and self._is_in_tree(text))
             or (self.others is not None and self.others.search(text) is not None)
         )
 
@@ -46,6 +48,8 @@ class NamePatterns(Struct, frozen=True):
         above = ""
         for part in text.split("/")[1:]:
             above = f"{above}/{part}"
+            if part.endswith(self.tree_endings):
+                return True
             ending_so = self.trees.get(part)
             if ending_so is not None and above.endswith(ending_so):
                 return True
@@ -59,7 +63,7 @@ def compiled(patterns: frozenset[str]) -> NamePatterns:
     Args:
         patterns: in lower case.
     """
-    last, endings, others = set[str](), set[str](), set[str]()
+    last, endings, tree_endings, others = set[str](), set[str](), set[str](), set[str]()
     trees: dict[str, tuple[str, ...]] = {}
     for pattern in patterns:
         tree = pattern.removesuffix(TREE)
@@ -68,13 +72,14 @@ def compiled(patterns: frozenset[str]) -> NamePatterns:
             trees[name] = (*trees.get(name, ()), f"/{tree.strip('/')}")
         elif "/" not in pattern and "*" not in pattern:
             last.add(pattern)
-        elif pattern[:1] == "*" and not {"/", "*"} & {*pattern[1:]}:
-            endings.add(pattern[1:])
+        elif tree[:1] == "*" and not {"/", "*"} & {*tree[1:]}:
+            (endings if tree == pattern else tree_endings).add(tree[1:])
         else:
             others.add(pattern)
     return NamePatterns(
         last=frozenset(last),
         endings=tuple(sorted(endings)),
+        tree_endings=tuple(sorted(tree_endings)),
         trees=trees,
         others=_expression(others) if others else None,
     )

@@ -11,6 +11,7 @@ from msgspec import Struct
 from ironcurtain_proxy.credentials.names import TREE, compiled
 
 ONLY_AT_HOME: Final = "~"
+_FILES_ALONE: Final = "="
 _XDG: Final[Mapping[str, str]] = {
     ".config/": "XDG_CONFIG_HOME",
     ".local/share/": "XDG_DATA_HOME",
@@ -58,11 +59,15 @@ def _table() -> _Table:
             rows.append(line)
     return _Table(
         text,
-        tuple(" ".join(sections["names"]).split()),
+        tuple([_as_pattern(one) for row in sections["names"] for one in row.split()]),
         tuple(" ".join(sections["examples"]).split()),
         tuple(" ".join(sections["keys"]).split()),
         tuple(_places(sections["places"])),
     )
+
+
+def _as_pattern(name: str) -> str:
+    return name[1:] if name.startswith(_FILES_ALONE) else name + TREE
 
 
 def _places(rows: list[str]) -> Iterator[CredentialPlace]:
@@ -97,7 +102,7 @@ def table_bytes() -> bytes:
 
 
 def names() -> tuple[str, ...]:
-    """The names of files at any place, without those of `places`."""
+    """Return the patterns of what has such a name at any place, without those of `places`."""
     return _table().names
 
 

@@ -169,13 +169,16 @@ class DeepReading(Struct):
         return text
 
 
+_LISTED: Final = re.compile(r"[,;='\"\[\]]")
+
+
 def looks_in(text: str, member: str) -> Iterator[tuple[Literal["path", "url"], str]]:
     """The paths and URLs that a text may be: itself, or those in a possible command."""
     if _URL.match(text):
         yield ("path" if text.lstrip().lower().startswith("file:") else "url"), text
         return
-    if _is_path(text):
-        yield "path", text
+    if paths := _paths_in(text):
+        yield from (("path", path) for path in paths)
         return
     if len(text) > _LONGEST_COMMAND:
         return
@@ -187,9 +190,18 @@ def looks_in(text: str, member: str) -> Iterator[tuple[Literal["path", "url"], s
                 yield "path", part
 
 
-def _is_path(text: str) -> bool:
+def _paths_in(text: str) -> list[str]:
+    """Return the path that a text may be, and those of a list: `a/b,/c`, `name=/c`, `["/c"]`."""
     if not 0 < len(text) <= _LONGEST_PATH or "\n" in text:
-        return False
+        return []
+    parts = [part for piece in _LISTED.split(text) if (part := piece.strip())]
+    is_path = _is_path(text)
+    is_list = len(parts) > 1 and not any(map(str.isspace, "".join(parts)))
+    listed = [part for part in parts if is_path or _is_path(part)]
+    return [text] * is_path + (listed if parts != [text] and (is_path or is_list) else [])
+
+
+def _is_path(text: str) -> bool:
     return text.startswith(("/", "~/", "./", "../", "~")) or (
         "/" in text and not re.search(r"\s", text)
     )

@@ -178,7 +178,7 @@ def switched_off_by(client: HookClient, project: Path) -> Path | None:
         file = project / name
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if file.suffix == ".toml":
-                document: Mapping[str, object] = tomllib.loads(file.read_text("utf-8"))
+                document: Mapping[str, object] = tomllib.loads(file.read_text("utf-8-sig"))
             else:
                 document = document_of(file)
             if DIALECTS[client].is_off(document):

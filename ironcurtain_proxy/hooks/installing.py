@@ -359,7 +359,8 @@ def _text(file: Path) -> str | None:
 
 def _document(file: Path, text: str | None) -> dict[str, Json]:
     try:
-        document = orjson.loads(text or "{}")
+        # Some editors of Windows begin a file with a byte order mark.
+        document = orjson.loads((text or "").removeprefix("\ufeff") or "{}")
     except ValueError:
         raise ConfigurationError(f"{file} is no JSON: mend it, or name it to us later") from None
     if not isinstance(document, dict):

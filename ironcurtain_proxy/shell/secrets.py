@@ -110,11 +110,13 @@ def _names_one(word: Word) -> bool:
     is_one = _may_be_secret if word.text is None else _is_secret
     for path in paths:
         parts = [part for part in path.split("/") if part]
-        # Each part by itself: what lies in a directory of such a name may be secret, too.
-        single = [part for part in parts if not (in_words and part in _ENGLISH)]
-        if any(is_one(f"/{part}") for part in single):
+        if in_words and parts and parts[-1] in _ENGLISH:
+            parts.pop()
+        # Where a pattern or a `..` leads is not known: each part may be the last.
+        is_open = word.text is None or ".." in parts
+        if not _OURS.isdisjoint(parts) or _is_secret(f"/{'/'.join(parts)}"):
             return True
-        if len(parts) > 1 and _is_secret(f"/{'/'.join(parts)}"):
+        if is_open and any(is_one(f"/{part}") for part in parts):
             return True
     return False
 
@@ -160,8 +162,6 @@ def _loose_patterns() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _is_secret(path: str) -> bool:
-    if path[1:] in _OURS:
-        return True
     only_files, loose = _loose_patterns()
     found = compiled(only_files).match(path) and not _IN_PROGRAMS.fullmatch(path)
     found = found or (compiled(loose).match(path) and _DATA.fullmatch(path) is not None)

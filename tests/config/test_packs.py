@@ -1,6 +1,10 @@
 """The packs: read strictly, recognised by package, and read for configured servers alone."""
 
+import re
+from collections.abc import Iterator
+from json import dumps, loads  # noqa: TID251  the texts of schemas, to be searched
 from pathlib import Path
+from typing import Final
 
 import orjson
 import pytest
@@ -9,11 +13,12 @@ from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.described import described
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_loading import packs_of
-from ironcurtain_proxy.config.presets.pack import pack_file, pack_of, read_pack
+from ironcurtain_proxy.config.presets.pack import Pack, pack_file, pack_of, read_pack
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
+from tests.model.test_input_schema import SCHEMAS
 
 PACKS = Path(__file__).parents[2] / "ironcurtain_proxy" / "config" / "packs"
 NAMES = sorted(file.stem for file in (PACKS / "shipped").glob("*.json"))
@@ -48,6 +53,78 @@ def test_a_pack_proposes_to_allow_only_what_reads(name: str) -> None:
     assert {tool: pack.tools[tool].get("effect") for tool in pack.allow} == dict.fromkeys(
         pack.allow, "reads"
     )
+
+
+_FILES: Final[dict[str, str]] = {
+    "atlassian": "content_file file_path",
+    "chrome-devtools": (
+        "filePath filePaths outputDirPath requestFilePath responseFilePath sourcePath"
+    ),
+    "desktop-commander": "destination file_path outputPath path paths source sourcePdfPath",
+    "docker": "path",
+    "figma": "localPath",
+    "firecrawl": "filePath",
+    "gitlab": "file_path local_path",
+    "google-workspace": "file_path path",
+    "kubernetes": "filename patchFile valuesFile",
+    "own-shell": "workdir",
+    "playwright": "filename paths",
+    "shell": "directory",
+    "shell-commands": "workdir",
+}
+"""The arguments that name files of this machine, by their servers' own documents. Such a text is
+sent as an absolute path: a path in a JSON document or the name of a group would be another one."""
+
+
+def packed(name: str) -> Pack:
+    pack = read_pack(name)
+    assert pack is not None
+    return pack
+
+
+def _roles(name: str, spec: Json) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names and roles of an argument and of what is in it."""
+    if isinstance(spec, list):
+        yield name, [str(one) for one in spec]
+    elif isinstance(spec, dict):
+        yield from _roles(name, spec["default"])
+        inside = spec.get("inside", {})
+        assert isinstance(inside, dict)
+        for inner, said in inside.items():
+            yield from _roles(inner, said)
+
+
+def _path_arguments(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the tools and arguments of a pack that have a role of paths."""
+    for tool, annotation in packed(name).tools.items():
+        arguments = annotation["args"]
+        assert isinstance(arguments, dict)
+        for argument, spec in arguments.items():
+            for inner, roles in _roles(argument, spec):
+                if any(role.endswith("-path") for role in roles):
+                    yield tool, inner
+
+
+def test_only_arguments_that_name_files_of_this_machine_are_paths() -> None:
+    found = {name: " ".join(sorted({one for _, one in _path_arguments(name)})) for name in NAMES}
+    assert {name: said for name, said in found.items() if said} == _FILES
+    gitlab = {one for one in _path_arguments("gitlab") if one[1] == "file_path"}
+    assert gitlab == {("upload_markdown", "file_path")}
+
+
+def test_a_schema_takes_the_absolute_path_that_is_sent() -> None:
+    known = {source: dumps(schema) for source, schema in SCHEMAS}
+    patterns = [
+        (name, tool, argument, pattern)
+        for name in NAMES
+        for tool, argument in _path_arguments(name)
+        for pattern in re.findall(
+            rf'"{argument}": {{[^{{}}]*"pattern": ("(?:[^"\\]|\\.)*")',
+            known.get(f"{packed(name).package} {tool}", ""),
+        )
+    ]
+    refused = [one for one in patterns if not re.search(loads(one[3]), "/work/a.png")]
+    assert refused == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Members of objects have roles of their own, and what nobody described is read by its looks."""
 
+import pytest
+
 from ironcurtain_proxy.facts.facts import FactReader, looks_in
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
@@ -92,6 +94,13 @@ def test_the_paths_and_addresses_of_a_command_count(tree: Tree) -> None:
 def test_prose_that_mentions_a_path_is_no_path() -> None:
     assert list(looks_in("Please look at the docs / the wiki.", "message")) == []
     assert list(looks_in("and/or", "text")) == [("path", "and/or")]
+
+
+@pytest.mark.parametrize(
+    "text", ["./a.pdf,/etc/shadow", "key=/etc/shadow", '["./a","/etc/shadow"]', "a/b; /etc/shadow"]
+)
+def test_each_path_of_a_list_in_one_text_is_read(text: str) -> None:
+    assert ("path", "/etc/shadow") in list(looks_in(text, "files"))
 
 
 def test_an_address_that_can_be_read_in_two_ways_refuses_the_call(tree: Tree) -> None:

@@ -27,7 +27,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("before", [None, "{}", SETTINGS])
+@pytest.mark.parametrize("before", [None, "{}", "\ufeff{}", SETTINGS])
 def test_hooks_come_first_and_go_byte_for_byte(before: str | None, tmp_path: Path) -> None:
     file = file_of("claude", tmp_path)
     if before is not None:

@@ -176,7 +176,8 @@ _COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTAL
 _LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])", re.DOTALL)
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
-_BOM: Final = "\N{ZERO WIDTH NO-BREAK SPACE}"
+BYTE_ORDER_MARK: Final = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""What some editors of Windows put before a text. It stays there."""
 
 _DECODER: Final = json.JSONDecoder(parse_int=str)
 
@@ -241,7 +242,7 @@ class JsonText:
 
 
 def _uncommented(text: str) -> str:
-    text = text.replace(_BOM, " ", 1) if text.startswith(_BOM) else text
+    text = text.replace(BYTE_ORDER_MARK, " ", 1) if text.startswith(BYTE_ORDER_MARK) else text
     return _COMMENT.sub(_blanked, text)
 
 
@@ -363,7 +364,7 @@ class TomlText:
     def parse(self, text: str) -> Json:
         """Return the value. Dates become text: no server has one."""
         try:
-            return _plain_toml(tomllib.loads(text))
+            return _plain_toml(tomllib.loads(text.removeprefix(BYTE_ORDER_MARK)))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
 
@@ -403,11 +404,11 @@ def _named(text: str, place: TablePath) -> Iterator[tuple[str, _Section]]:
 
 def _sections(text: str) -> list[_Section]:
     headers: list[tuple[int, tuple[str, ...]]] = []
-    depth = 0
+    depth, top = 0, int(text.startswith(BYTE_ORDER_MARK))
     for token in _TOKEN.finditer(text):
         word = token[0]
         if word in ("[", "{"):
-            begin = text.rfind("\n", 0, token.start()) + 1
+            begin = max(text.rfind("\n", 0, token.start()) + 1, top)
             if depth == 0 and word == "[" and not text[begin : token.start()].strip():
                 headers.append((begin, _path(text, begin)))
             depth += 1

@@ -22,6 +22,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 _YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 _BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_file(path: Path, report: Report) -> bytes | None:
@@ -46,6 +47,9 @@ def read_file(path: Path, report: Report) -> bytes | None:
         report.error(path, (), "cannot be read: it is not a regular file")
     elif len(data) > MAX_BYTES:
         report.error(path, (), f"is larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return None
+    elif data[:2] in _UTF_16 or b"\0" in data[:4]:
+        report.error(path, (), "is UTF-16, as some editors of Windows write; save it as UTF-8")
         return None
     return data
 

@@ -83,7 +83,8 @@ def toml_texts(draw: st.DrawFn) -> tuple[str, dict[str, Json]]:
     ]
     others = ['[a."b]"]\nx = """\n[servers.no]\n"""\n', "[[list]]\ny = [\n [1],\n]\n", "# c\n\n"]
     parts = draw(st.permutations([*sections, *others]))
-    return "top = 'a#'\n" + "".join(parts), table
+    top = draw(st.sampled_from(["", "\ufeff"])) + draw(st.sampled_from(["", "top = 'a#'\n"]))
+    return top + "".join(parts), table
 
 
 def _toml(value: Json) -> str:
@@ -105,7 +106,7 @@ def yaml_texts(draw: st.DrawFn) -> tuple[str, dict[str, Json]]:
         width=1000,
     )
     lines = text.splitlines(keepends=True)
-    return "# c\n" + "".join(lines), table
+    return draw(st.sampled_from(["# c\n", "\ufeff"])) + "".join(lines), table
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ def test_yaml_is_told_by_the_name_of_the_file(tmp_path: Path) -> None:
 def test_what_is_not_a_readable_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "utf-16").write_text('{"a": 1}', "utf-16")
+    (tmp_path / "utf-16-le").write_text('{"a": 1}', "utf-16-le")
     (tmp_path / "large").write_bytes(b" " * (MAX_BYTES + 1))
     for name, message in (
         ("missing", "cannot be read: it does not exist"),
@@ -144,6 +146,8 @@ def test_what_is_not_a_readable_file_is_refused_at_once(tmp_path: Path) -> None:
         ("loop", "cannot be read: too many levels of symbolic links"),
         ("a\0b", "cannot be read: its path is not a path"),
         ("large", "is larger than 16 MiB"),
+        ("utf-16", "is UTF-16, as some editors of Windows write; save it as UTF-8"),
+        ("utf-16-le", "is UTF-16, as some editors of Windows write; save it as UTF-8"),
     ):
         report = Report()
         assert read_document(tmp_path / name, report) is None
