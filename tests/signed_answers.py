@@ -1,9 +1,16 @@
 """Persons with real keys, and what they sign, for tests."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
+from urllib.parse import urlsplit
 
+import cbor2
+import orjson
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
@@ -19,7 +26,14 @@ from ironcurtain_proxy.model.signing import (
 )
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.signing.keys import KeyFile, is_signed
+from ironcurtain_proxy.signing.keys import KeyFile
+from ironcurtain_proxy.signing.passkeys import (
+    Passkey,
+    assertion,
+    challenge_of,
+    is_signed,
+    text_of,
+)
 
 MACHINE = "a" * 32
 DIGEST = "d" * 64
@@ -62,6 +76,17 @@ class Team:
         )
         return key
 
+    def add_passkey(self, name: str) -> "SoftPasskey":
+        made = SoftPasskey()
+        self.known[made.passkey.fingerprint] = ReviewerKey(
+            id=made.passkey.fingerprint,
+            public=made.passkey.raw,
+            origin=made.passkey.origin,
+            person=name,
+            risk="critical",
+        )
+        return made
+
     def now(self) -> Signatories:
         revoked = frozenset(self.revoked)
         return Signatories(keys=dict(self.known), revoked=revoked, quorum=self.quorum)
@@ -74,6 +99,48 @@ class Team:
             machine=MACHINE,
             requesters=self.requesters,
         )
+
+
+ORIGIN = "https://questions.example.com"
+
+
+class SoftPasskey:
+    """An authenticator without a device."""
+
+    def __init__(self, origin: str = ORIGIN) -> None:
+        self.private = ec.generate_private_key(ec.SECP256R1())
+        point = self.private.public_key().public_numbers()
+        cose = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
+        self.passkey = Passkey(origin, os.urandom(16), cbor2.dumps(cose))
+        self.counter = 0
+
+    def asserts(
+        self, challenge: bytes, *, host: str = "", flags: int = 0x05, **said: object
+    ) -> dict[str, str]:
+        """What a browser gives: the answer of `navigator.credentials.get`."""
+        self.counter += 1
+        host = host or urlsplit(self.passkey.origin).hostname or ""
+        data = sha256(host.encode()).digest() + bytes([flags]) + self.counter.to_bytes(4)
+        told = {"type": "webauthn.get", "challenge": text_of(challenge), "crossOrigin": False}
+        client = orjson.dumps({**told, "origin": self.passkey.origin, **said})
+        signature = self.private.sign(data + sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
+        parts = {"authenticatorData": data, "clientDataJSON": client, "signature": signature}
+        return {name: text_of(one) for name, one in parts.items()}
+
+    def signs(
+        self,
+        answer: SignedAnswer,
+        challenge: bytes = b"",
+        host: str = "",
+        flags: int = 0x05,
+        **said: object,
+    ) -> SignedAnswer:
+        asked = challenge or challenge_of(answer)
+        response = self.asserts(asked, host=host, flags=flags, **said)
+        credential = text_of(self.passkey.credential)
+        found = assertion({"id": credential, "response": response}, answer)
+        assert found is not None
+        return found
 
 
 def needing(count: int, *roles: str, risk: CallRisk = "low") -> SignatureNeed:

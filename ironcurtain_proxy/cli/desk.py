@@ -68,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
         issuer=options.issuer, client=options.client, secret=secret, callback=f"{own}/callback"
     )
     database = FleetDatabase(url)
-    desk = Desk(database, Logins(Words(database), provider), complain)
+    desk = Desk(database, Logins(Words(database), provider), own, complain)
     with loopback_socket(options.port) as listening:
         database.prepare()
         say(f"{own}/ shows the questions in {database.where}; Ctrl-C ends it")
-        serve_desk(desk, own, listening)
+        serve_desk(desk, listening)
     database.close()
     return 0

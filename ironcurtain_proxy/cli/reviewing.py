@@ -40,9 +40,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.mailbox.messages import (
-    MAX_NOTE,
     Credential,
-    clean_line,
     signed_response_bytes,
 )
 from ironcurtain_proxy.private_directory import MailboxDirectory
@@ -279,8 +277,7 @@ def _sent_there(
     if has_changed(one, state_directory()):
         complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return False
-    note = clean_line(given.note)[:MAX_NOTE]
-    done = board.answer(one, signed_response_bytes(signed(one.request, given, signer, note)))
+    done = board.answer(one, signed_response_bytes(signed(one.request, given, signer)))
     (say if done.taken else complain)(done.told)
     return done.taken
 

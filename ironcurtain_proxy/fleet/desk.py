@@ -1,13 +1,15 @@
 """The page of all machines' questions: the reviewer's page, with the database as its source.
 
 Any number of copies serve it. A copy has no state but what it has read, and no key: whoever takes
-one over can hide questions and show other words, and cannot approve. A person signs with the
-command that the page names, which computes the digest from the request anew.
+one over can hide questions and show other words, and cannot approve. A person signs with a passkey
+of the browser, or with the command that the page names. That computes the digest from the request
+anew; with a passkey a person believes what the page shows.
 """
 
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 
 import anyio
 import anyio.to_thread
@@ -25,8 +27,17 @@ from ironcurtain_proxy.fleet.database import (
     FleetDatabase,
 )
 from ironcurtain_proxy.fleet.login import LoginError, Logins
+from ironcurtain_proxy.mailbox.answering import unsigned
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, utc_now
-from ironcurtain_proxy.web.app import body_of, page_files, problem, shown_question
+from ironcurtain_proxy.mailbox.messages import signed_response_bytes
+from ironcurtain_proxy.signing.passkeys import (
+    asked_of,
+    assertion,
+    challenge_of,
+    host_of,
+    made,
+)
+from ironcurtain_proxy.web.app import answer_in, body_of, page_files, problem, shown_question
 from ironcurtain_proxy.web.guard import PageGuard
 
 _BEAT_SECONDS = 10.0
@@ -47,9 +58,16 @@ class Desk:
     """One copy of the page."""
 
     def __init__(
-        self, database: FleetDatabase, logins: Logins, complain: Callable[[str], None]
+        self,
+        database: FleetDatabase,
+        logins: Logins,
+        origin: str,
+        complain: Callable[[str], None],
     ) -> None:
         self._database = database
+        self.origin = origin
+        # A browser makes none for an address without a name.
+        self._has_passkeys = not host_of(origin).replace(".", "").isdigit()
         self._logins = logins
         self._complain = complain
         self._board = Board(database)
@@ -65,6 +83,8 @@ class Desk:
             *page_files("/page"),
             Route("/api/page", self._open, methods=["POST"]),
             Route("/api/questions", self._questions),
+            Route("/api/answers", self._answer, methods=["POST"]),
+            Route("/api/passkey", self._passkey, methods=["POST"]),
             *[Route(f"/api/{name}", self._elsewhere) for name in ("calls", "call", "day", "rule")],
         ]
         return Starlette(routes=routes, lifespan=self._lifespan)
@@ -116,7 +136,8 @@ class Desk:
         while await self._refused(key) is None and not self._problem:
             changed, now = self._changed, utc_now()
             shown = [shown_question(one, None, now, is_here=False) for one in self._waiting]
-            yield orjson.dumps({"questions": shown}, option=orjson.OPT_APPEND_NEWLINE)
+            said = {"questions": shown, "passkeys": self._has_passkeys}
+            yield orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
             with anyio.move_on_after(_BEAT_SECONDS):
                 await changed.wait()
 
@@ -129,6 +150,46 @@ class Desk:
         if person is None:
             return problem(401, "log in again: open the address without /page")
         return problem(503, self._problem) if self._problem else None
+
+    async def _answer(self, request: Request) -> Response:
+        """Say what a passkey has to sign; or hand the signed answer to the machine that asks."""
+        if (refused := await self._refused(_key(request))) is not None:
+            return refused
+        fields = await body_of(request)
+        found = answer_in(fields, {one.id: one for one in self._waiting})
+        if isinstance(found, Response):
+            return found
+        one, given = found
+        answer, said = unsigned(one.request, given), fields.get("passkey")
+        if not isinstance(said, dict):
+            return JSONResponse({"sign": asked_of(self.origin, challenge_of(answer))})
+        signed = assertion(said, answer)
+        if signed is None:
+            return problem(400, "the passkey's answer is not understood")
+        try:
+            body = signed_response_bytes(signed)
+            done = await anyio.to_thread.run_sync(self._board.answer, one, body)
+        except DatabaseError as error:
+            return self._not_in(error)
+        return JSONResponse({"told": done.told}) if done.taken else problem(409, done.told)
+
+    async def _passkey(self, request: Request) -> Response:
+        """Return the line of a passkey that the browser has just made, or what to make it of.
+
+        The challenge is of the page's key: the line proves nothing before an administrator writes
+        it beside a name.
+        """
+        key = _key(request)
+        if (refused := await self._refused(key)) is not None:
+            return refused
+        challenge = sha256(key.encode()).digest()
+        said = (await body_of(request)).get("made")
+        if not isinstance(said, dict):
+            return JSONResponse({"make": asked_of(self.origin, challenge)})
+        found = await anyio.to_thread.run_sync(made, said, self.origin, challenge)
+        if found is None:
+            return problem(400, "the browser has made no passkey for this page")
+        return JSONResponse({"line": found.line})
 
     async def _elsewhere(self, _request: Request) -> Response:
         return problem(404, _ELSEWHERE)
@@ -185,10 +246,10 @@ def _key(request: Request) -> str:
     return key if scheme.lower() == "bearer" else ""
 
 
-def serve_desk(desk: Desk, origin: str, listening: socket.socket) -> None:
+def serve_desk(desk: Desk, listening: socket.socket) -> None:
     """Serve until the person stops the command."""
     config = uvicorn.Config(
-        PageGuard(desk.app(), _Open(), [origin]),
+        PageGuard(desk.app(), _Open(), [desk.origin]),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -214,7 +214,7 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
             approved=given.approved, request=request, note=note, credential=credential
         )
     if request.signatures and credential is not None:
-        return hidden, signed_response_bytes(signed(request, given, credential, note))
+        return hidden, signed_response_bytes(signed(request, given, credential))
     return response_name(request.id), response_bytes(
         approved=given.approved,
         digest=request.digest,
@@ -226,19 +226,24 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
     )
 
 
-def signed(request: Request, given: ReviewerAnswer, signer: Signer, note: str) -> SignedAnswer:
-    """Return the signed answer to a request, as it was read by who signs."""
-    answer = SignedAnswer(
-        key=signer.key,
+def signed(request: Request, given: ReviewerAnswer, signer: Signer) -> SignedAnswer:
+    """Return the signed answer to a request."""
+    answer = unsigned(request, given, signer.key)
+    return structs.replace(answer, signature=signer.sign(answer))
+
+
+def unsigned(request: Request, given: ReviewerAnswer, key: str = "") -> SignedAnswer:
+    """Return the answer to a request that a key has to sign, as it was read by who signs."""
+    return SignedAnswer(
+        key=key,
         approved=given.approved,
         policy_version=request.policy_version,
         machine=request.machine,
         question=request.id,
         digest=request.digest,
         remember=given.remember if given.approved else None,
-        note=note,
+        note=clean_line(given.note)[:MAX_NOTE],
     )
-    return structs.replace(answer, signature=signer.sign(answer))
 
 
 def _whereabouts(place: str) -> str:

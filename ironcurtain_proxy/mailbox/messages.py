@@ -493,6 +493,9 @@ def signed_response_bytes(answer: SignedAnswer) -> bytes:
     }
     if answer.remember is not None:
         fields["whitelistSelection"] = answer.remember
+    if answer.client:
+        fields["authenticatorData"] = b64encode(answer.authenticator).decode()
+        fields["clientData"] = b64encode(answer.client).decode()
     return orjson.dumps(fields)
 
 
@@ -500,7 +503,10 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
     """Return the signed answer in a file, or why it is none. Its signature is not checked here."""
     try:
         fields = strict_json(raw)
-        signature = b64decode(_text(fields, "signature") if isinstance(fields, dict) else "")
+        signature, authenticator, client = [
+            b64decode(_text(fields, name) if isinstance(fields, dict) else "", validate=True)
+            for name in ("signature", "authenticatorData", "clientData")
+        ]
     except ValueError:
         return "the response is not JSON, or its signature not Base64"
     if not isinstance(fields, dict) or not signature:
@@ -522,6 +528,8 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
         remember=chosen,
         note=note,
         signature=signature,
+        authenticator=authenticator,
+        client=client,
     )
 
 

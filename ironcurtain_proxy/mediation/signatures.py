@@ -54,7 +54,7 @@ from ironcurtain_proxy.model.signing import (
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, Questioner
 
-Verify: TypeAlias = Callable[[bytes, SignedAnswer], bool]
+Verify: TypeAlias = Callable[[ReviewerKey, SignedAnswer], bool]
 """Return whether an answer bears a signature by this key. Never raises."""
 
 LATE: Final = timedelta(seconds=0.5)
@@ -81,6 +81,8 @@ class SignedAnswers(Struct, kw_only=True):
     requesters: frozenset[str] = frozenset()
     """The names of whom the agent works for: the user of the machine, the agent's token."""
     _accepted: dict[EscalationId, _Accepted] = field(default_factory=dict)
+    _counters: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """The counter of each passkey at its last answer, and the signature of that."""
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -201,14 +203,23 @@ class SignedAnswers(Struct, kw_only=True):
         """Return why an answer does not count; empty if it does."""
         if self.clock.steady() > question.deadline + LATE:
             return "it came after the deadline"
-        return self._objection(question, digest, answer)
+        return self._objection(question, digest, answer) or self._counted(answer)
+
+    def _counted(self, answer: SignedAnswer) -> str:
+        """Return why the counter of a passkey shows a copy of it; empty if it does not."""
+        before, last = self._counters.get(answer.key, (0, b""))
+        if before and answer.counter <= before and answer.signature != last:
+            return "its counter has not grown: the passkey may have been copied"
+        if answer.counter:
+            self._counters[answer.key] = answer.counter, answer.signature
+        return ""
 
     def _objection(self, question: Escalation, digest: str, answer: SignedAnswer) -> str:
         known = self.signatories()
         key = known.keys.get(answer.key)
         if key is None:
             return "its key is not in reviewers.json"
-        if not self.verify(key.public, answer):
+        if not self.verify(key, answer):
             return "its signature does not fit what it says"
         if why := self._unusable(key) or _of_another(question, digest, answer):
             return why
@@ -312,7 +323,12 @@ def _is_reached(quorum: Quorum, valid: Sequence[tuple[ReviewerKey, SignedAnswer]
 def _recorded(valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> Iterator[Json]:
     """Yield the signatures for the record, with all that a later check of them needs."""
     for key, one in valid:
-        yield {"person": key.person, "key": key.id, "signature": one.signature.hex()}
+        said: dict[str, Json] = {"person": key.person, "key": key.id}
+        said["signature"] = one.signature.hex()
+        if one.client:
+            said["authenticatorData"] = one.authenticator.hex()
+            said["clientData"] = one.client.decode("utf-8", "replace")
+        yield said
 
 
 def _refused(reason: str) -> Declined:

@@ -39,6 +39,10 @@ def risk_of(
     return "high" if opening is not None and RISKS.index(risk) < RISKS.index("high") else risk
 
 
+_COUNTER: Final = slice(33, 37)
+"""The bytes of an authenticator's data that hold its counter."""
+
+
 class Quorum(Struct, frozen=True):
     """A number of different persons who must sign an approval."""
 
@@ -88,6 +92,14 @@ class SignedAnswer(Struct, frozen=True, kw_only=True):
     remember: int | None = None
     note: str = ""
     signature: bytes = b""
+    authenticator: bytes = b""
+    client: bytes = b""
+    """By a passkey: what the authenticator and the browser say of themselves, which is signed."""
+
+    @property
+    def counter(self) -> int:
+        """How often the authenticator has signed; 0: it does not count."""
+        return int.from_bytes(self.authenticator[_COUNTER], "big")
 
 
 class ReviewerKey(Struct, frozen=True, kw_only=True):
@@ -96,7 +108,9 @@ class ReviewerKey(Struct, frozen=True, kw_only=True):
     id: str
     """Its fingerprint."""
     public: bytes
-    """The 32 bytes of an Ed25519 key."""
+    """The 32 bytes of an Ed25519 key, or a passkey's in COSE."""
+    origin: str = ""
+    """The page that a passkey signs on; empty: it is no passkey."""
     person: str
     risk: CallRisk
     """The greatest risk that it may approve."""

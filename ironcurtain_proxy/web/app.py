@@ -223,14 +223,10 @@ class ReviewPage:
 
     async def _answer(self, request: Request) -> Response:
         fields = await body_of(request)
-        one = self._waiting.get(str(fields.get("id")))
-        if one is None:
-            return problem(409, "too late: the call does not wait any more")
-        if fields.get("digest") != one.request.digest:
-            return problem(409, "the question has changed since it was shown: look at it again")
-        given = _answer_in(fields, len(one.request.candidates))
-        if given is None:
-            return problem(400, "the answer is not understood")
+        found = answer_in(fields, self._waiting)
+        if isinstance(found, Response):
+            return found
+        one, given = found
         if isinstance(text := fields.get("arguments"), str):
             given = replace(given, remember=None)
             try:
@@ -301,7 +297,20 @@ class ReviewPage:
         return Response(orjson.dumps(found), media_type="application/json")
 
 
-def _answer_in(fields: dict[str, object], candidates: int) -> ReviewerAnswer | None:
+def answer_in(
+    fields: Mapping[str, object], waiting: Mapping[str, PendingRequest]
+) -> tuple[PendingRequest, ReviewerAnswer] | Response:
+    """Return the question that a page answers and the answer, or a refusal."""
+    one = waiting.get(str(fields.get("id")))
+    if one is None:
+        return problem(409, "too late: the call does not wait any more")
+    if fields.get("digest") != one.request.digest:
+        return problem(409, "the question has changed since it was shown: look at it again")
+    given = _given(fields, len(one.request.candidates))
+    return problem(400, "the answer is not understood") if given is None else (one, given)
+
+
+def _given(fields: Mapping[str, object], candidates: int) -> ReviewerAnswer | None:
     approved, remember = fields.get("approve"), fields.get("remember")
     note = fields.get("note", "")
     if not isinstance(approved, bool) or not isinstance(note, str):

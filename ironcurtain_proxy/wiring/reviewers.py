@@ -29,7 +29,12 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
-from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedAnswer
+from ironcurtain_proxy.model.signing import (
+    NO_SIGNATORIES,
+    ReviewerKey,
+    Signatories,
+    SignedAnswer,
+)
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
@@ -115,10 +120,10 @@ class SignatoriesInForce:
         return self._file.now()
 
 
-def _is_signed(public: bytes, answer: SignedAnswer) -> bool:
-    from ironcurtain_proxy.signing.keys import is_signed  # noqa: PLC0415  as above
+def _is_signed(key: ReviewerKey, answer: SignedAnswer) -> bool:
+    from ironcurtain_proxy.signing.passkeys import is_signed  # noqa: PLC0415  as above
 
-    return is_signed(public, answer)
+    return is_signed(key, answer)
 
 
 def _user() -> str:

@@ -2,11 +2,13 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -15,9 +17,13 @@ import psycopg
 import pytest
 
 from tests import program
+from tests.e2e.raw_client import at
 from tests.fleet.conftest import Machine
 from tests.fleet.test_relay import asks, the_only, until
 from tests.program import PROXY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +42,7 @@ class Pages:
         self._url = url
         self._stack = stack
         self.ports = [free_port(), free_port()]
-        self.origin = f"http://127.0.0.1:{self.ports[0]}"
+        self.origin = f"http://localhost:{self.ports[0]}"
         argv = ["node", "tests/fleet/provider.mjs", f"{self.origin}/callback"]
         provider = stack.enter_context(
             subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
@@ -139,15 +145,75 @@ def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Page
             ("GET", "/page", {"Host": "elsewhere.example.com"}, 421),
             ("POST", "/api/page", {"Origin": "https://elsewhere.example.com"}, 403),
             ("POST", "/api/answers", {}, 401),
+            ("POST", "/api/passkey", {}, 401),
         )
         found = [eve.request(how, pages.origin + at, headers=has) for how, at, has, _ in table]
         wanted = [status for *_, status in table]
         assert [answer.status_code for answer in found] == wanted
         key = opened(ada, pages)
-        assert ada.post(f"{pages.origin}/api/answers", headers=key, json={}).status_code == 404
+        assert ada.post(f"{pages.origin}/api/answers", headers=key, json={}).status_code == 409
     with psycopg.connect(pages._url) as connection:
         words = connection.execute("SELECT word FROM ironcurtain_logins").fetchall()
     for (word,) in words:
         stolen = {"Authorization": f"Bearer {word}"}
         assert httpx.get(f"{pages.origin}/api/questions", headers=stolen).status_code == 401
     assert shown(pages.ports[1], pages, key) == []
+
+
+@pytest.fixture
+def browser_page() -> Iterator["Page"]:
+    """A page of Chromium, which has an authenticator of its own, whose owner is verified."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_default_timeout(40_000)
+        device = page.context.new_cdp_session(page)
+        device.send("WebAuthn.enable")
+        about = {
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": True,
+            "hasUserVerification": True, "isUserVerified": True,
+            "automaticPresenceSimulation": True,
+        }  # fmt: skip
+        device.send("WebAuthn.addVirtualAuthenticator", {"options": about})
+        yield page
+        browser.close()
+
+
+def approved(page: "Page", told: str) -> None:
+    """Press "approve". What came up just now is not answered."""
+    page.locator("#approve:enabled").wait_for()
+    page.evaluate("() => new Promise((done) => setTimeout(done, state.readyAt - Date.now()))")
+    page.locator("#approve").click()
+    page.get_by_text(told).wait_for()
+
+
+def test_a_person_signs_with_a_passkey_in_the_browser(
+    machine: Machine, pages: Pages, browser_page: "Page"
+) -> None:
+    page = browser_page
+    machine.joins("bob")
+    machine.relay()
+    with httpx.Client() as person:
+        page.goto(logged_in(person, pages))
+    page.get_by_role("button", name="Make a passkey").click()
+    page.locator("#call[open]").wait_for()
+    line = page.locator("#lines").inner_text().splitlines()[-1]
+    assert line.startswith(f"webauthn {pages.origin} ")
+    page.keyboard.press("Escape")
+    file = machine.installation.root / "ada.passkey"
+    file.write_text(f"{line} ada's phone\n")
+    agent = machine.installation.start()
+    call = asks(agent)
+    # Nobody has named the key yet: the machine does not accept it, and the call waits.
+    approved(page, "its machine does not accept it")
+    done = machine.run("reviewers", "add", "ada", str(file), "--risk", "critical")
+    assert done.returncode == 0, done.stderr
+    approved(page, "signed (1 signature needed)")
+    assert "isError" not in agent.result(call)
+    outcome = machine.installation.outcomes()[-1]
+    assert outcome["decidedBy"] == "signed:ada"
+    assert "webauthn.get" in str(at(outcome["signatures"], 0, "clientData"))

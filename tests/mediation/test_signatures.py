@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import structs
 
 import ironcurtain_proxy
@@ -37,7 +38,7 @@ from ironcurtain_proxy.signing.keys import KeyFile
 from tests.fakes import FakeClock, Harness
 from tests.mediation.supervised_session import call, grant, supervised
 from tests.questions import a_question
-from tests.signed_answers import DIGEST, Team, needing, signed
+from tests.signed_answers import DIGEST, SoftPasskey, Team, needing, signed
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +164,85 @@ def test_a_person_approves_no_more_than_the_file_says_and_may_deny_it(kind: str)
         assert judge.objection(question, DIGEST, denial).endswith(why)
     else:
         assert judge.weigh(question, DIGEST, [denial]) == Declined(by=Signers(("ada",)))
+
+
+KEY = KeyFile(Ed25519PrivateKey.generate())
+
+
+def after_passkey(**changed: object) -> Callable[[SoftPasskey, SignedAnswer], SignedAnswer]:
+    return lambda key, answer: structs.replace(key.signs(answer), **changed)
+
+
+PASSKEYS: dict[str, Callable[[SoftPasskey, SignedAnswer], SignedAnswer]] = {
+    "another challenge": lambda key, answer: key.signs(answer, challenge=bytes(32)),
+    "another page": lambda key, answer: key.signs(
+        answer, origin="https://questions.example.com.evil.org"
+    ),
+    "another port of the page": lambda key, answer: key.signs(
+        answer, origin="https://questions.example.com:8443"
+    ),
+    "a key of another host": lambda key, answer: key.signs(answer, host="example.com"),
+    "nobody verified": lambda key, answer: key.signs(answer, flags=0x01),
+    "nobody present": lambda key, answer: key.signs(answer, flags=0x04),
+    "a registration": lambda key, answer: key.signs(answer, type="webauthn.create"),
+    "a frame of another page": lambda key, answer: key.signs(answer, crossOrigin=True),
+    "words in place of a truth": lambda key, answer: key.signs(answer, crossOrigin="no"),
+    "another authenticator": lambda key, answer: structs.replace(
+        SoftPasskey().signs(answer), key=key.passkey.fingerprint
+    ),
+    "the other decision": after_passkey(approved=True),
+    "an altered note": after_passkey(note="x"),
+    "a candidate added": after_passkey(remember=0),
+    "a moved answer": after_passkey(question=OTHER),
+    "another digest": after_passkey(digest="e" * 64),
+    "another counter": after_passkey(authenticator=bytes(37)),
+    "no authenticator": after_passkey(authenticator=b""),
+    "no browser": after_passkey(client=b""),
+    "a browser's list": after_passkey(client=b"[]"),
+    "a browser's torn words": after_passkey(client=b"{"),
+    "the signature of a plain key": lambda key, answer: structs.replace(
+        answer, key=key.passkey.fingerprint, signature=KEY.sign(answer)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PASSKEYS)
+def test_a_passkey_s_answer_that_does_not_fit_is_refused(kind: str) -> None:
+    team, question = Team(CLOCK), a_signed_question()
+    key = team.add_passkey("ada")
+    answer = structs.replace(
+        signed(KEY, question, approved=kind != "the other decision"), key="", signature=b""
+    )
+    why = team.judge().objection(question, DIGEST, PASSKEYS[kind](key, answer))
+    assert why == "its signature does not fit what it says"
+    assert team.judge().objection(question, DIGEST, key.signs(answer)) == ""
+
+
+def test_a_passkey_approves_with_the_proof_in_the_record_and_a_copy_of_it_does_not() -> None:
+    team, question = Team(CLOCK), a_signed_question()
+    key, judge = team.add_passkey("ada"), team.judge()
+    answer = structs.replace(signed(KEY, question), key="", signature=b"")
+    first = key.signs(answer)
+    for _ in range(2):  # a file may be looked at again
+        assert judge.objection(question, DIGEST, first) == ""
+    found = judge.weigh(question, DIGEST, [first])
+    assert isinstance(found, Approved)
+    assert found.by == Signers(("ada",))
+    assert "clientData" in str(found.details)
+    key.counter = 0
+    assert "may have been copied" in judge.objection(question, DIGEST, key.signs(answer))
+    key.counter = 5
+    assert judge.objection(question, DIGEST, key.signs(answer)) == ""
+
+
+def test_words_of_an_authenticator_beside_a_plain_signature_count_for_nothing() -> None:
+    """They are not signed there, and would set a counter that the person's next answer lacks."""
+    team, question = Team(CLOCK), a_signed_question()
+    key = team.add("ada")
+    junk = structs.replace(signed(key, question), authenticator=b"\xff" * 37)
+    judge = team.judge()
+    assert "does not fit" in judge.objection(question, DIGEST, junk)
+    assert judge.objection(question, DIGEST, signed(key, question)) == ""
 
 
 def test_a_revoked_key_counts_for_nothing() -> None:

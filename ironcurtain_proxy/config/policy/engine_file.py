@@ -64,6 +64,7 @@ from ironcurtain_proxy.model.signing import NO_SIGNATORIES, CallRisk, ReviewerKe
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import Stamp, stamp_of
 from ironcurtain_proxy.signing.keys import PublicKey, public_key
+from ironcurtain_proxy.signing.passkeys import Passkey, passkey
 
 # --- engine file
 
@@ -210,7 +211,7 @@ _NOBODY: Final = Signatories(keys={})
 """What holds where the file cannot be read."""
 
 _Name = Annotated[str, says(NAME, "must be letters, digits, `.`, `_`, `@` or `-`", 1)]
-_NO_KEY: Final = "is no line such as ssh-ed25519 AAAA…, the content of a file ending in .pub"
+_NO_KEY: Final = "is no line such as ssh-ed25519 AAAA…, of a file ending in .pub, or of a passkey"
 
 
 class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
@@ -219,7 +220,8 @@ class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
     person: _Name
     """Who has the key. Two keys of one person count as one."""
     key: NameText
-    """The public key, as `ssh-keygen -t ed25519` writes it into a file ending in `.pub`."""
+    """The public key, as `ssh-keygen -t ed25519` writes it into a file ending in `.pub`, or the
+    line of a passkey, as the page of all machines shows it."""
     risk: CallRisk
     """The greatest risk that the key may approve."""
     servers: Maybe[frozenset[NameText]] = UNSET
@@ -235,7 +237,7 @@ class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[FormMistake]:
         """Yield what no type expresses."""
-        if public_key(self.key) is None:
+        if self.public() is None:
             yield ("key",), _NO_KEY, ""
         if given(self.valid_until) is not None and self.until() is None:
             message = "is no date such as 2027-06-30, or moment such as 2027-06-30T12:00:00Z"
@@ -247,6 +249,10 @@ class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
             if not path.startswith(("/", "~/")):
                 yield ("paths", index), "must be an absolute path, or begin with ~/", ""
 
+    def public(self) -> PublicKey | Passkey | None:
+        """Return the key, or None if the line has none."""
+        return public_key(self.key) or passkey(self.key)
+
     def until(self) -> datetime | None:
         """Return the moment from which on the key does not count; `None` means none."""
         try:
@@ -257,13 +263,14 @@ class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
 
     def reviewer(self, home: Path) -> ReviewerKey | None:
         """Return the key, or None if its line holds none."""
-        key = public_key(self.key)
+        key = self.public()
         if key is None:
             return None
         paths = [rooted(one, home) for one in given(self.paths) or ()]
         return ReviewerKey(
             id=key.fingerprint,
             public=key.raw,
+            origin=key.origin if isinstance(key, Passkey) else "",
             person=self.person,
             risk=self.risk,
             servers=given(self.servers),
@@ -288,9 +295,9 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[FormMistake]:
         """Yield keys that stand there twice, and a quorum that nobody can reach."""
-        seen: dict[PublicKey | None, int] = {}
+        seen: dict[PublicKey | Passkey | None, int] = {}
         for index, one in enumerate(self.reviewers):
-            first = seen.setdefault(public_key(one.key), index)
+            first = seen.setdefault(one.public(), index)
             if first != index:
                 message = f"is the key of $.reviewers[{first}], too: one key has one entry"
                 yield ("reviewers", index, "key"), message, ""

@@ -3,7 +3,9 @@
 
 const GUARD_MS = 400; // no key answers what came up by itself just now
 const $ = (id) => document.getElementById(id);
-const state = { key: "", waiting: [], shown: null, readyAt: 0, seen: "", busy: false };
+const state = {
+  key: "", waiting: [], shown: null, readyAt: 0, seen: "", busy: false, passkeys: false,
+};
 
 // --- the server ---------------------------------------------------------------------------------
 
@@ -68,13 +70,15 @@ async function readLines(reader) {
     if (done) return;
     const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
     rest = lines.pop();
-    for (const line of lines) if (line) show(JSON.parse(line).questions);
+    for (const line of lines) if (line) show(JSON.parse(line));
   }
 }
 
 // --- questions ----------------------------------------------------------------------------------
 
-function show(waiting) {
+function show({ questions: waiting, passkeys }) {
+  state.passkeys = Boolean(passkeys) && "PublicKeyCredential" in window;
+  $("passkey").hidden = !state.passkeys;
   const known = new Set(state.waiting.map((one) => one.id));
   const came = waiting.filter((one) => !known.has(one.id));
   const at = Date.now();
@@ -208,7 +212,7 @@ function setButtons() {
   const one = state.shown;
   if (one === null) return;
   const seen = state.seen === one.digest;
-  const may = !one.objection && !state.busy;
+  const may = (!one.objection || state.passkeys) && !state.busy;
   $("approve").disabled = !may || !seen;
   $("remember").disabled = !may || !seen || one.candidates.length === 0;
   $("deny").disabled = !may;
@@ -229,13 +233,40 @@ async function answer(approve, remember, edited) {
   }
   state.busy = true;
   setButtons();
-  const found = await ask("/api/answers", {
+  const fields = {
     id: one.id, digest: one.digest, approve, remember, note: $("note").value,
     arguments: edited, equal: one.equal.map((other) => other.digest),
-  });
+  };
+  let found = await ask("/api/answers", fields);
+  if (found.sign) found = await withPasskey("/api/answers", fields, found.sign);
   state.busy = false;
   tell(found.told || found.problem);
   setButtons();
+}
+
+// A passkey signs what the server has computed of this answer; only the machine that asks checks it.
+async function withPasskey(path, fields, options) {
+  try {
+    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
+    const passkey = (await navigator.credentials.get({ publicKey })).toJSON();
+    return await ask(path, { ...fields, passkey });
+  } catch (error) {
+    return { problem: `not signed: ${error.message}` };
+  }
+}
+
+async function makePasskey() {
+  const asked = await ask("/api/passkey", {});
+  if (asked.problem) { tell(asked.problem); return; }
+  try {
+    const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(asked.make);
+    const made = (await navigator.credentials.create({ publicKey })).toJSON();
+    const found = await ask("/api/passkey", { made });
+    showLines(found.problem || "Whoever keeps reviewers.json saves this line as a file, and runs\n"
+      + `ironcurtain-proxy reviewers add NAME FILE --risk high\n\n${found.line}`);
+  } catch (error) {
+    tell(`no passkey was made: ${error.message}`);
+  }
 }
 
 // The page writes no rule: its line is copied to a terminal.
@@ -377,6 +408,7 @@ async function start() {
   $("rule").addEventListener("click", KEYS.p);
   $("why").addEventListener("click", KEYS.e);
   $("help").addEventListener("click", KEYS["?"]);
+  $("passkey").addEventListener("click", makePasskey);
   // A phone has no room for the call beside them.
   $("more").open = !matchMedia("(max-width: 720px)").matches;
   $("actions").addEventListener("submit", (event) => event.preventDefault());
