@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
+    HANDSHAKE_VERSIONS,
     INFO_KEY,
     LEVEL_KEY,
+    SERVER_INFO_KEY,
     VERSION_KEY,
+    VERSIONS,
     Caller,
 )
-from ironcurtain_proxy.model.operation import VERSIONS as MODERN_VERSIONS
 from ironcurtain_proxy.model.reply import COMPLETE, URL_ELICITATION_REQUIRED
 from ironcurtain_proxy.version import VERSION
 
@@ -30,11 +32,6 @@ _Answer: TypeAlias = Mapping[str, object]
 
 NAME: Final = "ironcurtain-proxy"
 
-VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The versions that begin with `initialize`, the newest first. Any other is answered
-with the newest, and the client decides whether it goes on.
-"""
-
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The severities of log messages, the least severe first."""
 
@@ -44,10 +41,6 @@ HEADER_MISMATCH: Final = -32020
 NO_SUCH_RESOURCE: Final = -32002
 """The code of a missing resource until 2025-11-25; later it is that of wrong parameters."""
 
-SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-"""The key that names the listening request in each message for it."""
-
-SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 _INFO: Final[Mapping[str, "Json"]] = MappingProxyType({"name": NAME, "version": VERSION})
 
 REMOVED: Final = frozenset(
@@ -108,7 +101,7 @@ def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
     """The result of `initialize`, without instructions and capabilities."""
     asked = params.get("protocolVersion")
     return {
-        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "protocolVersion": asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],
         "serverInfo": {"name": NAME, "version": VERSION},
     }
 
@@ -124,7 +117,7 @@ def is_modern(method: str, params: "Mapping[str, Json]") -> bool:
     meta = params.get("_meta")
     if not isinstance(meta, dict) or VERSION_KEY not in meta:
         return False
-    return method != "initialize" or meta[VERSION_KEY] not in VERSIONS
+    return method != "initialize" or meta[VERSION_KEY] not in HANDSHAKE_VERSIONS
 
 
 def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answer":
@@ -141,7 +134,7 @@ def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answe
     if not isinstance(version, str) or not isinstance(capabilities, dict):
         needs = f"{VERSION_KEY} (string) and {CAPABILITIES_KEY} (object)"
         return _wrong(f"_meta needs {needs}, unless the connection began with initialize")
-    if version not in MODERN_VERSIONS:
+    if version not in VERSIONS:
         return unsupported_version(version)
     if level is not None and level not in LEVELS:
         return _wrong(f"{LEVEL_KEY} must be one of {', '.join(LEVELS)}")
@@ -156,15 +149,15 @@ def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answe
 
 def unsupported_version(asked: str) -> "_Answer":
     """Return the error for a version that is not served without a handshake."""
-    data: dict[str, Json] = {"supported": [*MODERN_VERSIONS], "requested": asked[:_MOST_ASKED]}
-    message = f"this version is not served; {', '.join(MODERN_VERSIONS)} is"
+    data: dict[str, Json] = {"supported": [*VERSIONS], "requested": asked[:_MOST_ASKED]}
+    message = f"this version is not served; {', '.join(VERSIONS)} is"
     return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
 
 
 def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":
     """Return the result of `server/discover`."""
     return {
-        "supportedVersions": [*MODERN_VERSIONS],
+        "supportedVersions": [*VERSIONS],
         "capabilities": dict(capabilities),
         "instructions": instructions,
     }

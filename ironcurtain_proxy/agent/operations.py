@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct, field
 
-from ironcurtain_proxy.agent.era import SUBSCRIPTION_KEY
 from ironcurtain_proxy.agent.replies import refusal_blocks
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
-from ironcurtain_proxy.model.operation import ListKind, Method
+from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.model.values import Json
 

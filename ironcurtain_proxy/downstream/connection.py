@@ -5,16 +5,16 @@ neither processes nor the meaning of a call. Every message of a server is untrus
 errors are handed back as they came.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import anyio
 from msgspec import structs
 
-from ironcurtain_proxy.downstream import modern
+from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.downstream.conversation import Conversation
-from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
+from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.notifications import (
     ServerSubscriptions,
@@ -25,7 +25,6 @@ from ironcurtain_proxy.downstream.notifications import (
 )
 from ironcurtain_proxy.downstream.open_questions import PASSED_ON, Listeners, OpenServerQuestions
 from ironcurtain_proxy.downstream.standing import Standing
-from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -136,18 +135,22 @@ class Connection:
                 self._asks_for_roots = False
                 self._dropped.note("its roots have changed, but it does not ask for them")
 
-    async def initialize(self, seconds: float, *, over_http: bool = False) -> None:
+    async def initialize(
+        self, seconds: float, *, over_http: bool, has_session: Callable[[], bool]
+    ) -> None:
         """Find out what the server is, and greet it if its version has a handshake.
 
         Over HTTP a server is first asked without a handshake, and greeted all the same: one that
         serves both is spoken to as the client of each call speaks, because what it can ask differs
-        in the two. A process is greeted first: one that
-        knows no handshake refuses, and is asked then. So no process of before meets a request that
-        it does not know, on which some end, and some are silent.
+        in the two. It is spoken to without a handshake alone if it keeps no session, because it
+        would not hear the answers to its questions. A process is greeted first: one that knows no
+        handshake refuses, and is asked then. So no process of before meets a request that it does
+        not know, on which some end, and some are silent.
 
         Args:
             seconds: for one answer.
             over_http: whether it is reached over HTTP, where answers to others tell more.
+            has_session: tells whether it has begun a session, once it is greeted.
 
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
@@ -161,22 +164,28 @@ class Connection:
             refused[:] = [answer] if answer.error is not None else []
             return answer
 
-        offered = ROOTS
+        offered = eras.ROOTS
         with anyio.move_on_after(seconds):
             offered = await self._listeners.capabilities(None)
         try:
-            self.greeted = await greet(self._server, ask, offered, is_modern=found is not None)
+            self.greeted = await eras.greet(self._server, ask, offered, is_modern=found is not None)
         except DownstreamError:
-            if not over_http and any(modern.may_be_spoken(one) for one in refused):
+            if not over_http and any(eras.may_be_spoken(one) for one in refused):
                 found = await self._discovered(min(seconds, _DISCOVER))
             if found is None:
                 raise
-            self.is_modern = True
-            self.greeted = found
-            self._subscriptions.follow(found.capabilities)
+            self._go_without_handshake(found)
+            return
+        if found is not None and not has_session():
+            self._go_without_handshake(found)
             return
         self._serves_both = found is not None
         self.notify("notifications/initialized")
+
+    def _go_without_handshake(self, found: ServerDescription) -> None:
+        self.is_modern = True
+        self.greeted = found
+        self._subscriptions.follow(found.capabilities)
 
     async def _discovered(self, seconds: float) -> ServerDescription | None:
         """Return what the server says that it is, or None if it knows no such question.
@@ -193,7 +202,7 @@ class Connection:
 
         self.is_modern = True
         try:
-            return await modern.discover(self._server, ask)
+            return await eras.discover(self._server, ask)
         finally:
             self.is_modern = False
 
@@ -230,14 +239,14 @@ class Connection:
 
         async def ask(params: dict[str, Json]) -> ToolResult:
             answer = await self.request("tools/list", params, seconds)
-            ages.append(modern.age_of(answer.result or {}, _LEGACY_AGE))
+            ages.append(eras.age_of(answer.result or {}, _LEGACY_AGE))
             return answer
 
         found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
         if self._serves_both or (self.is_modern and self._talk.over_http):
             found = self._with_headers(found)
         self.tools_age = min(ages, default=_LEGACY_AGE)
-        self._task_tools = task_tools(found, self.greeted.capabilities)
+        self._task_tools = eras.task_tools(found, self.greeted.capabilities)
         return found
 
     def _with_headers(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
@@ -274,7 +283,7 @@ class Connection:
             self._progress[key] = on_progress
         try:
             if method == TOOL_CALL and params.get("name") in self._task_tools:
-                return await call_as_task(self._server, self.request, params, seconds)
+                return await eras.call_as_task(self._server, self.request, params, seconds)
             if self.is_modern or (self._serves_both and caller is not None):
                 return await self._call_modern(method, params, seconds, caller)
             return await self.request(method, params, seconds)
@@ -296,10 +305,10 @@ class Connection:
             )
         offered = await self._listeners.capabilities(caller)
         level = self.log_level if caller is None else caller.log_level or None
-        sent = modern.enveloped(params, {**offered, **modern.NO_CAPABILITIES}, level)
+        sent = eras.enveloped(params, {**offered, **eras.NO_CAPABILITIES}, level)
         answer = await self.request(method, sent, seconds)
-        for _ in range(modern.MOST_ROUNDS):
-            wanted = modern.wanted_by(method, answer)
+        for _ in range(eras.MOST_ROUNDS):
+            wanted = eras.wanted_by(method, answer)
             if wanted is None:
                 break
             responses = await self._inputs(wanted, caller)
@@ -310,7 +319,7 @@ class Connection:
             answer = await self.request(method, wanted.retried(sent, responses), seconds)
         return answer
 
-    async def _inputs(self, wanted: modern.Wanted, caller: Caller | None) -> dict[str, Json] | None:
+    async def _inputs(self, wanted: eras.Wanted, caller: Caller | None) -> dict[str, Json] | None:
         """Return the answers to the questions of an answer, or None if one must not be asked."""
         found: dict[str, Json] = {}
         for key, (method, params) in wanted.questions.items():
@@ -327,10 +336,8 @@ class Connection:
         return found
 
     async def _listen(self, wanted: Mapping[str, Json]) -> ToolResult:
-        sent = modern.enveloped(
-            {"notifications": dict(wanted)}, modern.NO_CAPABILITIES, self.log_level
-        )
-        return await self._talk.exchange(modern.LISTEN, sent, _FOR_EVER)
+        sent = eras.enveloped({"notifications": dict(wanted)}, eras.NO_CAPABILITIES, self.log_level)
+        return await self._talk.exchange(eras.LISTEN, sent, _FOR_EVER)
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
@@ -339,7 +346,7 @@ class Connection:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
         if self.is_modern and not version_of({"params": params}):  # type: ignore[dict-item]
-            params = modern.enveloped(params, modern.NO_CAPABILITIES)
+            params = eras.enveloped(params, eras.NO_CAPABILITIES)
         self.standing.begin()
         try:
             return await self._talk.exchange(method, params, seconds)
@@ -348,7 +355,7 @@ class Connection:
 
     async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
         """Act on a notification of the server; whom it concerns is told."""
-        known = modern.without_subscription(params) if self.is_modern else params
+        known = eras.without_subscription(params) if self.is_modern else params
         match method:
             case "notifications/progress":
                 key = token_key(known.get("progressToken"))
@@ -374,7 +381,7 @@ class Connection:
                 self._listeners.tools_changed()
             case "notifications/cancelled":
                 self._questions.withdraw(message_id(params.get("requestId")))
-            case modern.ACKNOWLEDGED:
+            case eras.ACKNOWLEDGED:
                 self._subscriptions.note_acknowledged()
             case _:
                 pass

@@ -3,9 +3,10 @@
 The server is untrusted: it may send endless pages, or invalid entries.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
+from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.escalation import visible
@@ -26,8 +27,6 @@ MAX_NAME: Final = 128
 
 AskForPage: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 """Sends `tools/list` with these params."""
-
-_METHOD_NOT_FOUND: Final = -32601
 
 
 class _Found:
@@ -95,19 +94,9 @@ async def list_tools(
         DownstreamError: the server refuses, sends no list, or does not come to an end.
     """
     found = _Found(server, drop, hide)
-    cursors: set[str] = set()
-    params: dict[str, Json] = {}
-    for _ in range(MAX_PAGES):
-        entries, cursor = _page(server, await ask(params))
+    async for entries in _pages(server, ask, "tools", drop, must_end=True):
         found.add_page(entries)
-        if not cursor:
-            return found.tools
-        if cursor in cursors:
-            drop(f"a page of tools names one that came before; {len(found.tools)} tools are kept")
-            return found.tools
-        cursors.add(cursor)
-        params = {"cursor": cursor}
-    raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of tools')
+    return found.tools
 
 
 async def list_entries(
@@ -127,11 +116,8 @@ async def list_entries(
         DownstreamError: the server refuses, or sends no list.
     """
     found: dict[str, Mapping[str, Json]] = {}
-    cursors: set[str] = set()
-    params: dict[str, Json] = {}
     size = 0
-    for _ in range(MAX_PAGES):
-        entries, cursor = _page(server, await ask(params), keys[0])
+    async for entries in _pages(server, ask, keys[0], drop, must_end=False):
         for entry in entries:
             name = entry.get(keys[1]) if isinstance(entry, dict) else None
             length = _length(entry) if isinstance(entry, dict) else None
@@ -146,11 +132,31 @@ async def list_entries(
             else:
                 size += length
                 found.setdefault(name, entry)
-        if not cursor or cursor in cursors:
-            break
+    return tuple(found.values())
+
+
+async def _pages(
+    server: str, ask: AskForPage, key: str, drop: Callable[[str], None], *, must_end: bool
+) -> AsyncIterator[list[Json]]:
+    """Yield the entries of each page, until one names no other, or one that came before.
+
+    Raises:
+        DownstreamError: the server refuses, or sends no list, or one without end that must end.
+    """
+    cursors: set[str] = set()
+    params: dict[str, Json] = {}
+    for _ in range(MAX_PAGES):
+        entries, cursor = _page(server, await ask(params), key)
+        yield entries
+        if not cursor:
+            return
+        if cursor in cursors:
+            drop(f"a page of {key} names one that came before")
+            return
         cursors.add(cursor)
         params = {"cursor": cursor}
-    return tuple(found.values())
+    if must_end:
+        raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of {key}')
 
 
 def fault_of_name(name: str) -> str | None:
@@ -176,7 +182,7 @@ def _length(entry: dict[str, Json]) -> int | None:
 
 def _page(server: str, answer: ToolResult, key: str = "tools") -> tuple[list[Json], str]:
     """The entries of one page, and where the next begins; empty after the last."""
-    if answer.error is not None and answer.error.get("code") == _METHOD_NOT_FOUND:
+    if answer.error is not None and answer.error.get("code") == METHOD_NOT_FOUND:
         return [], ""
     page = answer.result or {}
     entries = page.get(key)

@@ -25,7 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.environment import Masker
-from ironcurtain_proxy.downstream.modern import wanted_news
+from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND, wanted_news
 from ironcurtain_proxy.downstream.session_log import (
     NotificationLimits,
     SessionLog,
@@ -42,8 +42,6 @@ from ironcurtain_proxy.model.values import Json
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is listened to again."""
-
-_METHOD_NOT_FOUND: Final = -32601
 
 
 class ServerSubscriptions:
@@ -71,7 +69,7 @@ class ServerSubscriptions:
         """Listen for a resource, or no longer, and wait until the server has heard that."""
         resources = self._capabilities.get("resources")
         if not isinstance(resources, dict) or resources.get("subscribe") is not True:
-            return ToolResult(error={"code": _METHOD_NOT_FOUND, "message": "Method not found"})
+            return ToolResult(error={"code": METHOD_NOT_FOUND, "message": "Method not found"})
         before = [*self._uris]
         if wanted:
             self._uris[uri] = None

@@ -24,7 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
-from ironcurtain_proxy.downstream.greeting import ROOTS
+from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.session_log import NotificationLimits
 from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.model.operation import Caller

@@ -22,8 +22,8 @@ from anyio.abc import TaskStatus
 from msgspec import structs
 
 from ironcurtain_proxy.downstream.connection import SUBSCRIBING
+from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.gate import Gate
-from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.process import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside

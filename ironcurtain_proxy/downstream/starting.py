@@ -86,6 +86,9 @@ class Life(Protocol):
     def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
         """Note which arguments of which tools stand in headers."""
 
+    def has_session(self) -> bool:
+        """Return whether it can be answered later on what it asks within a call."""
+
     async def watch(self) -> None:
         """Do background work beside the conversation, until cancelled."""
 
@@ -132,6 +135,10 @@ class Started(Struct, frozen=True):
 
     def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
         """Do nothing: messages to a process have no headers."""
+
+    def has_session(self) -> bool:
+        """Return True: the pipes of a process stay open."""
+        return True
 
     async def watch(self) -> None:
         """End its remaining processes once its guardian was killed, and bound its load."""

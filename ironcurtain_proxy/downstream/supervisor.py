@@ -17,7 +17,7 @@ import anyio
 
 from ironcurtain_proxy.downstream.connection import Connection
 from ironcurtain_proxy.downstream.environment import secrets_of
-from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription
+from ironcurtain_proxy.downstream.eras import ROOTS, ServerDescription
 from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
 from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED, Listeners
@@ -288,7 +288,7 @@ class Supervisor:
         try:
             connection = await self._connect(started)
             async with anyio.create_task_group() as group:
-                group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
+                group.start_soon(self._look_after, connection, started, group.cancel_scope, trouble)
                 group.start_soon(started.watch)
                 group.start_soon(connection.standing.run)
                 group.start_soon(self._left_out.say)
@@ -341,14 +341,20 @@ class Supervisor:
         return Connection(self.spec.name, wire, listeners, self._dropped, cap, standing)
 
     async def _look_after(
-        self, connection: Connection, scope: anyio.CancelScope, trouble: list[str]
+        self,
+        connection: Connection,
+        started: Life,
+        scope: anyio.CancelScope,
+        trouble: list[str],
     ) -> None:
         """Initialize the server, then list its tools again after each reported change."""
         seconds = self._options.initialize_timeout
         try:
             remote = self.spec.remote
             await connection.initialize(
-                seconds, over_http=remote is not None and remote.transport != "sse"
+                seconds,
+                over_http=remote is not None and remote.transport != "sse",
+                has_session=started.has_session,
             )
             with anyio.fail_after(seconds):
                 await self._list(connection)

@@ -22,7 +22,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ironcurtain_proxy.agent.era import VERSIONS
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, ErrorReply, GivenAnswer, Message, read
 from ironcurtain_proxy.front.connections import WHOLE
 from ironcurtain_proxy.front.guard import JSON, RefusalError, RequestGuard
@@ -43,6 +42,7 @@ from ironcurtain_proxy.front.stream import (
     whole_answer,
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 
 # --- messages
 
@@ -185,7 +185,7 @@ class Front:
         if request.method not in _METHODS:
             allowed = ", ".join(_METHODS)
             raise RefusalError(405, f"{allowed} are served", headers={"Allow": allowed})
-        has_session = request.headers.get(VERSION, VERSIONS[0]) in VERSIONS
+        has_session = request.headers.get(VERSION, HANDSHAKE_VERSIONS[0]) in HANDSHAKE_VERSIONS
         if not has_session and request.method != "POST":
             words = "this version of the protocol has no sessions"
             raise RefusalError(405, words, headers={"Allow": "POST"})

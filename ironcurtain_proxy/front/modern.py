@@ -19,9 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ironcurtain_proxy.agent.era import (
     HEADER_MISMATCH,
-    SUBSCRIPTION_KEY,
     UNSUPPORTED_VERSION,
-    VERSIONS,
     unsupported_version,
 )
 from ironcurtain_proxy.agent.era import is_modern as names_its_version
@@ -40,8 +38,13 @@ from ironcurtain_proxy.front.stream import BEAT, HEADERS, MEDIA_TYPE, StreamRead
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, written_id
 from ironcurtain_proxy.jsonrpc.headers import NAMING, PARAMETER, decoded
 from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST
-from ironcurtain_proxy.model.operation import HEADERS_KEY, VERSION_KEY
-from ironcurtain_proxy.model.operation import VERSIONS as MODERN_VERSIONS
+from ironcurtain_proxy.model.operation import (
+    HANDSHAKE_VERSIONS,
+    HEADERS_KEY,
+    SUBSCRIPTION_KEY,
+    VERSION_KEY,
+    VERSIONS,
+)
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.values import Json
@@ -70,7 +73,7 @@ _HEAD: Final = 200
 
 def is_modern(headers: Headers, found: Message | GivenAnswer) -> bool:
     """Return whether a message of no session names its version itself, in its head or its body."""
-    if headers.get(VERSION, VERSIONS[0]) not in VERSIONS:
+    if headers.get(VERSION, HANDSHAKE_VERSIONS[0]) not in HANDSHAKE_VERSIONS:
         return True
     return isinstance(found, Message) and names_its_version(found.method, found.params)
 
@@ -82,7 +85,7 @@ def refuse_mismatch(headers: Headers, found: Message) -> None:
         RefusalError: a header is missing, there twice, or says something else.
     """
     said = _meta(found).get(VERSION_KEY)
-    if said is None and headers.get(VERSION) in MODERN_VERSIONS:
+    if said is None and headers.get(VERSION) in VERSIONS:
         return  # the proxy says what is missing
     wanted: dict[str, Json] = {VERSION: said, _METHOD: found.method}
     key = NAMING.get(found.method)
@@ -93,7 +96,7 @@ def refuse_mismatch(headers: Headers, found: Message) -> None:
         if len(given) != 1 or decoded(given[0].strip(" \t")) != value:
             words = f"{header} must be there once and say what the body says"
             raise RefusalError(400, words, code=HEADER_MISMATCH, request_id=found.id)
-    if isinstance(said, str) and said not in MODERN_VERSIONS:
+    if isinstance(said, str) and said not in VERSIONS:
         error = unsupported_version(said)["error"]
         raise RefusalError(400, "", error=error, request_id=found.id)
 
@@ -110,7 +113,7 @@ async def deliver_alone(
         raise RefusalError(400, "a request is needed, or a notification")
     if found.id is None:
         given = headers.get(VERSION, "")
-        if given not in MODERN_VERSIONS:
+        if given not in VERSIONS:
             raise RefusalError(400, "", error=unsupported_version(given)["error"])
         # A notification withdraws nothing here: it could be another client's request.
         return Response(status_code=202)

@@ -19,7 +19,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,6 @@ from anyio.abc import Process, TaskGroup, TaskStatus
 from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
-from ironcurtain_proxy.agent.era import SUBSCRIPTION_KEY
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
@@ -41,6 +40,7 @@ from ironcurtain_proxy.jsonrpc.pipes import (
     Oversize,
     open_wire,
 )
+from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.values import Json
@@ -416,6 +416,10 @@ MOST: Final = 32
 _IDLE: Final = 30 * 60.0
 """Seconds without use after which a session ends."""
 
+_UNUSED: Final = 60.0
+"""Seconds without use after which a session makes way for a new one of its principal, if that has
+as many as it may: some clients leave without ending theirs."""
+
 _LOOK: Final = 30.0
 
 _log: Final = logging.getLogger(__name__)
@@ -461,7 +465,7 @@ class Sessions:
                 task_status.started()
                 while True:
                     await anyio.sleep(_LOOK)
-                    for session in self._forgotten():
+                    for session in self._unused(self._sessions.values(), _IDLE):
                         self.end(session)
         finally:
             self._tasks = None
@@ -480,9 +484,14 @@ class Sessions:
             TooManySessionsError: its principal has too many, or the front ends.
             OSError: its proxy cannot be started.
         """
-        own = sum(one.principal == principal for one in self._sessions.values())
+        own = [one for one in self._sessions.values() if one.principal == principal]
         tasks = self._tasks
-        if tasks is None or own + self._starting.get(principal, 0) >= MOST:
+        if len(own) + self._starting.get(principal, 0) >= MOST:
+            unused = self._unused(own, _UNUSED)
+            if not unused:
+                raise TooManySessionsError
+            self.end(min(unused, key=lambda one: one.used_at))
+        if tasks is None:
             raise TooManySessionsError
         name = f"{principal}-{secrets.token_hex(16)}"
         self._starting[principal] = self._starting.get(principal, 0) + 1
@@ -536,7 +545,7 @@ class Sessions:
             self._sessions.pop(session.name, None)
             await session.process.end(patience)
 
-    def _forgotten(self) -> list[AgentSession]:
+    def _unused(self, some: Iterable[AgentSession], seconds: float) -> list[AgentSession]:
+        """Return those among some sessions that nobody has used for so long."""
         now = time.monotonic()
-        every = self._sessions.values()
-        return [one for one in every if one.is_idle and now - one.used_at > _IDLE]
+        return [one for one in some if one.is_idle and now - one.used_at > seconds]

@@ -29,11 +29,18 @@ from ironcurtain_proxy.model.values import Arguments, Json
 VERSIONS: Final = ("2026-07-28",)
 """The versions without a handshake, the newest first."""
 
+HANDSHAKE_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The versions that begin with `initialize`, the newest first. Any other is answered with the
+newest, and the client decides whether it goes on."""
+
 _KEY: Final = "io.modelcontextprotocol/"
 VERSION_KEY: Final = f"{_KEY}protocolVersion"
 CAPABILITIES_KEY: Final = f"{_KEY}clientCapabilities"
 INFO_KEY: Final = f"{_KEY}clientInfo"
 LEVEL_KEY: Final = f"{_KEY}logLevel"
+SERVER_INFO_KEY: Final = f"{_KEY}serverInfo"
+SUBSCRIPTION_KEY: Final = f"{_KEY}subscriptionId"
+"""The key that names the listening request in each message for it."""
 
 HEADERS_KEY: Final = "io.ironcurtain/headers"
 """The key with which our own front over HTTP passes on the headers of arguments."""

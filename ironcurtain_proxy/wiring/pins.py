@@ -10,7 +10,7 @@ import anyio
 from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_title, tool_usage
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.greeting import ServerDescription
+from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.facts.catalogue import pin_digest
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.model.server import Section

@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.downstream.greeting import ROOTS
+from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.starting import with_directories

@@ -9,10 +9,16 @@ import pytest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ironcurtain_proxy.agent import rounds
-from ironcurtain_proxy.agent.era import REMOVED, SERVER_INFO_KEY
+from ironcurtain_proxy.agent.era import REMOVED
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED
-from ironcurtain_proxy.model.operation import CAPABILITIES_KEY, HEADERS_KEY, VERSION_KEY, VERSIONS
+from ironcurtain_proxy.model.operation import (
+    CAPABILITIES_KEY,
+    HEADERS_KEY,
+    SERVER_INFO_KEY,
+    VERSION_KEY,
+    VERSIONS,
+)
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
 

@@ -1,7 +1,7 @@
 """What the agent is told of the servers when it connects."""
 
 from ironcurtain_proxy.agent.asking import introduction_of
-from ironcurtain_proxy.downstream.greeting import ServerDescription
+from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.model.values import Json
 
 UI = "io.modelcontextprotocol/ui"

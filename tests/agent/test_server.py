@@ -7,8 +7,8 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.agent.era import VERSIONS
 from ironcurtain_proxy.agent.requests import SMALL, RequestCapacity
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import HELLO, TOOLS, an_agent
 
@@ -21,11 +21,11 @@ SERVED = ["tools/call", "tools/list", "logging/setLevel"]
 
 
 def test_the_versions_that_are_served_are_those_of_the_sdk() -> None:
-    assert tuple(reversed(VERSIONS)) == HANDSHAKE_PROTOCOL_VERSIONS
-    assert VERSIONS[0] == LATEST_HANDSHAKE_VERSION
+    assert tuple(reversed(HANDSHAKE_VERSIONS)) == HANDSHAKE_PROTOCOL_VERSIONS
+    assert HANDSHAKE_VERSIONS[0] == LATEST_HANDSHAKE_VERSION
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 async def test_a_client_is_answered_in_its_own_version(version: str) -> None:
     async with an_agent() as agent:
         assert (await agent.initialize(protocolVersion=version))["result"] == {
@@ -42,7 +42,7 @@ async def test_a_version_that_is_not_served_is_answered_with_the_newest(version:
     async with an_agent() as agent:
         result = (await agent.initialize(protocolVersion=version))["result"]
         assert isinstance(result, dict)
-        assert result["protocolVersion"] == VERSIONS[0]
+        assert result["protocolVersion"] == HANDSHAKE_VERSIONS[0]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ SMALL: Final = 100
 STILL_SMALL: Final = frozenset(
     {
         "config.reading.suggestions",
-        "downstream.task_calls",
         "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
         "sql.harmless",

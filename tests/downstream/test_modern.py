@@ -283,6 +283,21 @@ async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_sp
     assert meta[LEVEL_KEY] == "info"
 
 
+async def test_a_server_of_both_that_keeps_no_session_is_spoken_to_without_a_handshake() -> None:
+    """It could ask nothing within a call: the answer would come to another instance of it."""
+    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+
+    async def handler(heard: Heard) -> Response | None:
+        return found_out(heard, both)
+
+    site = Site(handler=handler, session=None)
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            assert await text_of(servers, "echo") == "done"
+    assert VERSION_KEY in str(site.said("tools/call")[0].body)
+    assert site.said("notifications/initialized") == []
+
+
 async def test_a_server_that_knows_no_greeting_and_says_so_in_html_is_used_all_the_same() -> None:
     site = modern_site()
     assert site.handler is not None

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironcurtain_proxy.downstream.greeting import VERSIONS, check_version, greet, supported_version
+from ironcurtain_proxy.downstream.eras import check_version, greet, supported_version
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import running, scripted, text_of
@@ -13,7 +14,7 @@ from tests.downstream.scripted_servers import running, scripted, text_of
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 def test_each_version_that_begins_with_initialize_is_taken(version: str) -> None:
     check_version("s", {"protocolVersion": version})
 

@@ -59,6 +59,20 @@ async def test_a_principal_has_no_more_than_its_share_and_another_its_own() -> N
         await sessions.begin("alice")
 
 
+async def test_a_session_that_its_client_left_makes_way_and_one_in_use_does_not() -> None:
+    async with running(some()) as sessions:
+        own = [await sessions.begin("alice") for _ in range(MOST)]
+        other = await sessions.begin("bob")
+        for session in [*own, other]:
+            session.used_at -= 61
+        own[0].begin(a_request())
+        own[2].used_at -= 1
+        await sessions.begin("alice")
+        found = [sessions.find("alice", one.name) is not None for one in own]
+        assert found == [True, True, False, *[True] * (MOST - 3)]
+        assert sessions.find("bob", other.name) is other
+
+
 async def test_sessions_that_are_about_to_start_count_too() -> None:
     may_start = anyio.Event()
 

@@ -13,7 +13,7 @@ from mcp.shared.inbound import (
 )
 from starlette.datastructures import Headers
 
-from ironcurtain_proxy.downstream.modern import NO_CAPABILITIES, enveloped
+from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, enveloped
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.headers import (
     header_value,

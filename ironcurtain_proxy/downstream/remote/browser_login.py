@@ -20,8 +20,7 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from ironcurtain_proxy.downstream.greeting import VERSIONS
-from ironcurtain_proxy.downstream.modern import NO_CAPABILITIES, enveloped
+from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, PROTOCOL_VERSION, enveloped
 from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
@@ -134,7 +133,7 @@ async def _refused_request(
     if not response.is_success:
         return response
     session = {name: response.headers[name] for name in (SESSION,) if name in response.headers}
-    return await ask(_LIST, {**session, "mcp-protocol-version": VERSIONS[0]})
+    return await ask(_LIST, {**session, "mcp-protocol-version": PROTOCOL_VERSION})
 
 
 # --- the page to which the browser comes back
@@ -306,7 +305,7 @@ _GREETING: Final[Mapping[str, Json]] = {
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": VERSIONS[0],
+        "protocolVersion": PROTOCOL_VERSION,
         "capabilities": {},
         "clientInfo": {"name": _NAME, "version": VERSION},
     },

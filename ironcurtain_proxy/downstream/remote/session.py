@@ -129,6 +129,10 @@ class HttpSession:
         if isinstance(self._transport, StreamableHttp):
             self._transport.mirrored = mirrored
 
+    def has_session(self) -> bool:
+        """Return whether the server has begun a session: it hears answers only in one."""
+        return not isinstance(self._transport, StreamableHttp) or self._transport.has_session
+
     async def watch(self) -> None:
         """Carry messages until cancelled."""
         transport = self._transport

@@ -18,7 +18,6 @@ from typing import Final
 import anyio
 import httpx2
 
-from ironcurtain_proxy.downstream.greeting import VERSIONS
 from ironcurtain_proxy.downstream.remote import exchange
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
@@ -31,6 +30,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, headers_of_message, version_of
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.model.values import Json
 
 BOTH: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -87,9 +87,14 @@ class StreamableHttp(Sending):
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
+    @property
+    def has_session(self) -> bool:
+        """Whether the server has begun a session."""
+        return SESSION in self._session
+
     async def say_goodbye(self) -> None:
         """Tell the server that the session is over."""
-        if SESSION in self._session:
+        if self.has_session:
             async with self._requester.open("DELETE", self._url, self._session):
                 pass
 
@@ -231,7 +236,7 @@ class StreamableHttp(Sending):
             DownstreamError: the response is none.
         """
         status = response.status
-        if status == _NOT_FOUND and SESSION in self._session:
+        if status == _NOT_FOUND and self.has_session:
             raise SessionForgottenError(
                 f'server "{self._server}" has forgotten the session; it is greeted again, try again'
             )
@@ -278,7 +283,7 @@ class StreamableHttp(Sending):
             message = decode(line)
             result = None if isinstance(message, Malformed) else message.get("result")
             version = result.get("protocolVersion") if isinstance(result, dict) else None
-            if isinstance(version, str) and version in VERSIONS:
+            if isinstance(version, str) and version in HANDSHAKE_VERSIONS:
                 self._session[_VERSION] = version
         await self._inbound.put(line)
 
@@ -376,7 +381,7 @@ class StreamableHttp(Sending):
 
         With a session, 404 says that it is forgotten.
         """
-        return status == _NO_METHOD or (status == _NOT_FOUND and SESSION not in self._session)
+        return status == _NO_METHOD or (status == _NOT_FOUND and not self.has_session)
 
     async def _until_idle(self) -> None:
         """Wait, up to a deadline, for requests in progress: each may still get its answer."""

@@ -25,7 +25,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
     PROTOCOL_VERSION,
     CallDialect,
 )
-from ironcurtain_proxy.downstream import greeting
+from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.values import Json
@@ -101,7 +101,7 @@ def test_it_is_greeted_as_the_servers_behind_us_are_and_offered_nothing() -> Non
     params = hello["params"]
     assert isinstance(params, dict)
     assert hello["method"] == "initialize"
-    assert params["protocolVersion"] == PROTOCOL_VERSION == greeting.PROTOCOL_VERSION
+    assert params["protocolVersion"] == PROTOCOL_VERSION == eras.PROTOCOL_VERSION
     assert params["capabilities"] == {}
 
 
