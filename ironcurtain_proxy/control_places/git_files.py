@@ -217,6 +217,15 @@ def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1)
     return _written(found, hash_length)
 
 
+def says_the_same(one: bytes, other: bytes) -> bool:
+    """Return whether two indexes differ at most in what git only noted of files on the disk."""
+    try:
+        left, right = _entries(one, _SHA1), _entries(other, _SHA1)
+    except UnreadableIndexError:
+        return False
+    return left.keys() == right.keys() and all(_is_alike(left[key], right[key]) for key in left)
+
+
 class _Entry(NamedTuple):
     fixed: bytes
     """What git notes of the file, and its mode."""

@@ -130,6 +130,18 @@ class Blobs:
         finally:
             os.close(source)
 
+    def read(self, digest: str) -> bytes:
+        """Return the content of a copy.
+
+        Raises:
+            DamagedError: it is not what was copied.
+            OSError: it cannot be read.
+        """
+        with open(os.memfd_create("copy"), "w+b") as file:  # noqa: PTH123  a descriptor
+            self.restore(digest, file.fileno())
+            file.seek(0)
+            return file.read()
+
     def keep(self, needed: set[str]) -> None:
         """Remove unneeded copies, and remains of killed processes; count the others."""
         self.stored = 0

@@ -310,6 +310,11 @@ class History:
         settled = [one for one in self.records if isinstance(one, SettledCall)]
         return next((one.unseen for one in settled if one.number == number), ())
 
+    def left(self, number: int) -> dict[str, Entry | None]:
+        """The paths that a call changed, as it left them. None: it removed that."""
+        changed = [delta.changes for delta in self._deltas() if number in delta.calls]
+        return {noted.path: noted.after for changes in changed for noted in changes}
+
     def touched(self, number: int) -> frozenset[str]:
         """All paths that a call changed, including those that it changed back."""
         return frozenset(

@@ -1,6 +1,6 @@
 """The plan of a rollback: its paths, their order, and its obstacles."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -88,17 +88,38 @@ def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
     return _planned(target, now, _differing(target, now), obstacles, frozenset(others))
 
 
-def take_back(history: History, number: int, now: Tree, *, force: bool) -> RollbackPlan:
-    """Plan the undo of one call, without later changes."""
+def take_back(
+    history: History,
+    number: int,
+    now: Tree,
+    says_the_same: Callable[[str, Entry, Entry], bool],
+    *,
+    force: bool,
+) -> RollbackPlan:
+    """Plan the undo of one call, without later changes.
+
+    Args:
+        history: the history.
+        number: the call.
+        now: the present workspace.
+        says_the_same: whether a path was written again and means what it did.
+        force: whether later changes are overwritten.
+    """
     before = history.state(number)
     replaced = history.replaced({number})
     before = _with_replaced(before, {}, replaced)
     touched = history.touched(number) | {one.path for one in replaced if one.kind is not None}
     later = history.others(number) | _replaced_later(history, number, replaced, now)
+    left = history.left(number)
+
+    def is_as_left(path: str) -> bool:
+        then, present = left.get(path), now.get(path)
+        return then is not None and present is not None and says_the_same(path, then, present)
+
     obstacles = [
         Obstacle(path=path, why="was touched later", calls=later[path])
         for path in sorted(touched & later.keys())
-        if kind_of_change(before.get(path), now.get(path)) is not None
+        if kind_of_change(before.get(path), now.get(path)) is not None and not is_as_left(path)
     ]
     stays = _objects(touched, before, now) if later else frozenset()
     target = dict(now)

@@ -8,10 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from ironcurtain_proxy.control_places.git_files import says_the_same
 from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted
+from ironcurtain_proxy.snapshots.timeline.blobs import DamagedError
 from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, Entry, History, Point, Tree
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
@@ -282,9 +284,19 @@ class _TimelineRollback:
         if self._request.rewind:
             plan = rewind(history, number, now)
         else:
-            plan = take_back(history, number, now, force=self._request.force)
+            plan = take_back(history, number, now, self._says_the_same, force=self._request.force)
         # Paths that are excluded today may have been copied under other settings.
         return plan.without(self._keeper.scanner.left_out)
+
+    def _says_the_same(self, path: str, then: Entry, now: Entry) -> bool:
+        """Return whether git only noted the times of files: any `git status` does that."""
+        if not f"/{path}".endswith("/index") or "/.git/" not in f"/{path}" or then.mode != now.mode:
+            return False
+        try:
+            read = self._keeper.blobs.read
+            return says_the_same(read(then.content), read(now.content))
+        except (OSError, DamagedError):
+            return False
 
     def _present(self) -> dict[str, Entry]:
         return dict(self._keeper.scanner.known.all()) | self._cached

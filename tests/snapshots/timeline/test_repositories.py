@@ -1,10 +1,12 @@
 """Commits that a call throws away come back."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.snapshots.faults import ConflictError
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 ENVIRONMENT = {
@@ -97,3 +99,20 @@ def test_objects_that_a_later_commit_may_need_stay_when_one_call_is_taken_back(
     assert any(path.startswith(".git/objects/") for path in done.plan.stays)
     assert git(w.top, "cat-file", "-p", "kept") == "content of both"
     git(w.top, "fsck", "--full")
+
+
+def test_what_git_only_noted_of_files_since_is_no_later_change(w: Timelined) -> None:
+    w("new").write_text("x")
+    point, _ = w.call(lambda: git(w.top, "add", "new"))
+    index = w(".git/index").read_bytes()
+    # A file's time is another one, so that `git status` notes it again.
+    os.utime(w("file"), (1, 1))
+    git(w.top, "status")
+    assert w(".git/index").read_bytes() != index
+    w.back(point)
+    assert git(w.top, "ls-files") == "file\n"
+    point, _ = w.call(lambda: git(w.top, "add", "new"))
+    git(w.top, "add", "untracked")
+    with pytest.raises(ConflictError, match="came later"):
+        w.back(point)
+    assert git(w.top, "ls-files") == "file\nnew\nuntracked\n"
