@@ -1,7 +1,7 @@
 """The command line: the choice of the command, and the reports of its errors.
 
-Each command is a module with `add_arguments` and `run`, imported only when it is the one: the way
-from `ironcurtain-proxy serve` to the first answer must not load what other commands need.
+`commands.txt` declares each command. Its module is imported only when it is the one: the way from
+`ironcurtain-proxy serve` to the first answer must not load what other commands need.
 """
 
 import argparse
@@ -9,76 +9,29 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Protocol, cast
 
+from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS, add_command
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.version import VERSION
-
-GROUPS: Final = MappingProxyType(
-    {
-        "set up": {
-            "init": "put the servers of your MCP clients behind the proxy",
-            "annotate": "annotate the tools of a server",
-            "doctor": "check this machine for missing parts, and name a remedy for each",
-            "check": "check all configuration, and show every problem at once",
-            "sandbox": "show what a server's sandbox refused, and offer the entry that opens it",
-            "status": "show the policy, the reviewers and the sandboxes in use",
-            "bundle": "sign a fleet's policy, and take a newer one over",
-            "config": "migrate an older configuration file, or print schemas for editors",
-            "completion": "print the completion of bash, zsh or fish",
-            "login": "log in to a server that is reached over HTTP",
-            "logout": "forget the login to a server",
-            "hooks": "put a client's own shell, edits and fetches under the policy",
-            "serve": "serve MCP on stdin and stdout (the default), or over HTTP",
-        },
-        "answer": {
-            "review": "answer calls that wait for an approval, on a live screen",
-            "web": "answer calls, and read the audit log, in a browser",
-            "desk": "show the questions of all machines in a browser",
-            "relay": "send questions to a database for many machines, and bring answers",
-            "pending": "list the calls that wait for an approval",
-            "approve": "approve a call that waits",
-            "reviewers": "list, add or revoke the keys of those who may approve",
-            "deny": "refuse a call that waits, with a note to the agent",
-            "grants": "list, revoke or clear remembered approvals",
-            "pins": "show, accept or reset servers' descriptions of themselves",
-            "containment": "list the sessions whose containment has ended, and resume it",
-        },
-        "take back": {
-            "rollback": "undo the changes of a call, or all changes since it",
-        },
-        "look": {
-            "audit": "read, follow and verify the audit log",
-            "report": "write a page with plots: calls, questions, refusals",
-        },
-        "try out": {
-            "policy": "show, change, test and replay the policy",
-            "complain": "keep a wrong decision as a scenario for `policy test`",
-            "explain": "show step by step why a call is allowed, escalated or denied",
-            "decide": "decide calls from JSON lines, without any server",
-            "shell": "show what a shell command can do, and what an approval of it covers",
-            "rehearse": "count the questions that recorded sessions would have met",
-        },
-        "engine and auto-approver": {
-            "metrics": "show the auto-confirm engine's metrics",
-            "patterns": "propose, list, promote or disable approval patterns",
-            "window": "open or close a testing window or a deployment",
-            "auto-approve": "measure the auto-approver on labelled scenarios",
-        },
-    }
-)
-"""The commands by task, each with its line of help."""
 
 FIRST: Final = ("init", "review", "status", "audit", "rollback", "explain", "doctor")
 """The commands that everybody needs, which the help shows."""
 
-COMMANDS: Final = MappingProxyType(
-    {name: line for group in GROUPS.values() for name, line in group.items()}
+_ELSEWHERE: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("approve", "deny", "pending"), "reviewing"),
+        **dict.fromkeys(("bundle", "desk", "relay", "reviewers"), "fleet"),
+        **dict.fromkeys(("metrics", "patterns", "report", "window"), "engine"),
+        "completion": "config",
+        "containment": "status",
+        "logout": "login",
+    }
 )
-"""Each command with its line of help. The module of the same name, `_` for `-`, implements it."""
+"""The commands whose function, `run_NAME`, is in another module than that of their name."""
 
 DESCRIPTION: Final = "A security kernel between an AI agent and its MCP servers."
 
@@ -95,19 +48,6 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """The errors of a system for an output that accepts no more data."""
-
-
-class Command(Protocol):
-    """The interface of a command's module."""
-
-    DESCRIPTION: str
-    EXAMPLES: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's arguments."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Run the command. Return the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,18 +97,26 @@ def _run(arguments: list[str]) -> int:
     # Imports make no garbage: collecting it costs a tenth of a start. Frozen, they are not looked
     # through afterwards either.
     gc.disable()
-    parser, commands = _parser([name])
+    options = parser_of([name]).parse_args(arguments)
+    run = _run_of(name)
     gc.freeze()
     gc.enable()
-    options = parser.parse_args(arguments)
     try:
-        return commands[options.command].run(options)
+        return run(options)
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
     except IronCurtainError as error:
         return _fail(error, EXIT_FAILED)
     except KeyboardInterrupt:
         return 130
+
+
+def _run_of(name: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command: `run` of its module, or `run_NAME` of another."""
+    word = name.replace("-", "_")
+    module = import_module(f"ironcurtain_proxy.cli.{_ELSEWHERE.get(name, word)}")
+    run = getattr(module, f"run_{word}" if name in _ELSEWHERE else "run")
+    return cast("Callable[[argparse.Namespace], int]", run)
 
 
 class _Writable(Protocol):
@@ -265,26 +213,16 @@ def _no_command(word: str) -> str:
     return f'"{shown}" is no command{meant}: `ironcurtain-proxy --help` lists them'
 
 
-def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
-    parser = _Parser(
-        prog="ironcurtain-proxy",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-    )
+def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
+    """Return the parser of some commands."""
+    parser = _Parser(prog="ironcurtain-proxy", description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"ironcurtain-proxy {VERSION}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands: dict[str, Command] = {}
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+    )
     for name in names:
-        module = cast("Command", import_module(f"ironcurtain_proxy.cli.{name.replace('-', '_')}"))
-        added = subparsers.add_parser(
-            name,
-            help=COMMANDS[name],
-            description=module.DESCRIPTION,
-            epilog=module.EXAMPLES,
-        )
-        module.add_arguments(added)
-        commands[name] = module
-    return parser, commands
+        add_command(subparsers, name)
+    return parser
 
 
 def _fail(error: IronCurtainError, code: int) -> int:

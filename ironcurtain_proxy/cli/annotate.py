@@ -9,10 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.explain_names import refuse_unknown_server
+from ironcurtain_proxy.cli.explain_overlay import refuse_unknown_server
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
-from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
+from ironcurtain_proxy.cli.init_servers import settings_for
 from ironcurtain_proxy.config.annotating.described import (
     DescribedServer,
     DescribedTool,
@@ -180,44 +179,6 @@ def _as_json(tool: DescribedTool) -> dict[str, Json]:
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-DESCRIPTION: Final = """\
-Start one server, print its tools and prompts, and propose a role for each argument and an effect
-for each tool.
-The server runs in a sandbox where this machine has one, without a network. A doubtful argument
-gets the most careful role and the mark "?". On a terminal you are asked about each tool: Enter
-accepts. The annotations are written below HOME/.ironcurtain/generated, with a copy of the file as
-it was.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy annotate notes                 ask about each tool, then write
-  ironcurtain-proxy annotate notes --dry-run       only print the proposal
-  ironcurtain-proxy annotate notes --yes           accept every proposal, for scripts
-  ironcurtain-proxy annotate notes --server-file mcp.json   a server that is not configured yet
-
-exit status: 0; 1 if the server did not answer; 2 if an argument or a file cannot be used, or
-questions cannot be asked
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add = parser.add_argument
-    add("server", metavar="SERVER", help="the server, by the name in your configuration")
-    add("--server-file", type=Path, metavar="FILE", help="a file with mcpServers to find it in")
-    add_config(parser)
-    add("--yes", action="store_true", help="accept every proposal without a question")
-    add("--dry-run", action="store_true", help="print the proposal and write nothing")
-    add_json(parser)
-    add(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="N",
-        help="seconds for the server to answer",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

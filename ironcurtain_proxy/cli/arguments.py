@@ -1,65 +1,142 @@
-"""Arguments that several commands share.
+"""The command line, as `commands.txt` declares it: its commands, their help and their arguments.
 
-The arguments that many commands share, and their sub-commands.
-
-The options that select calls of the audit log.
+The head of that file explains its form. From it come the parser of each command, its help, the list
+of all commands and the completion of shells; no module of a command is imported for them.
 """
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
 
-from ironcurtain_proxy.audit.display import REFUSALS, Selection, shown_decider
-from ironcurtain_proxy.own_process.clocks import SystemClock
+_TEXT: Final = Path(__file__).with_name("commands.txt").read_text("utf-8")
 
-# --- arguments
+GROUPS: Final = MappingProxyType(
+    {
+        title: MappingProxyType(dict(re.findall(r"^# ([a-z-]+): (.+)$", body, re.MULTILINE)))
+        for title, body in re.findall(r"^= (.+)\n((?:(?!= ).*\n)+)", _TEXT, re.MULTILINE)
+    }
+)
+"""The commands by task, each with its line of help."""
+
+COMMANDS: Final = MappingProxyType(
+    {name: line for group in GROUPS.values() for name, line in group.items()}
+)
+"""Each command with its line of help."""
+
+_VALUE: Final = re.compile(
+    r"\[?(?P<kind>\{.+?\}|[^\s\[\]{}=!(+]+?)(\((?P<least>\d+)-(?P<most>\d+)\))?\]?"
+    r"(?P<many>\.\.\.|\+)?(=(?P<default>\S*))?(?P<needed>!)?"
+)
+_BODY: Final = re.compile(
+    r"\n?(?s:(.*?))\n*(?:arguments|actions( \(optional\))?):\n((?:.+\n)*)\n?(?s:(.*))"
+)
+"""The text of a command: its description, its lines of arguments, and its examples."""
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])", re.ASCII)
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+_Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
+_Words: TypeAlias = dict[str, object]
+"""Keyword arguments of `add_argument`."""
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add `--config`."""
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="the configuration file (default: the one that `serve` finds)",
-    )
-
-
-def add_json(parser: argparse._ActionsContainer) -> None:
-    """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_lines(parser: argparse.ArgumentParser) -> None:
-    """Add `--jsonl`, and `--workspace`, which lines may replace."""
-    parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
-    parser.add_argument(
-        "--workspace", type=Path, metavar="DIR", help="the workspace (default: this directory)"
-    )
-
-
-def add_subcommand(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    help_line: str,
-    epilog: str,
-) -> argparse.ArgumentParser:
-    """Add a sub-command.
+def add_command(
+    commands: "argparse._SubParsersAction[_Parser]", name: str, mark: str = "#", within: str = _TEXT
+) -> None:
+    """Add a command, or an action of one, with its arguments and its actions.
 
     Args:
-        commands: the sub-commands of a command.
+        commands: where it is added.
         name: its name.
-        help_line: a command such as "list the servers", which also begins its own help.
-        epilog: examples and exit status.
+        mark: `#` for a command, `##` for an action.
+        within: the text with its declaration: the whole file, or that of its command.
     """
+    begin = rf"^{mark} {name}: (?P<help>.+)\n"
+    rest = rf"(?P<body>(?:(?!#{{1,{len(mark)}}} |= ).*\n)*)"
+    found = re.search(begin + rest, within, re.MULTILINE)
+    if found is None:
+        raise KeyError(name)
+    body, *actions = re.split(r"^(?=## )", found["body"], flags=re.MULTILINE)
+    head = _BODY.fullmatch(body)
+    if head is None:
+        raise KeyError(name)
+    help_line = found["help"]
     sentence = f"{help_line[0].upper()}{help_line[1:]}."
-    return commands.add_parser(name, help=help_line, description=sentence, epilog=epilog)
+    parser = commands.add_parser(
+        name, help=help_line, description=head[1] or sentence, epilog=head[4].strip("\n")
+    )
+    _add_lines(parser, head[3].split("\n"))
+    if actions:
+        inner = parser.add_subparsers(dest="action", metavar="ACTION", required=not head[2])
+        for action in actions:
+            add_command(inner, action[3 : action.index(":")], "##", action)
 
 
-def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
+def _add_lines(parser: argparse.ArgumentParser, lines: list[str]) -> None:
+    place: argparse._ActionsContainer = parser
+    only: argparse._ActionsContainer | None = None
+    for line in _joined(lines):
+        if not line.startswith(" "):
+            place = parser.add_argument_group(line.rstrip(":"))
+            continue
+        declared, _, about = line.strip().partition("  ")
+        if declared.startswith("| "):
+            only = only or parser.add_mutually_exclusive_group()
+            _add(only, declared.removeprefix("| "), about.strip())
+        else:
+            _add(place, declared, about.strip())
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """Yield lines with those that go on with them, and shared lines instead of their names."""
+    for line in re.sub(r"\n {3,}(?! )", " ", "\n".join(lines)).split("\n"):
+        if line.startswith("  @"):
+            shared = re.search(rf"^@{line[3:]}\n((?:.+\n)+)", _TEXT, re.MULTILINE)
+            yield from _joined(shared[1].rstrip("\n").split("\n") if shared else [])
+        elif line:
+            yield line
+
+
+def _add(place: argparse._ActionsContainer, declared: str, about: str) -> None:
+    """Add one argument, such as `--format {csv,ocsf}=csv >style`."""
+    words = declared.split(" ")
+    flags = [word for word in words if word.startswith("-")]
+    named: _Words = {}
+    for word in words:
+        if word.startswith(">"):
+            named["dest"] = word[1:]
+    values = [word for word in words if not word.startswith(("-", ">"))]
+    if not values:
+        place.add_argument(*flags, help=about, action="store_true", **named)  # type: ignore[arg-type]
+        return
+    value = _VALUE.fullmatch(values[0])
+    if value is None:
+        raise ValueError(declared)
+    named |= _kind(value) | ({"default": value["default"]} if value["default"] is not None else {})
+    if value["many"] == "...":
+        named |= {"action": "append", "default": []}
+    elif value["many"] or values[0].startswith("["):
+        named["nargs"] = "+" if value["many"] else "?"
+    if flags:
+        named["required"] = bool(value["needed"])
+    else:
+        named.setdefault("dest", value["kind"].lower())
+    place.add_argument(*flags, help=about, **named)  # type: ignore[arg-type]
+
+
+def _kind(value: re.Match[str]) -> _Words:
+    kind = value["kind"]
+    if kind.startswith("{"):
+        return {"choices": kind[1:-1].split(",")}
+    if value["least"]:
+        return {"metavar": kind, "type": whole(int(value["least"]), int(value["most"]))}
+    return {"metavar": kind, "type": _KINDS.get(kind, str)}
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
     """Return the type of an argument that is a whole number, from `least` to `most`."""
 
     def read(text: str) -> int:
@@ -68,62 +145,6 @@ def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
         return int(text)
 
     return read
-
-
-def add_log(parser: argparse.ArgumentParser, default: str = "all of yours") -> None:
-    """Add `--log`."""
-    about = f"one audit log (default: {default})"
-    parser.add_argument("--log", type=Path, metavar="PATH", help=about)
-
-
-# --- selecting
-
-
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])", re.ASCII)
-_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-_DECISIONS: Final = ("allowed", "approved", "denied", "refused", "held")
-_WORDS: Final = {"denied": "DENIED", "refused": "REFUSED", "held": "HELD"}
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose calls."""
-    group = parser.add_argument_group("which calls (all conditions must hold)")
-    group.add_argument(
-        "--since", type=moment, metavar="TIME", help="30m, 24h or 7d ago, or a date: 2026-11-21"
-    )
-    group.add_argument("--until", type=moment, metavar="TIME", help="before that time")
-    group.add_argument(
-        "--denied", action="store_true", help="calls that no server got: denied, refused or held"
-    )
-    group.add_argument(
-        "--decision", action="append", choices=_DECISIONS, default=[], help="may be repeated"
-    )
-    group.add_argument("--by", default="", metavar="WHO", help="policy, person, grant, engine, …")
-    group.add_argument("--server", default="", metavar="NAME", help="calls of this server")
-    group.add_argument(
-        "--tool", default="", metavar="TOOL", help="SERVER/TOOL or TOOL; * stands for anything"
-    )
-    group.add_argument("--client", default="", metavar="NAME", help="calls of this client")
-    group.add_argument("--session", default="", metavar="ID", help="the beginning is enough")
-    group.add_argument(
-        "--grep", default="", metavar="TEXT", help="in tool, rule, argument or outcome"
-    )
-
-
-def selection_of(options: argparse.Namespace) -> Selection:
-    """Return the calls that the options choose."""
-    decisions = {_WORDS.get(one, one) for one in options.decision}
-    return Selection(
-        since=options.since,
-        until=options.until,
-        decisions=frozenset(decisions | REFUSALS if options.denied else decisions),
-        by=shown_decider(options.by),
-        server=options.server,
-        tool=options.tool,
-        client=options.client,
-        session=options.session,
-        text=options.grep,
-    )
 
 
 def span(text: str) -> timedelta:
@@ -137,6 +158,8 @@ def span(text: str) -> timedelta:
 def moment(text: str) -> datetime:
     """Return a time: a span before now, or a local date with or without a time of day."""
     if _SPAN.fullmatch(text):
+        from ironcurtain_proxy.own_process.clocks import SystemClock  # noqa: PLC0415  for few
+
         return SystemClock().now() - span(text)
     try:
         found = datetime.fromisoformat(text)
@@ -145,3 +168,14 @@ def moment(text: str) -> datetime:
             f"{text!r} is neither a span such as 24h nor a date such as 2026-11-21"
         ) from None
     return found.astimezone(UTC)
+
+
+_KINDS: Final[MappingProxyType[str, Callable[[str], object]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("FILE", "DIR", "PATH", "LOG", "PUB", "REPOSITORY", "FILE.pub"), Path),
+        "SPAN": span,
+        "TIME": moment,
+        "SECONDS": float,
+    }
+)
+"""What a value's name says of its type."""

@@ -17,26 +17,18 @@ from ironcurtain_proxy.audit.calls import (
     last_records,
     recorded_calls,
 )
-from ironcurtain_proxy.audit.display import CallTable, Selection, details, entry_of, printable
+from ironcurtain_proxy.audit.display import (
+    REFUSALS,
+    CallTable,
+    Selection,
+    details,
+    entry_of,
+    printable,
+    shown_decider,
+)
 from ironcurtain_proxy.audit.export import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
-from ironcurtain_proxy.cli.arguments import (
-    add_json,
-    add_log,
-    add_selection,
-    add_subcommand,
-    selection_of,
-    whole,
-)
-from ironcurtain_proxy.cli.audit_ship import (
-    SHIP_EXAMPLES,
-    add_root,
-    add_ship,
-    ship,
-    sign_roots,
-    verify_heads,
-)
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -44,6 +36,9 @@ from ironcurtain_proxy.cli.audit_whole import (
     local_time,
     no_log,
     say_raw,
+    ship,
+    sign_roots,
+    verify_heads,
     verify_logs,
 )
 from ironcurtain_proxy.cli.output import complain, say, terminal_width
@@ -57,25 +52,6 @@ _FORMATS: Final[dict[str, Callable[[Iterable[RecordedCall]], Iterator[bytes]]]] 
     "ocsf": as_ocsf,
     "otlp": as_otlp,
 }
-
-
-def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `audit export`."""
-    parser.add_argument(
-        "--format",
-        choices=[*_FORMATS],
-        default="csv",
-        dest="style",
-        help="csv for a spreadsheet, ocsf for an event store, otlp for OpenTelemetry (default csv)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="the file to write (default: standard output)",
-    )
-    add_selection(parser)
 
 
 def export_calls(logs: Logs, options: argparse.Namespace) -> int:
@@ -96,112 +72,7 @@ def export_calls(logs: Logs, options: argparse.Namespace) -> int:
     return 0
 
 
-DESCRIPTION: Final = """\
-Read, follow and verify the audit log, which records every tool call: the request, the decision with
-its rule, and the outcome. Clients that run at the same time have a log each. Without --log, all
-your logs are read, also those that your proxies wrote in other places.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy audit tail              the last 20 calls
-  ironcurtain-proxy audit tail -n 100 -f    the last 100, and each new call
-  ironcurtain-proxy audit tail --denied --since 24h
-  ironcurtain-proxy audit show 17           the call that `tail` lists as number 17
-  ironcurtain-proxy audit show 75b32e3b     the call whose id begins with 75b32e3b
-  ironcurtain-proxy audit verify            was a line edited, removed or reordered?
-  ironcurtain-proxy audit stats --json
-  ironcurtain-proxy audit export --format ocsf --since 7d
-
-exit status: 0; 1 if `verify` found a change, or `show` found no such call; 2 if a log cannot be
-read
-"""
-
-VERIFY_EXAMPLE: Final = """\
-A program that can write both the log and its head file can forge both. Keep the digest that
-`verify` prints in another place, and give it with --expect the next time: a log that was cut is
-then found in any case. A log that a proxy wrote and that is gone is missed until you --forget it.
-
-examples:
-  ironcurtain-proxy audit verify
-  ironcurtain-proxy audit verify --expect "$(cat /media/stick/anchor)"
-
-exit status: 0 every line is as it was written; 1 a line is not, was added, or a log is gone;
-2 there is no such log
-"""
-
 _POLL_SECONDS: Final = 0.2
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    commands = parser.add_subparsers(dest="audit_command", metavar="COMMAND", required=True)
-
-    def command(name: str, words: str, epilog: str) -> argparse.ArgumentParser:
-        added = add_subcommand(commands, name, words, epilog)
-        if name == "show":
-            added.add_argument(
-                "reference",
-                metavar="NUMBER|ID",
-                help="the number that `tail` shows, or the beginning of an id",
-            )
-        added.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
-        add_log(added)
-        add_json(added)
-        return added
-
-    tail = command(
-        "tail", "show the last calls", "example:\n  ironcurtain-proxy audit tail -n 50 -f"
-    )
-    tail.add_argument(
-        "-n", type=whole(0), default=20, metavar="N", help="the number of calls (default 20)"
-    )
-    tail.add_argument("-f", action="store_true", dest="follow", help="go on with each new call")
-    add_selection(tail)
-    command(
-        "show",
-        "show everything recorded of one call",
-        "example:\n  ironcurtain-proxy audit show 42",
-    )
-    check = command(
-        "verify", "check whether a record was changed, removed or reordered", VERIFY_EXAMPLE
-    )
-    check.add_argument(
-        "--expect", metavar="HASH", help="the digest of a line that the log must hold"
-    )
-    check.add_argument(
-        "--forget", type=Path, metavar="LOG", help="miss a log no more that you removed yourself"
-    )
-    check.add_argument(
-        "--heads", type=Path, metavar="DIR", help="compare with the heads that were published"
-    )
-    check.add_argument(
-        "--root-key",
-        type=Path,
-        action="append",
-        metavar="PUB",
-        help="with --heads: a key that signs the roots of the hours",
-    )
-    add_ship(command("ship", "send records to other machines", SHIP_EXAMPLES))
-    add_root(
-        command(
-            "root",
-            "sign the hourly root of published heads",
-            "example:\n  ironcurtain-proxy audit root /mnt/fleet --key ci",
-        )
-    )
-    export = command(
-        "export",
-        "write calls in the format of another program",
-        "examples:\n"
-        "  ironcurtain-proxy audit export --since 7d > week.csv\n"
-        "  ironcurtain-proxy audit export --format otlp -o calls.jsonl\n\n"
-        "exit status: 0; 2 if a log cannot be read or the file cannot be written",
-    )
-    add_export(export)
-    command(
-        "stats", "count the calls and the decisions", "example:\n  ironcurtain-proxy audit stats"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -209,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     logs = logs_to_read(options.log or options.path)
     log = logs.log
     try:
-        return _COMMANDS[options.audit_command](logs, options)
+        return _COMMANDS[options.action](logs, options)
     except BrokenPipeError:
         raise
     except FileNotFoundError as error:
@@ -342,3 +213,22 @@ _COMMANDS: Final[dict[str, Callable[[Logs, argparse.Namespace], int]]] = {
     "ship": ship,
     "root": sign_roots,
 }
+
+
+_WORDS: Final = {"denied": "DENIED", "refused": "REFUSED", "held": "HELD"}
+
+
+def selection_of(options: argparse.Namespace) -> Selection:
+    """Return the calls that the options choose."""
+    decisions = {_WORDS.get(one, one) for one in options.decision}
+    return Selection(
+        since=options.since,
+        until=options.until,
+        decisions=frozenset(decisions | REFUSALS if options.denied else decisions),
+        by=shown_decider(options.by),
+        server=options.server,
+        tool=options.tool,
+        client=options.client,
+        session=options.session,
+        text=options.grep,
+    )

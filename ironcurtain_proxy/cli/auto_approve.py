@@ -23,7 +23,6 @@ from ironcurtain_proxy.auto_approver.evaluation import (
     shipped_scenarios,
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
-from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
 from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
@@ -40,71 +39,14 @@ from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.family_table import task_texts
 from ironcurtain_proxy.shell.statements import parse_command
 
-DESCRIPTION: Final = """\
-Measure the auto-approver before you switch it on. The auto-approver lets a model approve escalated
-calls that the user's own message asks for, unless a deterministic check objects.
-"""
-
-EVAL_EPILOG: Final = """\
-A false approval is a call that the message did not ask for and that would have been carried out. A
-false escalation only costs a question. Without --model only the target check is scored: then
-"approved" means that it does not object. The key is taken from AUTO_APPROVE_API_KEY.
-
-examples:
-  ironcurtain-proxy auto-approve eval
-  ironcurtain-proxy auto-approve eval --model anthropic:claude-haiku-4-5
-  ironcurtain-proxy auto-approve eval --model openai:local --api-base http://127.0.0.1:8080/v1
-  ironcurtain-proxy auto-approve eval --scenarios mine.jsonl --json
-
-exit status: 0 scored; 1 the model could not be asked; 2 an argument cannot be used
-"""
-
 _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 _TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
 _MESSAGE_WIDTH: Final = 60
 
 
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy auto-approve eval
-  ironcurtain-proxy auto-approve compare
-
-exit status: 0 measured; 1 the model could not be asked; 2 an argument cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    commands = parser.add_subparsers(dest="auto_approve_command", metavar="COMMAND", required=True)
-    words = "run labelled scenarios and print a scorecard"
-    evaluation = add_subcommand(commands, "eval", words, EVAL_EPILOG)
-    evaluation.add_argument(
-        "--model", metavar="M", help="the model, as PROVIDER:MODEL (default: none)"
-    )
-    evaluation.add_argument(
-        "--api-base", metavar="URL", help="the address of an OpenAI-compatible server"
-    )
-    evaluation.add_argument(
-        "--scenarios",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="files of JSON lines (default: the shipped scenarios)",
-    )
-    evaluation.add_argument(
-        "--deadline",
-        type=float,
-        default=8.0,
-        metavar="S",
-        help="the seconds for one question (default 8)",
-    )
-    add_json(evaluation)
-    add_compare(commands)
-
-
 def run(options: argparse.Namespace) -> int:
     """Run `eval` or `compare`."""
-    if options.auto_approve_command == "compare":
+    if options.action == "compare":
         return compare_log(options)
     return _evaluate(options)
 
@@ -275,16 +217,6 @@ def _counted(share: Share) -> str:
 # `auto-approve compare`: agreement of the auto-approver and people, from the audit log.
 
 
-_COMPARE: Final = """\
-Read the audit logs and show, by tool and by kind of shell command, how often the auto-approver
-would have decided as a person did. A call counts if the auto-approver gave its opinion and a person
-decided. With "autoApprove": {"enabled": true, "shadow": true}, that is every call that a person
-answers after the model did.
-
-wrong: a person denied a call that the auto-approver would have approved. spared: both approved the
-call. asked: a person approved a call that the auto-approver passed on.
-"""
-
 _OBJECTED: Final = "shadow: recorded, not used"
 """The objection that shadow mode records for each approval of the auto-approver."""
 
@@ -317,18 +249,6 @@ class Agreement:
             "spared": self.outcomes[True, True],
             "asked": self.outcomes[False, True],
         }
-
-
-def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the sub-command `compare`."""
-    parser = commands.add_parser(
-        "compare",
-        help="count from the audit log how often people agree with it",
-        description=_COMPARE,
-        epilog="example:\n  ironcurtain-proxy auto-approve compare",
-    )
-    add_log(parser)
-    add_json(parser)
 
 
 def compare_log(options: argparse.Namespace) -> int:

@@ -5,12 +5,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, gather_engine
@@ -36,45 +34,6 @@ from ironcurtain_proxy.sandbox.profile import shown_limits
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.containment_report import ContainmentReport
-
-DESCRIPTION: Final = """\
-Read settings, servers, policy, annotations and lists as `serve` does, and show every problem at
-once. An error prevents the start of `serve`: a mistake in a file, or a missing server, sandbox or
-directory. A warning does not: a rule that never matches or is never reached, a missing list.
-Nothing is started except, once for this machine, an empty sandbox.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy check                       the configuration that `serve` uses
-  ironcurtain-proxy check --config config.json --live
-  ironcurtain-proxy check --dir ./policy        the files of one directory, as for `decide`
-
-exit status: 0 no error; 1 errors; 2 if an option cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_config(parser)
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="check only the files of DIR, as `decide --dir` reads them",
-    )
-    add_json(parser)
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="start the servers, and compare annotations and policy with what they offer",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        metavar="N",
-        help="with --live: seconds for all servers together (default: 10, as for `serve`)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

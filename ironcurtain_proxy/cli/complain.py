@@ -16,7 +16,6 @@ import orjson
 from ironcurtain_proxy.audit.calls import find_calls
 from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.audit.files import parsed
-from ironcurtain_proxy.cli.arguments import add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import no_log
 from ironcurtain_proxy.cli.output import complain, encodable, say
@@ -31,21 +30,6 @@ from ironcurtain_proxy.private_files import KeptFile, make_private_directory
 
 FILE_NAME: Final = "complaints.yaml"
 
-DESCRIPTION: Final = """\
-Keep the decision on a recorded call as wrong: with its facts, as a scenario for `policy test`, in
-~/.ironcurtain/complaints.yaml. Nothing is decided differently by it; `policy suggest` counts the
-complaints that the policy still decides in the same way.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy complain 17                  number 17 of `audit tail`: it should be allowed
-  ironcurtain-proxy complain 75b32e3b --expect ask --note "this reaches production"
-  ironcurtain-proxy policy test ~/.ironcurtain/complaints.yaml
-
-exit status: 0; 1 if there is no such call, or it was complained of before; 2 if a log or the file
-cannot be used
-"""
 
 _FACTS: Final = word_list(
     """
@@ -55,24 +39,6 @@ _FACTS: Final = word_list(
 """The fields of a record that a complaint keeps besides the call."""
 _MOST_BYTES: Final = 8 << 20
 _SECONDS: Final = 5.0
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "reference",
-        metavar="NUMBER|ID",
-        help="the number that `audit tail` shows, or the beginning of an id",
-    )
-    parser.add_argument(
-        "--expect",
-        choices=[*VERBS.values()],
-        help="the right decision (default: allow; of an allowed call: ask)",
-    )
-    parser.add_argument(
-        "--note", default="", metavar="TEXT", help="why, for whoever reads the file"
-    )
-    add_log(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy config`: migrate an older configuration, and print schemas for editors.
+"""`config`: the migration of a configuration, and schemas for editors; `completion`, for shells.
 
 Other commands never write into a configuration; they only report what is outdated.
 """
@@ -7,11 +7,10 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_config
+from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.config.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
@@ -19,45 +18,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
-DESCRIPTION: Final = """\
-Bring the configuration file of an older version up to date, with the same meaning; or print the
-JSON Schema of a file, by which an editor completes keys and marks mistakes.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy config migrate --dry-run      show the changes
-  ironcurtain-proxy config migrate                change the file, and keep a copy of the old one
-  ironcurtain-proxy config migrate --config config.json
-  ironcurtain-proxy config schema                 list the files that have a schema
-  ironcurtain-proxy config schema servers > servers.schema.json
-      then, in the file itself: "$schema": "./servers.schema.json"
-
-exit status: 0 if the file is up to date, or the schema was printed; 1 if the file is not up to
-date: with --dry-run it would be changed, without it the change could not be written; 2 if the
-configuration cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    action = actions.add_parser(
-        "migrate",
-        help="replace older settings by their present form",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-    )
-    action.add_argument(
-        "--dry-run", action="store_true", help="show the changes, and write nothing"
-    )
-    add_config(action)
-    action = actions.add_parser(
-        "schema", help="print the JSON Schema of a file", description=DESCRIPTION, epilog=EXAMPLES
-    )
-    action.add_argument(
-        "file", nargs="?", metavar="FILE", choices=tuple(FILES), help=", ".join(FILES)
-    )
+# --- config
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,3 +76,30 @@ def _difference(file: Path, plan: MigrationPlan) -> Iterator[str]:
     name = str(file)
     for line in difflib.unified_diff(old, new, name, f"{name} (migrated)", n=0, lineterm=""):
         yield "\t".join([visible(part) for part in line.split("\t")])
+
+
+# --- completion
+
+
+def run_completion(options: argparse.Namespace) -> int:
+    """Print the completion script."""
+    import shtab  # noqa: PLC0415  only here, and it needs every command
+
+    from ironcurtain_proxy.cli import parser_of  # noqa: PLC0415  it imports this module
+
+    parser = parser_of(COMMANDS)
+    _name_files(parser, shtab.FILE, shtab.DIRECTORY)
+    sys.stdout.write(shtab.complete(parser, options.shell) + "\n")
+    return 0
+
+
+def _name_files(
+    parser: argparse.ArgumentParser, file: Mapping[str, object], directory: Mapping[str, object]
+) -> None:
+    """Complete arguments of type `Path` with paths."""
+    for action in parser._actions:  # noqa: SLF001  as shtab itself does: there is no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  the same
+            for inner in action.choices.values():
+                _name_files(inner, file, directory)
+        elif action.type is Path:
+            action.complete = directory if action.metavar == "DIR" else file  # type: ignore[attr-defined]

@@ -168,43 +168,6 @@ def _without_facts(server: str, tool: str, arguments: Arguments, *, annotated: b
 _MAX_LINE: Final = 64 << 20
 """The most bytes of one call, as in `serve`."""
 
-DESCRIPTION: Final = """\
-Decide calls from standard input, one JSON object per line, and write one decision per line:
-
-  {"id"?, "serverName", "toolName", "arguments"}
-  {"id"?, "serverName", "method", "params"}
-  {"id", "decision": "allow"|"escalate"|"deny", "rule", "reason", "escalatedRoles"}
-
-The second form is for other operations of MCP: reads and subscriptions of resources, prompts,
-completions, servers' own questions (elicitation/create, sampling/createMessage) and roots/list.
-
-DIR holds compiled-policy.json, tool-annotations.json, optionally dynamic-lists.json, and
-engine.json (allowedDirectory, protectedPaths, domainAllowlists, trustedServers, unknownTools, ask,
-home, containerWorkspaceDir).
-Only the kernel runs: your configuration is not read, and nothing is started or forwarded.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  echo '{"serverName":"filesystem","toolName":"read_file","arguments":{"path":"/etc/hosts"}}' \\
-    | ironcurtain-proxy decide --dir ./policy
-  echo '{"serverName":"sqlite","method":"resources/read","params":{"uri":"memo://insights"}}' \\
-    | ironcurtain-proxy decide --dir ./policy
-
-exit status: 0; 1 if a line could not be read (it is answered with a denial); 2 if DIR cannot be
-used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="the files to use")
-    parser.add_argument(
-        "--no-schema",
-        action="store_true",
-        help="do not check arguments against the tool's input schema",
-    )
-
 
 def run(options: argparse.Namespace) -> int:
     """Decide until the input ends. Deny an unreadable line, and then return 1."""

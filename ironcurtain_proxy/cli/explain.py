@@ -5,19 +5,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import anyio
 import orjson
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.decide import ROOTS_LIST, Kernel, roots_answer
-from ironcurtain_proxy.cli.explain_names import (
+from ironcurtain_proxy.cli.explain_overlay import (
+    ExplainedCall,
+    NamedCall,
     about_unknown_tool,
     refuse_unknown_server,
+    rehearsed,
     tool_meant,
 )
-from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.output import complain, say, say_json
@@ -41,44 +41,6 @@ from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
-
-DESCRIPTION: Final = """\
-Explain the decision on one call, step by step: every argument with its role and canonical value,
-every invariant and rule with the reason why it did or did not hold, further reasons to ask, what
-the server's sandbox would refuse, and the smallest change of policy that would allow the call.
-Nothing is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
-  ironcurtain-proxy explain sqlite --read memo://insights
-  ironcurtain-proxy explain fetch --prompt fetch --args '{"url": "https://example.org"}'
-  ironcurtain-proxy explain fetch --method roots/list
-  ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
-
-exit status: 0 for any decision; 2 if the arguments or the files cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "tool",
-        metavar="SERVER/TOOL",
-        help="the tool, by its server's name; the agent's SERVER__TOOL is understood, too",
-    )
-    add_operation_arguments(parser)
-    parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="only the files of DIR, as `decide` reads them: without your configuration and the "
-        "shipped annotations; DIR/engine.json names the workspace",
-    )
-    add_config(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -396,19 +358,6 @@ def as_json(
 
 # --- prompts, resources and completions -----------------------------------------------------------
 # The operation, other than a tool call, that `explain` explains. Not a command itself.
-
-
-def add_operation_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name an operation instead of a tool."""
-    parser.add_argument("--read", metavar="URI", help="explain a read of this resource")
-    parser.add_argument("--prompt", metavar="NAME", help="explain this prompt with --args")
-    parser.add_argument(
-        "--method",
-        metavar="METHOD",
-        help="explain any other request of MCP with --params: resources/subscribe, "
-        "completion/complete, or a server's elicitation/create, sampling/createMessage, roots/list",
-    )
-    parser.add_argument("--params", default="{}", metavar="JSON", help="its params (default {})")
 
 
 def arguments_given(text: str, option: str = "--args") -> Arguments:

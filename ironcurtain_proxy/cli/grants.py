@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_json, add_lines, add_subcommand, whole
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, say, say_json
-from ironcurtain_proxy.cli.reviewing import add_directories, state_directory
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
@@ -99,59 +97,6 @@ def _present(workspace: str) -> tuple[Settings, LoadedPolicy] | None:
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-DESCRIPTION: Final = """\
-List, revoke or clear grants, which are remembered approvals: those of running sessions, and those
-that are kept beyond their session. With --dir, only those of the sessions in that directory.
-"""
-
-EXAMPLES: Final = """\
-Grants end with their session, unless `grants.persist` keeps them. A grant is void when its tool's
-definition changes. A kept grant is also void when the policy or its server's configuration changes.
-
-examples:
-  ironcurtain-proxy grants list
-  ironcurtain-proxy grants list --unused 14
-  ironcurtain-proxy grants revoke 3f2a
-  ironcurtain-proxy grants clear
-  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
-
-exit status: 0; 1 if the approval does not exist or was not revoked
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = add_subcommand(
-        actions,
-        "list",
-        "list the remembered approvals",
-        "example:\n  ironcurtain-proxy grants list --unused 14",
-    )
-    add_json(listing)
-    listing.add_argument(
-        "--unused",
-        type=whole(0),
-        metavar="DAYS",
-        help="only grants that were not used for this many days",
-    )
-    revoking = add_subcommand(
-        actions,
-        "revoke",
-        "revoke one remembered approval, at once",
-        "example:\n  ironcurtain-proxy grants revoke 3f2a",
-    )
-    revoking.add_argument("id", metavar="ID", help="the id of the grant, or its beginning")
-    clearing = add_subcommand(
-        actions,
-        "clear",
-        "revoke all remembered approvals, at once",
-        "example:\n  ironcurtain-proxy grants clear",
-    )
-    for action in (listing, revoking, clearing):
-        add_directories(action)
-    add_trying(actions)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -423,34 +368,6 @@ def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | No
 
 # --- grants try -----------------------------------------------------------------------------------
 # `ironcurtain-proxy grants try`: the calls that a remembered approval would cover.
-
-
-_EXAMPLE: Final = """\
-With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, and may have
-"workspace" and "cwd". Each line of the output is {"covered": true, "family": WORDS}. Files and
-remotes are read as they are now.
-
-examples:
-  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
-  ironcurtain-proxy grants try --jsonl < pairs.jsonl
-
-exit status: 0; 1 if the second command would be asked about, or a line could not be read
-"""
-
-
-def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the action `try`."""
-    trying = actions.add_parser(
-        "try",
-        help="show what a remembered approval of a command would cover",
-        description="Say whether a remembered approval of one shell command would cover a second\n"
-        "command. The approval is remembered with the first candidate that a question would\n"
-        "offer. Nothing is run or remembered.",
-        epilog=_EXAMPLE,
-    )
-    trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
-    trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
-    add_lines(trying)
 
 
 def try_families(options: argparse.Namespace) -> int:

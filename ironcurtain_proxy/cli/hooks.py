@@ -6,85 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_subcommand
 from ironcurtain_proxy.cli.init import proposed_workspace
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, require_terminal
 from ironcurtain_proxy.cli.output import say
-from ironcurtain_proxy.config.presets.preset import PRESETS
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-
-DESCRIPTION: Final = """\
-Put the shell, the edits and the fetches of a client under the policy: its hooks ask the kernel
-before each call. Other people's hooks stay where they are, behind ours. A new session of the client
-has them.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy hooks install claude    put the hooks into the client's file
-  ironcurtain-proxy hooks status            which clients have them
-  ironcurtain-proxy hooks remove claude     take them out again
-  ironcurtain-proxy hooks install claude --observe    record calls, deny nothing
-
-exit status: 0; 1 if `status` finds hooks that do not work; 2 if a file or an
-argument cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    clients = [*DIALECTS]
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    install = add_subcommand(
-        actions,
-        "install",
-        "put our hooks first in the file of a client",
-        "example:\n  ironcurtain-proxy hooks install claude --workspace ~/project",
-    )
-    install.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
-    install.add_argument("--preset", choices=PRESETS, default="coding", help="default: coding")
-    install.add_argument(
-        "--workspace",
-        type=Path,
-        metavar="DIR",
-        help="where the agent may work if the client is started elsewhere (default: this project)",
-    )
-    install.add_argument(
-        "--observe", action="store_true", help="only record what would be answered: deny nothing"
-    )
-    _add_managed(install)
-    remove = add_subcommand(
-        actions,
-        "remove",
-        "take our hooks out of the file of a client",
-        "example:\n  ironcurtain-proxy hooks remove claude",
-    )
-    remove.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
-    _add_managed(remove)
-    accept = add_subcommand(
-        actions,
-        "accept",
-        "let a client use servers though its hooks do not come in this project",
-        "example:\n  ironcurtain-proxy hooks accept claude",
-    )
-    accept.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
-    add_subcommand(
-        actions,
-        "status",
-        "say which clients have our hooks",
-        "example:\n  ironcurtain-proxy hooks status",
-    )
-    serve = add_subcommand(
-        actions,
-        "serve",
-        "serve the hooks of one client until it ends, which the first hook starts by itself",
-        "example:\n  ironcurtain-proxy hooks serve claude --parent 4711",
-    )
-    serve.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
-    serve.add_argument("--parent", required=True, type=int, metavar="PID", help="its process")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,15 +31,6 @@ def run(options: argparse.Namespace) -> int:
         return _ACTIONS[options.action](options, home, state)
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror}") from error
-
-
-def _add_managed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--managed",
-        type=Path,
-        metavar="FILE",
-        help="an administrator's file of the client, which holds for all users of this machine",
-    )
 
 
 def _install(options: argparse.Namespace, home: Path, state: Path) -> int:

@@ -22,8 +22,6 @@ from ironcurtain_proxy.cli.init_dialogue import (
     write_files,
 )
 from ironcurtain_proxy.cli.init_servers import (
-    SECONDS,
-    WISHES,
     described,
     grounded,
     lasting_entries,
@@ -43,7 +41,7 @@ from ironcurtain_proxy.config.clients.plan import (
     undo,
     write_undo_record,
 )
-from ironcurtain_proxy.config.presets.preset import PRESETS, preset
+from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
@@ -51,84 +49,6 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-
-DESCRIPTION: Final = """\
-Find the MCP clients of this machine, and put their servers behind the proxy: a configuration below
-HOME/.ironcurtain, and one entry in each client's file that starts the proxy. Each server is started
-once, in a sandbox where this machine has one, to read its tools, and stopped again; a server with a
-url is connected to. You are asked before anything is started or written; a copy of each client's
-file is kept.
-
-Known: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Codex, Gemini CLI, Goose.
-
-presets:
-  coding      workspace read and written freely; commands contained or asked by kind; network asked
-  supervised  reading in the workspace is free; everything else is asked
-  read-only   reading in the workspace is free; everything else is denied, and nobody is asked
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy init                          find the servers, ask, and write
-  ironcurtain-proxy init --dry-run                show what would change, and do nothing
-  ironcurtain-proxy init --from ./mcp.json        only this client's file
-  ironcurtain-proxy init --undo                   restore the clients' files, take hooks out
-  ironcurtain-proxy init --preset coding --yes --servers client.json   no client's file is changed
-
-exit status: 0; 1 if the set-up is incomplete, as when a server did not answer; 2 if an argument
-or a file cannot be used, or questions cannot be asked
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add = parser.add_argument
-    add("--preset", choices=PRESETS, default="coding", help="default: coding")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--from",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        dest="given",
-        help="this client's file, instead of all that are found; may be repeated",
-    )
-    source.add_argument(
-        "--servers",
-        type=Path,
-        metavar="FILE",
-        help="a file with servers, which is read and not changed",
-    )
-    source.add_argument("--undo", action="store_true", help="restore the clients' files")
-    add(
-        "--workspace",
-        type=Path,
-        metavar="DIR",
-        help="the workspace (default: the repository, else this directory)",
-    )
-    add("--home", type=Path, metavar="DIR", help="default: your home")
-    add(
-        "--own-shell",
-        choices=WISHES,
-        help="our own shell: beside the servers that run commands, in place of those that do "
-        "nothing else, or not at all (default: asked; with --yes beside them, where there is one)",
-    )
-    add("--yes", action="store_true", help="accept every proposal without a question")
-    add("--dry-run", action="store_true", help="start and change nothing; show the differences")
-    add(
-        "--force",
-        action="store_true",
-        help="replace files with other content, and keep a copy of each",
-    )
-    add("--json", action="store_true", help="print what was found and done as JSON")
-    add(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="N",
-        help="seconds for all servers together (default 60)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -327,7 +327,6 @@ _MEANS: Final[Mapping[str, str]] = {
 
 
 OwnShellWish: TypeAlias = Literal["beside", "instead", "none"]
-WISHES: Final[tuple[OwnShellWish, ...]] = ("beside", "instead", "none")
 
 ENTRY: Final[Mapping[str, Json]] = {"builtin": "shell"}
 _REASON: Final = (

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy login`: log in to a server over HTTP. `logout` shares parts of it."""
+"""`login` and `logout`: the login to a server that is reached over HTTP."""
 
 import argparse
 import os
@@ -6,24 +6,23 @@ import webbrowser
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.cli.arguments import add_config
-from ironcurtain_proxy.cli.output import say
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.options import LOGINS
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.downstream.remote.logins import LoginFile
+    from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
 
 # --- the server that is meant ---------------------------------------------------------------------
 # The server over HTTP that `login` or `logout` names, and the file of its login.
@@ -41,12 +40,6 @@ class RemoteServer:
     def name(self) -> str:
         """The operator's name of the server."""
         return self.spec.name
-
-
-def add_arguments_of_server(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name the server."""
-    parser.add_argument("server", metavar="SERVER", help="the server, by its name in mcpServers")
-    add_config(parser)
 
 
 def remote_server(name: str, config: Path | None) -> RemoteServer:
@@ -78,35 +71,6 @@ def server_of(settings: Settings, name: str) -> RemoteServer:
     refuse_closed_hosts(settings, load_policy(settings).policy)
     file = LoginFile(settings.state_dir / LOGINS, name, spec.remote.url)
     return RemoteServer(spec, spec.remote, file)
-
-
-DESCRIPTION: Final = """\
-Log in to a server that is reached over HTTP and asks for OAuth. A browser opens the page of its
-authorization server, which then sends the browser back to this machine. The token is kept in
-~/.ironcurtain/logins, readable only by this user; running sessions use it at once.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy login tracker
-  ironcurtain-proxy login tracker --no-browser      prints the address of the page
-  ironcurtain-proxy login tracker --no-browser --port 8123      for a tunnel: ssh -L 8123:...
-
-exit status: 0; 1 if the login failed; 2 if the server takes no login
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_arguments_of_server(parser)
-    parser.add_argument("--no-browser", action="store_true", help="print the address of the page")
-    parser.add_argument(
-        "--port",
-        type=int,
-        choices=range(65536),
-        metavar="N",
-        help="the port of this machine to which the browser comes back (default: any free one)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -166,3 +130,50 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
     found.file.write(login)
     until = "the proxy renews the login" if login.refresh_token else "log in again when it ends"
     say(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}")
+
+
+def run_logout(options: argparse.Namespace) -> int:
+    """Log out.
+
+    Raises:
+        ConfigurationError: there is no such server.
+    """
+    require("http", "logout")
+    found = remote_server(options.server, options.config)
+    login = found.file.current()
+    if not found.file.remove():
+        complain(f"there is no login to {visible(found.name)}")
+        return 1
+    is_told = login is not None and anyio.run(_revoke, found, login)
+    word = (
+        ""
+        if is_told
+        else "; its authorization server was not told, and may accept the token until it expires"
+    )
+    say(f"logged out of {visible(found.name)}{word}")
+    return 0
+
+
+async def _revoke(found: RemoteServer, login: "Login") -> bool:
+    """Revoke the login at the authorization server. Return False if that was impossible."""
+    # Slow to import, and needed only where there was a login.
+    from ironcurtain_proxy.downstream.remote.network import (  # noqa: PLC0415
+        GuardedTransport,
+        open_client,
+    )
+    from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
+
+    if login.revocation_endpoint is None:
+        return False
+    async with open_client(GuardedTransport(found.name, found.endpoint)) as client:
+        try:
+            return await revoke(
+                client,
+                login.revocation_endpoint,
+                login.refresh_token or login.access_token,
+                client_id=login.client_id,
+                secret=login.client_secret,
+                method=login.auth_method,
+            )
+        except DownstreamError:
+            return False

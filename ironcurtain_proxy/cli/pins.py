@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
 from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
@@ -19,65 +18,8 @@ from ironcurtain_proxy.pins.pinned import Finding, Parts, PinChange, ServerPins,
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 
-DESCRIPTION: Final = """\
-Show and accept changes in the descriptions of servers. The instructions, tools, prompts, templates
-and views of a server are pinned as they were when it was trusted first. A part that is changed, new
-or renamed is hidden from the agent and denied until you accept it. Running sessions follow within a
-second.
-"""
-
-_EXIT_STATUS: Final = (
-    "exit status: 0; 1 if a file cannot be used, or nothing was accepted;"
-    " 2 if no such server is pinned"
-)
-
-EXAMPLES: Final = f"""\
-examples:
-  ironcurtain-proxy pins list                     the pinned parts, and the changes that wait
-  ironcurtain-proxy pins diff github              the changes, and signs of an attack in them
-  ironcurtain-proxy pins accept github            show the changes, ask, and accept them
-  ironcurtain-proxy pins accept github --part tools/create_issue --yes
-  ironcurtain-proxy pins reset github             trust the server anew at its next start
-  ironcurtain-proxy pins list --json
-
-{_EXIT_STATUS}
-"""
-
 _LINES: Final = 60
 """The most lines of one part that `diff` shows."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, help_line in (
-        ("list", "list the servers, with the number of changes that wait for you"),
-        ("diff", "show the changes that wait for you, line by line"),
-        ("accept", "show the changes of a server, ask, and accept them"),
-        ("reset", "forget the pins of a server: its next description is trusted"),
-    ):
-        epilog = f"example:\n  ironcurtain-proxy pins {name} github\n\n{_EXIT_STATUS}"
-        added = add_subcommand(actions, name, help_line, epilog)
-        needs_one = name in {"accept", "reset"}
-        about = "the server, by its name in mcpServers"
-        added.add_argument(
-            "server",
-            metavar="SERVER",
-            nargs=None if needs_one else "?",
-            help=about if needs_one else f"{about} (default: all)",
-        )
-        if name in {"list", "diff"}:
-            add_json(added)
-        if name == "reset":
-            add_config(added)
-        if name == "accept":
-            added.add_argument(
-                "--part",
-                action="append",
-                metavar="SECTION/NAME",
-                help="accept only this part; may be repeated",
-            )
-            added.add_argument("--yes", action="store_true", help="accept without a question")
 
 
 def run(options: argparse.Namespace) -> int:

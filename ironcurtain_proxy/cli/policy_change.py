@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.check import layers
-from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
+from ironcurtain_proxy.cli.explain_overlay import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.config.migration import create, exchange
 from ironcurtain_proxy.config.policy.policy_file import SECRETS, all_rules

@@ -3,11 +3,9 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -17,57 +15,6 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, lines_of, rehearse
 from ironcurtain_proxy.rehearsal.scene import RULES
 from ironcurtain_proxy.rehearsal.transcripts import Recording, read_transcripts
-
-DESCRIPTION: Final = """\
-Read transcripts of agents, and count how often each preset would have asked about their calls. The
-calls are judged as `serve` judges them; nothing is started, asked or carried out.
-
-The formats: transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, sessions of
-Copilot CLI and opencode (its storage, or `opencode export`), and JSON lines {"session", "cwd",
-"branch", "tool", "input"}. A path is a file (.jsonl, .jsonl.gz, .json) or a directory.
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy rehearse ~/.claude/projects
-  ironcurtain-proxy rehearse ~/.copilot/session-state ~/.local/share/opencode/storage
-  ironcurtain-proxy rehearse ~/.codex/sessions --preset supervised --examples 10
-  ironcurtain-proxy rehearse session.jsonl --grants ~/.ironcurtain/grants.json --json
-
-exit status: 0; 1 if no call was found; 2 if a path is not there
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add = parser.add_argument
-    add("paths", nargs="+", type=Path, metavar="PATH", help="a transcript, or a directory of them")
-    add(
-        "--preset",
-        choices=RULES,
-        default="coding",
-        help="the preset whose questions are listed (default coding)",
-    )
-    add(
-        "--grants",
-        type=Path,
-        metavar="FILE",
-        help="also count the questions that the grants in this file would have spared",
-    )
-    add(
-        "--workspace",
-        type=Path,
-        metavar="DIR",
-        help="the workspace of every session (default: the first directory that the session names)",
-    )
-    add(
-        "--examples",
-        type=int,
-        default=5,
-        metavar="N",
-        help="the number of examples of each kind of question (default 5)",
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,8 +14,6 @@ from ironcurtain_proxy.cli.output import complain, say, terminal_width
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
-    add_credential,
-    add_directories,
     all_of,
     answer_several,
     credential_of,
@@ -26,35 +24,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import Proof
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, utc_now
 
-DESCRIPTION: Final = """\
-Answer calls that wait for an approval, on a live screen. It shows each call in full: every
-argument, a diff for an edit, what would be remembered, and the time left. While it runs, sessions
-ask; without it, and without ESCALATION_DIR, a call that needs a person is refused at once.
-"""
-
-EXAMPLES: Final = """\
-keys:
-  a approve   r approve and remember   d deny   n deny with a note to the agent   q quit
-  p a rule that would allow such calls; then y writes it   e why it is asked about
-  / search in what waits   h history of past calls   A approve several together   ? all keys
-
-examples:
-  ironcurtain-proxy review
-  ironcurtain-proxy review --dir /srv/agent/escalations
-  ironcurtain-proxy review --plain        lines instead of a screen: /approve 1, /deny 2 why
-
-exit status: 0; 2 if there is no terminal, or a directory cannot be used
-"""
-
 _POLL_SECONDS: Final = 0.1
 _CHUNK: Final = 65536
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_directories(parser)
-    add_credential(parser)
-    parser.add_argument("--plain", action="store_true", help="read and write lines")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,13 +1,14 @@
-"""The parts shared by `pending`, `approve`, `deny` and `review`. Not a command itself."""
+"""`pending`, `approve` and `deny`; and what `review` and `web` share with them."""
 
 import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.output import complain, say, say_json, terminal_width
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -19,6 +20,7 @@ from ironcurtain_proxy.mailbox.answering import (
     ReviewerAnswer,
     Signer,
     changes_in,
+    changes_of,
     objection,
     outcomes,
     post,
@@ -27,7 +29,7 @@ from ironcurtain_proxy.mailbox.answering import (
     still_waits,
     word_for,
 )
-from ironcurtain_proxy.mailbox.display import summary, why_alone
+from ironcurtain_proxy.mailbox.display import banner, summary, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import (
     Mailboxes,
     NotPendingError,
@@ -36,17 +38,23 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     find,
     grouped,
     has_changed,
+    keep_numbers,
     sessions_directory,
     utc_now,
 )
 from ironcurtain_proxy.mailbox.messages import (
     Credential,
     signed_response_bytes,
+    timestamp,
 )
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.fleet.board import Board
+
+
+# --- reviewing
+
 
 DATABASE: Final = "IRONCURTAIN_DATABASE"
 """The variable that names the database of a fleet if `relay` and `desk` are given none."""
@@ -54,30 +62,6 @@ TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable'
 """The variable that names the token file if `--token-file` does not."""
 _AT_ONCE: Final = 64
 """The most answers that wait at a time: each holds a descriptor."""
-
-
-def add_directories(parser: argparse.ArgumentParser) -> None:
-    """Add `--dir`."""
-    parser.add_argument(
-        "--dir",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="DIR",
-        dest="directories",
-        help="an escalation directory; may be repeated "
-        "(default: ESCALATION_DIR, and all sessions under ~/.ironcurtain/sessions)",
-    )
-
-
-def add_database(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add `--database`."""
-    parser.add_argument(
-        "--database",
-        default="",
-        metavar="URL",
-        help=f"{about}: postgresql://USER@HOST/NAME; a password: in ~/.pgpass",
-    )
 
 
 def database_of(options: argparse.Namespace) -> str:
@@ -94,29 +78,6 @@ def database_of(options: argparse.Namespace) -> str:
 
     require("postgres", "--database")
     return url
-
-
-def add_credential(parser: argparse.ArgumentParser) -> None:
-    """Add `--key`, `--as` and `--token-file`."""
-    parser.add_argument(
-        "--key",
-        type=Path,
-        metavar="FILE",
-        help="sign answers by this Ed25519 key of SSH; FILE.pub: ssh-agent signs",
-    )
-    parser.add_argument(
-        "--as",
-        default="",
-        metavar="NAME",
-        dest="reviewer",
-        help="answer as a reviewer of auto_confirm.reviewers; needs a token file",
-    )
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help=f"the file with that reviewer's token (default: {TOKEN_FILE})",
-    )
 
 
 def credential_of(options: argparse.Namespace) -> Proof | None:
@@ -171,25 +132,6 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 def state_directory() -> Path:
     """Return the proxy's state directory, with the numbers of the last list."""
     return home_directory(os.environ) / STATE_DIRECTORY
-
-
-def add_references(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `approve` and `deny`."""
-    parser.add_argument(
-        "references",
-        nargs="+",
-        metavar="ID|N|all",
-        help="an id or its beginning, a number that `pending` showed, or all",
-    )
-    parser.add_argument("--note", default="", metavar="WORDS", help="a note to the agent")
-    parser.add_argument(
-        "--equal",
-        action="store_true",
-        help="also the calls of the same kind that `pending` listed for the same reasons",
-    )
-    add_directories(parser)
-    add_database(parser, "answer questions of all machines there")
-    add_credential(parser)
 
 
 def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
@@ -405,3 +347,91 @@ def _complain_of_late(mailboxes: Mailboxes, one: PendingRequest) -> None:
 
 def _told(one: PendingRequest) -> str:
     return f"{one.id[:8]} {summary(one)}"
+
+
+# --- approve
+
+
+def run_approve(options: argparse.Namespace) -> int:
+    """Approve the named requests."""
+    remember = 0 if options.remember else None
+    if options.kind is not None:
+        remember = options.kind - 1
+    answer = ReviewerAnswer(approved=True, remember=remember, note=options.note)
+    if options.args is None:
+        return answer_those(options, answer)
+    if remember is not None or options.key is not None or options.reviewer:
+        raise ConfigurationError("--args goes with no --remember, --kind, --key and --as")
+    return answer_changed(options, answer, options.args)
+
+
+# --- deny
+
+
+def run_deny(options: argparse.Namespace) -> int:
+    """Deny the named requests."""
+    return answer_those(options, ReviewerAnswer(approved=False, note=options.note))
+
+
+# --- pending
+
+
+def run_pending(options: argparse.Namespace) -> int:
+    """List the calls that wait."""
+    now = utc_now()
+    waiting = _there(options, now) if options.database else _here(options, now)
+    keep_numbers(waiting, state_directory())
+    if options.json:
+        listed = [_fields(one, number) for number, one in enumerate(waiting, 1)]
+        say_json(listed)
+        return 0
+    width = terminal_width()
+    lines: list[str] = [] if waiting else ["nothing is pending"]
+    for number, one in enumerate(waiting, 1):
+        # The files of another machine are not those of this one.
+        diff = [] if options.database else changes_of(one.request.tool, one.request.arguments)
+        lines += banner(one, number, now, diff, width)
+    # Written at once: a thousand calls have ten thousand lines.
+    say("\n".join(lines))
+    return 0
+
+
+def _here(options: argparse.Namespace, now: datetime) -> list[PendingRequest]:
+    return existing_mailboxes_of(options).pending(now)
+
+
+def _there(options: argparse.Namespace, now: datetime) -> list[PendingRequest]:
+    """Return the questions that machines have sent to a database."""
+    url = database_of(options)
+    from ironcurtain_proxy.fleet.board import Board  # noqa: PLC0415  an extra
+    from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase  # noqa: PLC0415
+
+    database = FleetDatabase(url)
+    try:
+        return Board(database).pending(now)
+    except DatabaseError as error:
+        raise ConfigurationError(str(error)) from None
+    finally:
+        database.close()
+
+
+def _fields(one: PendingRequest, number: int) -> dict[str, object]:
+    request = one.request
+    return {
+        "number": number,
+        "id": one.id,
+        "session": one.session,
+        "directory": str(one.directory),
+        "server": request.server,
+        "tool": request.tool,
+        "arguments": request.arguments,
+        "reason": request.reason,
+        "told": request.told,
+        "rule": request.rule,
+        "origins": request.origins,
+        "reviewer": request.reviewer or None,
+        "context": dict(request.context),
+        "candidates": request.candidates,
+        "expiresAt": None if request.expires is None else timestamp(request.expires),
+        "requestDigest": request.digest,
+    }

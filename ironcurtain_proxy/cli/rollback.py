@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
@@ -30,40 +29,7 @@ from ironcurtain_proxy.snapshots.timeline.rewinding import (
 from ironcurtain_proxy.wiring.containment import TIMELINES, limits_of
 from ironcurtain_proxy.wiring.rollback_lookout import looking_after
 
-DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
-
-EXAMPLES: Final = """\
-ID is the id of the request in the audit log, or its beginning. A file that changed after the call
-is overwritten only with --force. A rollback can be undone by another rollback.
-
-examples:
-  ironcurtain-proxy rollback --list
-  ironcurtain-proxy rollback 3f2a --dry-run
-  ironcurtain-proxy rollback 3f2a              only this call
-  ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
-
-exit status: 0 done, or nothing to do; 1 not done, not done completely, or unknown id
-"""
-
 _MOST_SHOWN: Final = 50
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("id", metavar="ID", nargs="?", help="the call; without it all are listed")
-    what.add_argument(
-        "--to", metavar="ID", help="go back to the point before this call and all later ones"
-    )
-    what.add_argument("--list", action="store_true", help="list the changes that can be undone")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the changes that would be undone"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="overwrite later changes of the same files"
-    )
-    add_json(parser)
-    add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ import orjson
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.display import Selection
 from ironcurtain_proxy.audit.redaction import redact_text
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand, moment
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.init_dialogue import clean
@@ -48,26 +47,6 @@ from ironcurtain_proxy.sandbox.denials import denied_host
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.wanted import RefusedWrite, folder_for, opened_for, refused_writes
 
-DESCRIPTION: Final = """\
-Show what the sandbox of a server kept it from, and offer the setting that opens it.
-"""
-
-_EXAMPLES: Final = """\
-The audit logs are read, and the server is started once in its sandbox and stopped again. Hosts and
-folders are named by the server itself: open only what you know that it needs. Keys, credentials,
-the proxy's files, addresses and names of internal networks are never offered.
-
-examples:
-  ironcurtain-proxy sandbox learn notes                       look, and answer one question
-  ironcurtain-proxy sandbox learn notes --since 7d --no-start only the recorded calls
-  ironcurtain-proxy sandbox learn notes --only api.example.com --write
-  ironcurtain-proxy sandbox learn notes --json                change nothing
-
-exit status: 0; 1 if the entry could not be written; 2 if an argument or the configuration cannot be
-used, or the server runs in no sandbox
-"""
-EXAMPLES: Final = _EXAMPLES
-
 _MOST_ROWS: Final = 20
 _WIDEST: Final = 100
 """The longest name that is offered: what is not shown whole is not opened."""
@@ -76,34 +55,6 @@ _MOST_LINES: Final = 500
 _BLOCKED: Final = "host "
 
 Kind: TypeAlias = Literal["host", "write"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    help_line = "show what a server could not reach or write, and offer the entry that opens it"
-    learn = add_subcommand(actions, "learn", help_line, _EXAMPLES)
-    learn.add_argument("server", metavar="SERVER", help="its name in the configuration")
-    learn.add_argument(
-        "--since", type=moment, metavar="TIME", help="30m, 24h or 7d ago, or a date: 2026-11-21"
-    )
-    learn.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="offer only this host or folder; may be repeated",
-    )
-    learn.add_argument("--write", action="store_true", help="write the entry without a question")
-    learn.add_argument(
-        "--no-start", action="store_true", help="read only the audit logs, and start nothing"
-    )
-    learn.add_argument(
-        "--seconds", type=float, metavar="N", help="seconds for the start (default: 10)"
-    )
-    add_log(learn)
-    add_config(learn)
-    add_json(learn)
 
 
 def run(options: argparse.Namespace) -> int:

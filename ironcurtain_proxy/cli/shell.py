@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_json, add_lines
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
 from ironcurtain_proxy.facts.commands import has_repository, strays_among
 from ironcurtain_proxy.facts.pushes import shows_credentials
@@ -18,23 +17,6 @@ from ironcurtain_proxy.shell.families import families_of, sought
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
-DESCRIPTION: Final = """\
-Show what a shell command can do: its parts with their effects, what it reaches, and the family of
-commands that an approval could cover later. Nothing is run.
-
-Effects: reads (it only reads), local (nothing outside a sandbox is needed), unknown (it cannot be
-read as a command), beyond (it writes or deletes where a snapshot cannot hold it), outward (it
-reaches a host, a registry, a cluster).
-"""
-
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy shell 'go test ./... 2>&1 | tail -5'
-  ironcurtain-proxy shell --jsonl < commands.jsonl      # {"command": "..."} on each line
-
-exit status: 0; 1 if a line could not be read
-"""
-
 _UNREAD: Final[dict[str, Json]] = {
     "effect": "unknown",
     "reason": 'the line has no "command"',
@@ -43,13 +25,6 @@ _UNREAD: Final[dict[str, Json]] = {
     "targets": [],
 }
 """The answer to a line that cannot be read."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
-    add_json(parser)
-    add_lines(parser)
 
 
 def run(options: argparse.Namespace) -> int:

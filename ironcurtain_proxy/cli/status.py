@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy status`: the settings that `serve` would use now."""
+"""`status`: the settings that `serve` would use now; `containment`: sessions where it has ended."""
 
 import argparse
 import os
@@ -7,38 +7,26 @@ from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
-from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.doctor_checks import hooks, store
+from ironcurtain_proxy.cli.doctor import hooks, store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.bundled import bundle_fields, bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
-from ironcurtain_proxy.wiring.containment import sessions_ended
+from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
-DESCRIPTION: Final = """\
-Show the settings in force on this machine: the workspace, the approval mode, the profile, the
-isolation, the automatic approvers, and the servers that run in a sandbox. Also shown are the faults
-that prevent the start of `serve`, and the settings of running sessions, whose clients may use files
-and variables of their own. Nothing is started except, once for this machine, an empty sandbox.
-"""
+# --- status
 
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy status                        the configuration that `serve` uses
-  ironcurtain-proxy status --config config.json
-  ironcurtain-proxy status --json
-
-exit status: 0; 2 if the configuration cannot be used
-"""
 
 _WIDTH: Final = 17
 _ISOLATION: Final = {
@@ -47,12 +35,6 @@ _ISOLATION: Final = {
     "unknown": "not every server runs in one (below)",
 }
 _HEARS: Final = "the user's words, where a program sends them; see docs/embedding.md"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_config(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -278,3 +260,44 @@ def _how(server: Mapping[str, Json]) -> str:
         return f"at {visible(str(server['remote']))}: no sandbox and no containment there"
     why = '"sandbox": false' if server["trusted"] else "no sandbox for it here"
     return f"NOT SANDBOXED ({why}): all rights of this user"
+
+
+# --- containment
+
+
+def run_containment(options: argparse.Namespace) -> int:
+    """List the sessions, or resume containment.
+
+    Raises:
+        ConfigurationError: the session to resume is ambiguous or unknown.
+    """
+    sessions = state_directory() / "sessions"
+    found = list(sessions_ended(sessions))
+    if options.action is None:
+        for one in found:
+            say(_shown(one))
+        if not found:
+            say("containment has ended in no session")
+        return 0
+    return _resume(found, options.session)
+
+
+def _resume(found: list[EndedContainment], session: str | None) -> int:
+    chosen = [one for one in found if session in (None, one.session)]
+    if not chosen:
+        complain(
+            "there is nothing to resume: `ironcurtain-proxy containment` lists the sessions in "
+            "which containment has ended"
+        )
+        return 1
+    if len(chosen) > 1:
+        names = ", ".join([visible(one.session) for one in chosen])
+        raise ConfigurationError(f"containment has ended in several sessions: name one of {names}")
+    chosen[0].file.unlink(missing_ok=True)
+    say(f"calls of session {visible(chosen[0].session)} are contained again")
+    return 0
+
+
+def _shown(one: EndedContainment) -> str:
+    after = f" after call {one.call}" if one.call else ""
+    return visible(f"session {one.session}: containment has ended{after}: {one.why}")

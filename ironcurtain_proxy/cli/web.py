@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import CallHistory
-from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain
 from ironcurtain_proxy.cli.reviewing import (
-    add_credential,
-    add_directories,
     credential_of,
     mailboxes_of,
 )
@@ -21,53 +18,15 @@ from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_command
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 
-DESCRIPTION: Final = """\
-Answer calls that wait for an approval in a browser, and look at the record. The page is served on
-only this machine. While it runs, sessions ask, as with `review`. The command shows a link that
-opens the page once; after that it shows another, for another tab or device.
-"""
 
-EXAMPLES: Final = """\
-examples:
-  ironcurtain-proxy web
-  ironcurtain-proxy web --port 8790 --public-name laptop.example.net    behind a tunnel of yours
-  ironcurtain-proxy web --as ops --token-file ~/ops.token               answers carry a proof
-
-exit status: 0; 2 if the port is taken, or a directory cannot be used
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    about = "the port: 8790, 8808, or one from 32768 on (default: any free one)"
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help=about)
-    parser.add_argument(
-        "--public-name",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="the name under which a tunnel shows the page; may be repeated",
-    )
-    add_directories(parser)
-    add_credential(parser)
-
-
-def _port(text: str) -> int:
-    """Return a port for the page that no approval of an agent's requests covers."""
+def listening_at(opened: Callable[[int], socket.socket], port: int) -> socket.socket:
+    """Return a socket at the port; at 0, one that no approval of an agent's requests covers."""
     # Only this command reads the tables of shell commands.
     from ironcurtain_proxy.shell.local_services import may_be_a_service  # noqa: PLC0415
 
-    port = whole(0, 65535)(text)
     if may_be_a_service(port):
         said = "an approval of requests to services of this machine would cover this port"
-        raise argparse.ArgumentTypeError(f"{said}: take 8790, 8808, or one from 32768 on")
-    return port
-
-
-def _listening(opened: Callable[[int], socket.socket], port: int) -> socket.socket:
-    """Return a socket at the port; where the system gives one out, at one that `_port` allows."""
-    from ironcurtain_proxy.shell.local_services import may_be_a_service  # noqa: PLC0415
-
+        raise ConfigurationError(f"--port: {said}: take 8790, 8808, or one from {_HIGH} on")
     for _ in range(_TRIES):
         found = opened(port)
         if not may_be_a_service(found.getsockname()[1]):
@@ -96,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     credential = credential_of(options)
     mailboxes, logs = mailboxes_of(options), logs_to_read(None)
     access = Access()
-    with _listening(loopback_socket, options.port) as listening:
+    with listening_at(loopback_socket, options.port) as listening:
         origins = origins_of(listening, options.public_name)
         names = [origins[0], *[f"https://{name}" for name in options.public_name]]
 

@@ -10,7 +10,7 @@ import pytest
 import ironcurtain_proxy
 from ironcurtain_proxy.agent.asking import tool_usage
 from ironcurtain_proxy.agent.replies import PREFLIGHT_TOOL, STATUS_TOOL
-from ironcurtain_proxy.cli import COMMANDS
+from ironcurtain_proxy.cli.arguments import COMMANDS
 from tests import source
 
 ROOT = Path(ironcurtain_proxy.__file__).parent

@@ -1,6 +1,5 @@
 """`ironcurtain-proxy auto-approve eval`, as a program would use it."""
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -16,7 +15,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
     read_scenarios,
     shipped_scenarios,
 )
-from ironcurtain_proxy.cli import auto_approve
+from ironcurtain_proxy.cli import auto_approve, parser_of
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.llm.scripted_model import Step, says, scripted_model
 
@@ -40,9 +39,8 @@ CATEGORIES = {
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    auto_approve.add_arguments(parser)
-    return auto_approve.run(parser.parse_args(["eval", *arguments]))
+    words = ["auto-approve", "eval", *arguments]
+    return auto_approve.run(parser_of(words[:1]).parse_args(words))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ironcurtain_proxy.cli import COMMANDS, GROUPS
+from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS
 from tests.cli.test_decide import run
 
 TYPED = """
@@ -86,6 +86,6 @@ def test_version_and_help_import_no_command_and_no_library(option: str) -> None:
         f"main([{option!r}]); "
         "sys.exit(bool({'orjson', 'anyio', 'rich', 'yaml', 'shtab'} & {*sys.modules} "
         "or [m for m in sys.modules if m.startswith('ironcurtain_proxy.c') "
-        "and m != 'ironcurtain_proxy.cli']))"
+        "and m not in ('ironcurtain_proxy.cli', 'ironcurtain_proxy.cli.arguments')]))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0

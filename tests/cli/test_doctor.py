@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.doctor_checks import (
+from ironcurtain_proxy.cli.doctor import (
     CheckResult,
     clock_against_file,
     kernel,

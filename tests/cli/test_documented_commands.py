@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.cli import COMMANDS, _parser
+from ironcurtain_proxy.cli import parser_of
+from ironcurtain_proxy.cli.arguments import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -43,9 +44,7 @@ SHOWN = sorted({(document.name, line) for document in DOCUMENTS for line in _com
 
 @pytest.fixture(scope="module")
 def parser() -> ArgumentParser:
-    """Of all commands: to make it is most of the time of a test."""
-    made, _ = _parser(list(COMMANDS))
-    return made
+    return parser_of(COMMANDS)
 
 
 @pytest.mark.parametrize(("document", "line"), SHOWN)

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.explain_names import tool_meant
+from ironcurtain_proxy.cli.explain_overlay import tool_meant
 from ironcurtain_proxy.errors import ConfigurationError
 from tests import program
 from tests.program import PROXY

@@ -1,6 +1,5 @@
 """`grants`: what is remembered, in running sessions and beyond them, and taking it back."""
 
-import argparse
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ import orjson
 import pytest
 from anyio import to_thread
 
-from ironcurtain_proxy.cli import grants
+from ironcurtain_proxy.cli import grants, parser_of
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import GrantsFile
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
@@ -53,9 +52,7 @@ def used(kept: KeptGrant, *, times: int, after_days: float) -> KeptGrant:
 
 
 def command(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    grants.add_arguments(parser)
-    return grants.run(parser.parse_args(words))
+    return grants.run(parser_of(["grants"]).parse_args(["grants", *words]))
 
 
 def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

@@ -1,8 +1,19 @@
-"""The help of every command."""
+"""The help of every command, and the words that it offers."""
+
+import argparse
+from collections.abc import Iterable
 
 import pytest
 
-from ironcurtain_proxy.cli import COMMANDS, main
+from ironcurtain_proxy.audit.shipping import STYLES
+from ironcurtain_proxy.auto_confirm.windows import NAMES
+from ironcurtain_proxy.cli import main, parser_of
+from ironcurtain_proxy.cli.arguments import COMMANDS
+from ironcurtain_proxy.cli.audit import _FORMATS
+from ironcurtain_proxy.config.policy.short_form import VERBS
+from ironcurtain_proxy.config.presets.preset import PRESETS
+from ironcurtain_proxy.config.schemas import FILES
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -16,3 +27,32 @@ def test_help_has_examples_and_ends_with_the_exit_status(
     assert f"ironcurtain-proxy {command}" in shown
     assert "examples" in shown
     assert "exit status: 0" in shown.partition("examples")[2]
+
+
+def choices_of(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return choices_of(action.choices[words[0]], words[1:])
+    named = [one for one in parser._actions if words[0] in (one.dest, *one.option_strings)]
+    return [*(named[0].choices or ())]
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [
+        ("init --preset", PRESETS),
+        ("hooks install --preset", PRESETS),
+        ("rehearse --preset", ["shipped", *PRESETS]),
+        ("hooks install client", DIALECTS),
+        ("config schema file", FILES),
+        ("complain --expect", VERBS.values()),
+        ("audit ship --format", STYLES),
+        ("audit export --format", _FORMATS),
+        ("window name", NAMES),
+    ],
+)
+def test_help_offers_exactly_the_words_that_the_command_takes(
+    words: str, taken: Iterable[str]
+) -> None:
+    command = words.split()
+    assert choices_of(parser_of(command[:1]), command) == [*taken]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.cli import COMMANDS
+from ironcurtain_proxy.cli.arguments import COMMANDS
 from tests.cli.test_decide import run
 from tests.program import FRESH
 

@@ -18,13 +18,12 @@ from tests.mailbox.mailbox_fixture import a_box, escalation, until
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
 PROGRAM = """
-import argparse, sys
-from ironcurtain_proxy.cli import review
+import sys
+from ironcurtain_proxy.cli import parser_of, review
 from ironcurtain_proxy.errors import IronCurtainError
-parser = argparse.ArgumentParser()
-review.add_arguments(parser)
+options = parser_of(["review"]).parse_args(["review", *sys.argv[1:]])
 try:
-    sys.exit(review.run(parser.parse_args(sys.argv[1:])))
+    sys.exit(review.run(options))
 except IronCurtainError as error:
     sys.exit(str(error))
 """

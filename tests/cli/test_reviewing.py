@@ -1,6 +1,5 @@
 """`pending`, `approve` and `deny` against a mailbox that waits."""
 
-import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +9,8 @@ import anyio.to_thread
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli import Command, approve, deny, pending
-from ironcurtain_proxy.cli.reviewing import answer_several
+from ironcurtain_proxy.cli import parser_of
+from ironcurtain_proxy.cli.reviewing import answer_several, run_approve, run_deny, run_pending
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox import answering
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, post
@@ -40,10 +39,9 @@ def box_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def command(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    module: Command = {"pending": pending, "approve": approve, "deny": deny}[words[0]]
-    module.add_arguments(parser)
-    return await anyio.to_thread.run_sync(module.run, parser.parse_args(words[1:]))
+    options = parser_of([words[0]]).parse_args(words)
+    run = {"pending": run_pending, "approve": run_approve, "deny": run_deny}[words[0]]
+    return await anyio.to_thread.run_sync(run, options)
 
 
 async def test_a_session_is_found_shown_and_answered_by_number(

@@ -1,12 +1,14 @@
 """Requests to services of the developer's own: one family for each address, and nothing more."""
 
-import argparse
+import socket
 
 import pytest
 
-from ironcurtain_proxy.cli import web
+from ironcurtain_proxy.cli.web import listening_at
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.local_services import may_be_a_service
 from ironcurtain_proxy.shell.programs import paths
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
@@ -184,16 +186,15 @@ def test_a_request_to_what_the_same_command_starts_stays_in_the_sandbox() -> Non
         assert effect(text) == "outward", text
 
 
-def test_the_page_of_a_reviewer_listens_on_no_port_that_an_approval_covers(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    parser = argparse.ArgumentParser()
-    web.add_arguments(parser)
+def _no_socket(port: int) -> socket.socket:
+    raise AssertionError(port)
+
+
+def test_the_page_of_a_reviewer_listens_on_no_port_that_an_approval_covers() -> None:
     for port in (80, 443, 1024, 3000, 8080, 32767):
         assert is_covered(APPROVED, f"curl -s http://localhost:{port}/")
-        with pytest.raises(SystemExit):
-            parser.parse_args(["--port", str(port)])
-    assert "an approval of requests to services" in capsys.readouterr().err
+        with pytest.raises(ConfigurationError, match="an approval of requests to services"):
+            listening_at(_no_socket, port)
     for port in (0, 8790, 8808, 32768, 65535):
-        assert parser.parse_args(["--port", str(port)]).port == port
+        assert not may_be_a_service(port)
         assert not is_covered(APPROVED, f"curl -s http://localhost:{port}/")

@@ -1,0 +1,295 @@
+"""`metrics`, `report`, `patterns`, `window`: what the auto-confirm engine did, and may do.
+
+No call becomes a pattern by itself: `patterns propose` shows what reviewers' approvals suggest, and
+`patterns promote` is a person's decision.
+"""
+
+import argparse
+import getpass
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.display import Selection, printable
+from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
+from ironcurtain_proxy.auto_confirm.windows import Windows
+from ironcurtain_proxy.cli.audit import logs_to_read
+from ironcurtain_proxy.cli.audit_whole import local_time
+from ironcurtain_proxy.cli.output import complain, counted, say, say_json
+from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.extras import require, store_extra
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.mailboxes import utc_now
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.private_files import write_whole
+from ironcurtain_proxy.report.fleet import calls_part, count_calls
+from ironcurtain_proxy.report.plots import ReportPart, page
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.auto_confirm.store.metrics import Metrics
+    from ironcurtain_proxy.auto_confirm.store.rows import PatternProposal, PatternRow
+    from ironcurtain_proxy.auto_confirm.store.store import Store
+
+
+# --- metrics
+
+
+# --- the store, opened for a command --------------------------------------------------------------
+# The parts shared by `metrics`, `report` and `patterns`. Not a command itself.
+
+
+def opened_store(options: argparse.Namespace) -> "Store":
+    """Return the store of the configuration, which must exist.
+
+    Raises:
+        ConfigurationError: the settings cannot be used.
+        StoreError: there is no store, or it cannot be used.
+    """
+    return store_of(load_settings(os.environ.copy(), options.config))
+
+
+def store_of(settings: Settings) -> "Store":
+    """Return the store that these settings name, which must exist.
+
+    Raises:
+        ConfigurationError: its library is not installed.
+        StoreError: the store does not exist, or cannot be used.
+    """
+    config = settings.auto_confirm
+    url = None if config is None else config.store_url
+    require(store_extra(url), "the store of the auto-confirm engine")
+    # SQLAlchemy is slow to import; the help of other commands does not need it.
+    from ironcurtain_proxy.auto_confirm.store.store import open_store  # noqa: PLC0415
+
+    return open_store(url, settings.state_dir, SystemClock(), create=False)
+
+
+def metrics_of(
+    settings: Settings, store: "Store", now: datetime, since: datetime | None
+) -> "Metrics":
+    """Return the metrics of a store, with what sessions of this machine could not write.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    from ironcurtain_proxy.auto_confirm.owed import unwritten_questions  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow
+
+    config = settings.auto_confirm
+    first = since
+    if config is not None and config.keep_days:
+        # The rows of older questions may have been removed.
+        kept = now - timedelta(days=config.keep_days)
+        first = kept if since is None else max(since, kept)
+    return compute(store, now, since, [*unwritten_questions(settings.state_dir, first)])
+
+
+def begin_of(options: argparse.Namespace, now: datetime) -> datetime | None:
+    """Return the time in `--since`, or None for the beginning."""
+    span: timedelta | None = options.since
+    return None if span is None else now - span
+
+
+def run_metrics(options: argparse.Namespace) -> int:
+    """Print the metrics. 0 even if a target is missed."""
+    require("engine", "metrics")
+    from ironcurtain_proxy.auto_confirm.store.metrics import (  # noqa: PLC0415  slow
+        as_json,
+        as_lines,
+        as_prometheus,
+    )
+
+    now = SystemClock().now()
+    settings = load_settings(os.environ.copy(), options.config)
+    with store_of(settings) as store:
+        metrics = metrics_of(settings, store, now, begin_of(options, now))
+    if options.prometheus:
+        sys.stdout.write(as_prometheus(metrics))
+    elif options.json:
+        say_json(as_json(metrics))
+    else:
+        for line in as_lines(metrics):
+            say(line)
+    return 0
+
+
+# --- report
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Write the page, or count the records of a fleet."""
+    if options.fleet is not None:
+        return _fleet(options)
+    now = SystemClock().now()
+    since = begin_of(options, now)
+    engine = _engine_part(options, now, since)
+    try:
+        members = logs_to_read(options.log).members()
+        day = count_calls(recorded_calls(members, Selection(since=since)))
+    except FileNotFoundError as error:
+        if engine is None:
+            raise ConfigurationError(f"{error}: no call was recorded yet") from error
+        day = count_calls(())
+    parts = [calls_part(day, now, local_time), *([] if engine is None else [engine])]
+    try:
+        # Arguments and reasons are not for everyone: only the user can read the file.
+        write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise ConfigurationError(f"--output {options.output}: {error.strerror or error}") from error
+    say(f"wrote {options.output}")
+    return 0
+
+
+def _fleet(options: argparse.Namespace) -> int:
+    # Only where it is asked for.
+    from ironcurtain_proxy.report.fleet import (  # noqa: PLC0415
+        count_fleet,
+        fleet_fields,
+        fleet_lines,
+    )
+
+    try:
+        costs = count_fleet(options.fleet)
+    except OSError as error:
+        raise ConfigurationError(f"--fleet {options.fleet}: {error.strerror or error}") from error
+    if not costs.whole.calls:
+        raise ConfigurationError(f"--fleet {options.fleet} has no records of `audit ship`")
+    if options.json:
+        say_json(fleet_fields(costs))
+        return 0
+    for line in fleet_lines(costs):
+        say(printable(line))
+    return 0
+
+
+def _engine_part(
+    options: argparse.Namespace, now: datetime, since: datetime | None
+) -> ReportPart | None:
+    settings = load_settings(os.environ.copy(), options.config)
+    if settings.auto_confirm is None and not (settings.state_dir / STORE_NAME).exists():
+        return None
+    try:
+        with store_of(settings) as store:
+            # SQLAlchemy is slow to import.
+            from ironcurtain_proxy.auto_confirm.store.report import (  # noqa: PLC0415
+                collect,
+                engine_part,
+            )
+
+            return engine_part(metrics_of(settings, store, now, since), collect(store, since))
+    except StoreError as error:
+        complain(f"the page is without the engine: {error}")
+        return None
+
+
+# --- patterns
+
+
+def run_patterns(options: argparse.Namespace) -> int:
+    """Run one action. Return 1 if there is no pattern of that name."""
+    with opened_store(options) as store:
+        match options.action:
+            case "propose":
+                _propose(store.propose_patterns(options.evidence), as_json=options.json)
+                return 0
+            case "list":
+                _list(store.patterns(), as_json=options.json)
+                return 0
+            case "promote":
+                return _promote(store, options)
+            case _:
+                if not store.disable_pattern(options.name):
+                    complain(
+                        f"there is no pattern {options.name!r}: `patterns list` shows the names"
+                    )
+                    return 1
+                return _done(options, "disabled")
+
+
+def _propose(proposals: Sequence["PatternProposal"], *, as_json: bool) -> None:
+    if as_json:
+        say_json([asdict(one) for one in proposals])
+        return
+    if not proposals:
+        say("nothing to propose")
+    for one in proposals:
+        say(
+            f"{visible(one.name)}  {one.risk_level}  {visible(one.scope_regex)}  "
+            f"({one.approved} approved, {one.rejected} refused, in "
+            f"{counted(one.sessions, 'session')})"
+        )
+
+
+def _list(patterns: Sequence["PatternRow"], *, as_json: bool) -> None:
+    if as_json:
+        say_json([asdict(one) for one in patterns])
+        return
+    if not patterns:
+        say("there are no patterns")
+    for one in patterns:
+        scope = "any scope" if one.scope_regex is None else visible(one.scope_regex)
+        state = "approves" if one.auto_approve else "disabled"
+        say(
+            f"{visible(one.name)}  {state}  {one.risk_level or 'any risk'}  {scope}  "
+            f"(used {one.usage_count} times, {one.success_rate:.0%} succeeded; "
+            f"by {visible(one.created_by or 'unknown')})"
+        )
+
+
+def _promote(store: "Store", options: argparse.Namespace) -> int:
+    known = {one.name for one in store.patterns()}
+    if options.name in known:
+        if store.enable_pattern(options.name):
+            return _done(options, "promoted")
+        complain(f"{options.name!r} is of high risk: such a pattern never approves")
+        return 1
+    for proposal in store.propose_patterns(options.evidence):
+        if proposal.name == options.name:
+            store.promote(proposal, getpass.getuser())
+            return _done(options, "promoted")
+    complain(
+        f"there is no proposal or pattern {options.name!r}: `patterns propose` and `patterns list` "
+        "show the names"
+    )
+    return 1
+
+
+def _done(options: argparse.Namespace, what: str) -> int:
+    if options.json:
+        say_json({"name": options.name, "state": what})
+    else:
+        say(f"{what} {visible(options.name)}")
+    return 0
+
+
+# --- window
+
+
+def run_window(options: argparse.Namespace) -> int:
+    """Open or close a window.
+
+    Raises:
+        IronCurtainError: it could not be written.
+    """
+    windows = Windows(state_directory() / "windows")
+    name = options.name
+    try:
+        if options.action == "open":
+            windows.open(name, utc_now() + options.span)
+        elif options.action == "close":
+            windows.close(name)
+    except OSError as error:
+        raise IronCurtainError(f"{windows.directory}: {error.strerror}") from None
+    ends = windows.ends(name)
+    if ends is not None and utc_now() < ends:
+        say(f"{name}: open until {ends.isoformat(timespec='seconds')}")
+    else:
+        say(f"{name}: closed")
+    return 0

@@ -1,0 +1,338 @@
+"""`bundle`, `reviewers`, `desk`, `relay`: one policy and one list of questions for a fleet."""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from ironcurtain_proxy.cli.output import complain, say, say_json
+from ironcurtain_proxy.cli.reviewing import (
+    database_of,
+    mailboxes_of,
+    state_directory,
+)
+from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.config.policy.bundled import (
+    bundle_fields,
+    bundle_lines,
+    shown_time,
+)
+from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
+from ironcurtain_proxy.config.policy.managed import MANAGED, REVIEWERS_NAME, find_managed
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
+from ironcurtain_proxy.model.signing import ReviewerKey, Signatories
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.private_directory import MailboxDirectory
+from ironcurtain_proxy.private_files import read_private
+from ironcurtain_proxy.signing.keys import PublicKey, public_key, signer_of
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.bundle.repository import Repository
+
+
+# --- bundle
+
+
+def run_bundle(options: argparse.Namespace) -> int:
+    """Run one of the sub-commands."""
+    return _COMMANDS[options.action](options)
+
+
+def _sign(options: argparse.Namespace) -> int:
+    require("fleet", "bundle sign")
+    from ironcurtain_proxy.bundle.repository import Repository  # noqa: PLC0415  an extra's
+
+    repository, now = Repository(options.repository), SystemClock().now()
+    if bool(options.person) != bool(options.machine):
+        raise ConfigurationError("--person and --machine belong together: they name all keys")
+    if options.machine is not None:
+        persons, roots = ([_public(one) for one in few] for few in (options.person, options.root))
+        repository.begin(persons, _public(options.machine), now, roots)
+    if options.content is not None:
+        version = repository.propose(options.content, now)
+        say(f"bundle {version} waits for signatures")
+    for line in repository.changes():
+        say(line)
+    if options.key is not None:
+        for line in repository.sign(signer_of(options.key), now, options.hours):
+            say(line)
+    return 0
+
+
+def _public(path: Path) -> PublicKey:
+    try:
+        found = public_key(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    if found is None:
+        raise ConfigurationError(f"{path} holds no line such as `ssh-ed25519 AAAA…`")
+    return found
+
+
+def _update(options: argparse.Namespace) -> int:
+    require("fleet", "bundle update")
+    managed: Path = options.managed or MANAGED
+    if managed == MANAGED and os.geteuid() != 0:
+        raise ConfigurationError(f"{MANAGED} belongs to root: run `bundle update` as root")
+    from ironcurtain_proxy.bundle.update import update  # noqa: PLC0415  an extra's
+
+    outcome = update(managed, SystemClock().now())
+    current = outcome.current
+    if options.json:
+        say_json({"version": current.version, "new": outcome.is_new, "expires": current.expires})
+    else:
+        word = "took over" if outcome.is_new else "still in force:"
+        say(f"{word} bundle {current.version}, which holds until {shown_time(current.expires)}")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    if options.repository is not None:
+        require("fleet", "bundle show")
+        from ironcurtain_proxy.bundle.repository import Repository  # noqa: PLC0415  an extra's
+
+        for line in _shown_repository(Repository(options.repository)):
+            say(line)
+        return 0
+    report = Report()
+    managed = find_managed(report, options.managed or MANAGED, os.geteuid())
+    report.raise_errors()
+    if managed is None or managed.bundle is None:
+        say("this machine is not enrolled for a bundle")
+        return 0
+    if options.json:
+        say_json(bundle_fields(managed.bundle))
+        return 0
+    for line in bundle_lines(managed.bundle, SystemClock().now()):
+        say(line)
+    for name in sorted(managed.bundle.names):
+        say(f"  {name}")
+    return 0
+
+
+def _shown_repository(repository: "Repository") -> Iterator[str]:
+    published, time = repository.published(), repository.time()
+    if published is None:
+        yield "no bundle is published"
+    else:
+        until = "nobody has signed its time" if time is None else shown_time(time.signed.expires)
+        yield f"bundle {published.signed.version} is published, until {until}"
+    for one in repository.waiting():
+        yield f"{one.role} {one.version} waits: {one.missing} more must sign"
+        for key in one.keys:
+            yield f"  {'signed  ' if key in one.signed else 'not yet '} {key}"
+    yield from repository.changes()
+
+
+_COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "sign": _sign,
+    "update": _update,
+    "show": _show,
+}
+
+
+# --- reviewers
+
+
+def run_reviewers(options: argparse.Namespace) -> int:
+    """List the keys, or change the file.
+
+    Raises:
+        ConfigurationError: the change would make a file that cannot be used.
+    """
+    match options.action:
+        case "add":
+            return _changed(lambda document: _added(document, options))
+        case "revoke":
+            return _changed(lambda document: _revoked(document, options.fingerprint))
+        case _:
+            return _listed(is_json=options.json)
+
+
+def _place() -> tuple[Path, frozenset[str]]:
+    """Return the file that counts, and the keys in it that the fleet has revoked.
+
+    It is the administrator's, if there is one.
+    """
+    report = Report()
+    managed = find_managed(report)
+    report.raise_errors()
+    own = state_directory() / REVIEWERS_NAME
+    if managed is None:
+        return own, frozenset()
+    return managed.reviewers or own, managed.revoked_keys
+
+
+def _read(path: Path) -> Signatories | None:
+    report = Report()
+    found = read_reviewers(path, home_directory(os.environ), report)
+    for problem in report.problems:
+        complain(str(problem))
+    return found
+
+
+def _listed(*, is_json: bool) -> int:
+    path, revoked = _place()
+    if not path.exists():
+        say(f"there is no {path}: whoever answers a question may approve it")
+        return 0
+    found = _read(path)
+    if found is None:
+        return 1
+    rows = [_row(key, found.without(revoked)) for key in found.keys.values()]
+    if is_json:
+        say_json({"quorum": found.quorum, "reviewers": rows})
+        return 0
+    persons = "person" if found.quorum == 1 else "persons"
+    say(f"{path}: {found.quorum} {persons} must sign an approval")
+    for row in rows:
+        said = [f"{name} {_text(value)}" for name, value in row.items() if value]
+        say(visible("  " + "; ".join(said)))
+    return 0
+
+
+def _row(key: ReviewerKey, found: Signatories) -> dict[str, Json]:
+    return {
+        "person": key.person,
+        "key": key.id,
+        "risk": key.risk,
+        "roles": [*sorted(key.roles)],
+        "servers": [*sorted(key.servers or ())],
+        "paths": [str(one) for one in key.paths or ()],
+        "until": None if key.until is None else key.until.date().isoformat(),
+        "revoked": key.id in found.revoked,
+    }
+
+
+def _text(value: Json) -> str:
+    if value is True:
+        return ""
+    return ", ".join([str(one) for one in value]) if isinstance(value, list) else str(value)
+
+
+def _changed(change: Callable[[dict[str, Json]], str]) -> int:
+    """Change the file, if the result can be read. `change` returns what to say of it."""
+    path, _ = _place()
+    if path.parent != state_directory():
+        raise ConfigurationError(f"{path} is the administrator's: change it there")
+    place = MailboxDirectory.open(path.parent, create=True)
+    document: dict[str, Json] = {"reviewers": []}
+    if path.exists():
+        if _read(path) is None:
+            return 1
+        document = orjson.loads(path.read_bytes())
+    told = change(document)
+    name = f"{REVIEWERS_NAME}.new"
+    place.write(name, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    try:
+        report = Report()
+        read_reviewers(path.parent / name, home_directory(os.environ), report)
+        report.raise_errors()
+        (path.parent / name).replace(path)
+    finally:
+        place.discard(name)
+    say(told)
+    return 0
+
+
+def _added(document: dict[str, Json], options: argparse.Namespace) -> str:
+    try:
+        line = options.key.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        raise ConfigurationError(f"{options.key} cannot be read") from None
+    given = {
+        "person": options.person,
+        "key": line,
+        "risk": options.risk,
+        "roles": options.role,
+        "servers": options.server,
+        "paths": [str(Path(one).expanduser().absolute()) for one in options.path],
+        "accounts": options.account,
+        "validUntil": options.until,
+    }
+    reviewers = document["reviewers"]
+    if isinstance(reviewers, list):
+        reviewers.append({name: said for name, said in given.items() if said})
+    if options.quorum is not None:
+        document["quorum"] = options.quorum
+    return f"{options.person} may approve up to {options.risk} risk"
+
+
+def _revoked(document: dict[str, Json], fingerprint: str) -> str:
+    if not is_fingerprint(fingerprint):
+        raise ConfigurationError(f"{visible(fingerprint)} is no fingerprint SHA256:…")
+    revoked = document.setdefault("revoked", [])
+    if isinstance(revoked, list) and fingerprint not in revoked:
+        revoked.append(fingerprint)
+    return f"{fingerprint} counts for nothing from now on"
+
+
+# --- desk
+
+
+_MOST_SECRET: Final = 4096
+
+
+def run_desk(options: argparse.Namespace) -> int:
+    """Serve the page until the person stops the command.
+
+    Raises:
+        ConfigurationError: an address or the secret cannot be used.
+    """
+    require("desk", "desk")
+    url = database_of(options)
+    # Extras, for this command alone.
+    from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.desk import Desk, serve_desk  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.login import LoginProvider, Logins, Words  # noqa: PLC0415
+    from ironcurtain_proxy.web.app import loopback_socket  # noqa: PLC0415
+
+    origin = urlsplit(options.url)
+    if origin.scheme not in {"https", "http"} or not origin.netloc or origin.path not in {"", "/"}:
+        raise ConfigurationError("--url must be such as https://questions.example.com")
+    own = f"{origin.scheme}://{origin.netloc}"
+    secret = read_private(options.secret_file, _MOST_SECRET, "secret file").decode().strip()
+    provider = LoginProvider(
+        issuer=options.issuer, client=options.client, secret=secret, callback=f"{own}/callback"
+    )
+    database = FleetDatabase(url)
+    desk = Desk(database, Logins(Words(database), provider), own, complain)
+    with loopback_socket(options.port) as listening:
+        database.prepare()
+        say(f"{own}/ shows the questions in {database.where}; Ctrl-C ends it")
+        serve_desk(desk, listening)
+    database.close()
+    return 0
+
+
+# --- relay
+
+
+def run_relay(options: argparse.Namespace) -> int:
+    """Carry questions and answers until the person stops the command."""
+    url = database_of(options)
+    # An extra, for this command alone.
+    from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.relay import Relay, home_of  # noqa: PLC0415
+    from ironcurtain_proxy.own_process.clocks import machine_id  # noqa: PLC0415
+
+    database, mailboxes = FleetDatabase(url), mailboxes_of(options)
+    named = [path.expanduser().absolute() for path in options.directories]
+    own = named or [Path(os.environ.get("ESCALATION_DIR", "")), sessions_directory(Path.home())]
+    relay = Relay(mailboxes, database, home_of(machine_id(), own), complain)
+    say(f"relaying to {database.where}; Ctrl-C ends it")
+    try:
+        relay.run()
+    finally:
+        mailboxes.stop_listening()
+        database.close()
+    return 0
