@@ -127,6 +127,9 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         exits.callback(tidy, settings.session_dir)
         note_session(settings, client=client, policy=proxy.loaded.version)
         exits.callback(forget_session, settings)
+        # Again when it is closed, so that a log which is removed or replaced is missed.
+        proxy.note_log()
+        exits.callback(proxy.note_log)
         exits.callback(proxy.audit.close)
         proxy.note_client(client)
         proxy.servers.start_processes()

@@ -1,5 +1,6 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from msgspec import Struct, structs
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.replies import is_own
 from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.redaction import redacted
 from ironcurtain_proxy.audit.syncing import end_process
@@ -28,6 +30,7 @@ from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.starting import with_directories
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.views import ShellViews
 
 
+_log: Final = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 86400.0
 
 
@@ -135,6 +139,13 @@ class Proxy(Struct, kw_only=True):
     def note_client(self, name: str) -> None:
         """Note the name that the agent's client gives itself."""
         self.calls.journal.client.name = name
+
+    def note_log(self) -> None:
+        """Let `audit` find this log wherever it is, and miss it if it is removed or replaced."""
+        try:
+            note_log(self.settings.state_dir, self.audit.path)
+        except (OSError, ConfigurationError) as error:
+            _log.warning("`audit` finds this log by its name only: %s", error)
 
     async def list_tools(self) -> list[Json]:
         """The tools that the agent is shown: the servers' tools and the proxy's own."""

@@ -19,7 +19,6 @@ from ironcurtain_proxy.agent.requests import RequestCapacity
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
-from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -111,7 +110,7 @@ def serve(
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
-        _note_log(proxy)
+        proxy.note_log()
         _leave(settings)
 
 
@@ -128,18 +127,11 @@ def _ways(client: LateChannel) -> AddedChannels:
 def _start(proxy: Proxy) -> None:
     """Start the parts that need no event loop: the servers start while it is made."""
     note_session(proxy.settings, policy=proxy.loaded.version)
-    _note_log(proxy)
+    proxy.note_log()
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
     gc.freeze()  # what was imported and read stays: no collection looks at it again
     gc.set_threshold(_COLLECT_AFTER)
-
-
-def _note_log(proxy: Proxy) -> None:
-    try:
-        note_log(proxy.settings.state_dir, proxy.audit.path)
-    except (OSError, ConfigurationError) as error:
-        _log.warning("`audit` finds this log by its name only: %s", error)
 
 
 def _leave(settings: Settings) -> None:

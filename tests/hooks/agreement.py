@@ -72,9 +72,28 @@ for line in sys.stdin:
                   "serverInfo": {"name": "x", "version": "1"}}
     elif one.get("method") == "tools/list":
         result = {"tools": tools}
+    if "content" in one.get("params", {}).get("arguments", {}):
+        with open(one["params"]["arguments"]["path"], "w") as file:
+            file.write(one["params"]["arguments"]["content"])
     if "id" in one and "method" in one:
         print(json.dumps({"jsonrpc": "2.0", "id": one["id"], "result": result}), flush=True)
 """
+
+
+def stand_ins(state: Path) -> str:
+    """Return the configuration of servers with the tools that clients' own are judged as."""
+    script = state / "server.py"
+    script.write_text(_SERVER)
+    listed = {server: [_definition(server, name) for name in TOOLS[server]] for server in TOOLS}
+    servers: Json = {
+        server: {
+            "command": sys.executable,
+            "args": [str(script), orjson.dumps(tools).decode()],
+            "sandbox": False,
+        }
+        for server, tools in listed.items()
+    }
+    return orjson.dumps(servers).decode()
 
 
 class Asked:
@@ -137,18 +156,7 @@ class Doors:
         return replace(settings, audit=audit, pins="off")
 
     def _of_servers(self, door: str) -> Settings:
-        script = self._home.state / "server.py"
-        script.write_text(_SERVER)
-        listed = {server: [_definition(server, name) for name in TOOLS[server]] for server in TOOLS}
-        servers = {
-            server: {
-                "command": sys.executable,
-                "args": [str(script), orjson.dumps(tools).decode()],
-                "sandbox": False,
-            }
-            for server, tools in listed.items()
-        }
-        told = {**self._environment, "MCP_SERVERS_CONFIG": orjson.dumps(servers).decode()}
+        told = {**self._environment, "MCP_SERVERS_CONFIG": stand_ins(self._home.state)}
         return self._settings(door, load_settings(told))
 
     @property

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.model.values import Json
-from tests.e2e.raw_client import Message
+from tests.e2e.raw_client import NEWEST, Message, RawClient
+from tests.hooks.agreement import stand_ins
 from tests.hooks.hooked import HookedHome, decision_in
 
 pytestmark = pytest.mark.timeout(90)
@@ -23,6 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome
     monkeypatch.chdir(hooked.workspace)
     yield hooked
     hooked.end_session()
+
+
+PROXY = [sys.executable, "-m", "ironcurtain_proxy"]
+CLIENT: Message = {"name": "x", "version": "1"}
 
 
 def question(call: Message) -> Message:
@@ -191,3 +197,43 @@ def test_two_equal_calls_at_once_have_a_question_each(home: HookedHome) -> None:
     ends = settled(home)
     assert ends.count(("Write", "client", "success")) == 2
     assert len(ends) == 4
+
+
+def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    variables = {**home.environment(), "MCP_SERVERS_CONFIG": stand_ins(home.state)}
+    native, served = home.workspace / "native.txt", home.workspace / "served.txt"
+    with (
+        listener(home),
+        RawClient(PROXY, variables, tmp_path / "errors", home.workspace) as agent,
+    ):
+        edit = begun(home, "Write", {"file_path": str(native), "content": "x"})
+        native.write_text("x")
+        home.fire("PostToolUse", {**edit, "tool_response": {}})
+        greeted: Message = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": CLIENT}
+        agent.result(agent.request("initialize", greeted))
+        agent.notify("notifications/initialized")
+        written: Message = {"path": str(served), "content": "x"}
+        agent.result(agent.start_call("filesystem__write_file", written))
+        asked = begun(home, "Bash", {"command": "echo x"})
+        hook = home.start("PermissionRequest", question(asked))
+        command = agent.start_call("shell__run_command", {"command": "npm test", "cwd": "."})
+        while len(list((home.state / "sessions").rglob("request-*.json"))) < 2:
+            os.sched_yield()
+        pending = home.command("pending").stdout
+        assert ("echo x" in pending, "npm test" in pending) == (True, True)
+        for one in list((home.state / "sessions").rglob("request-*.json")):
+            assert home.command("approve", one.stem.removeprefix("request-")).returncode == 0
+        assert answer_in(hook.communicate(timeout=60)[0]) == "allow"
+        home.fire("PostToolUse", {**asked, "tool_response": {}})
+        agent.result(command)
+    home.end_session()
+    shown = home.command("audit", "tail", "--json").stdout.splitlines()
+    calls = [one for one in map(orjson.loads, shown) if one["toolName"] == "write_file"]
+    ids = {one.get("door"): str(one["requestId"]) for one in calls}
+    listed = home.command("rollback", "--list").stdout
+    for door, file in (("hook", native), (None, served)):
+        assert ids[door][:4] in listed
+        assert home.command("rollback", ids[door]).returncode == 0
+        assert not file.exists()
