@@ -14,7 +14,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Protocol, cast
 
-from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS, add_command
+from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS, OTHER_WORDS, add_command
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.version import VERSION
 
@@ -182,24 +182,11 @@ def _welcome(environ: Mapping[str, str]) -> str:
 
 _OTHER_WORDS: Final = MappingProxyType(
     {
-        **dict.fromkeys(("setup", "set-up", "install", "add", "start-here"), "init"),
-        **dict.fromkeys(("undo", "revert", "restore", "back"), "rollback"),
+        **OTHER_WORDS,
         **dict.fromkeys(("uninstall", "remove"), "init --undo"),
-        **dict.fromkeys(("log", "logs", "history", "tail", "calls"), "audit"),
-        **dict.fromkeys(("start", "run", "server", "stdio", "http"), "serve"),
-        **dict.fromkeys(("allow", "accept", "yes"), "approve"),
-        **dict.fromkeys(("reject", "refuse", "block", "no"), "deny"),
-        **dict.fromkeys(("list", "ls", "queue", "waiting"), "pending"),
-        **dict.fromkeys(("why",), "explain"),
-        **dict.fromkeys(("health", "diagnose", "fix"), "doctor"),
-        **dict.fromkeys(("lint", "validate", "verify"), "check"),
-        **dict.fromkeys(("ui", "tui", "watch"), "review"),
         **dict.fromkeys(("version", "-v", "-V"), "--version"),
-        **dict.fromkeys(("rules", "permissions"), "policy"),
-        **dict.fromkeys(("stats", "info", "ps"), "status"),
     }
 )
-"""Words of other programs, each with the command that does so here."""
 
 
 def _no_command(word: str) -> str:

@@ -22,11 +22,10 @@ from ironcurtain_proxy.config.annotating.described import (
 from ironcurtain_proxy.config.annotating.texts import Proposed
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.presets.pack import read_pack
 from ironcurtain_proxy.config.presets.preset import planned, write
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
-from ironcurtain_proxy.config.servers.recognition import recognised_pack
+from ironcurtain_proxy.config.servers.recognition import read_pack, recognised_pack
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect

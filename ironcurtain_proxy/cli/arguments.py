@@ -14,9 +14,11 @@ from typing import Final, TypeAlias, TypeVar
 
 _TEXT: Final = Path(__file__).with_name("commands.txt").read_text("utf-8")
 
+_HEAD: Final = r"^# ([a-z-]+)(?: \(.+\))?: (.+)$"
+
 GROUPS: Final = MappingProxyType(
     {
-        title: MappingProxyType(dict(re.findall(r"^# ([a-z-]+): (.+)$", body, re.MULTILINE)))
+        title: MappingProxyType(dict(re.findall(_HEAD, body, re.MULTILINE)))
         for title, body in re.findall(r"^= (.+)\n((?:(?!= ).*\n)+)", _TEXT, re.MULTILINE)
     }
 )
@@ -26,6 +28,15 @@ COMMANDS: Final = MappingProxyType(
     {name: line for group in GROUPS.values() for name, line in group.items()}
 )
 """Each command with its line of help."""
+
+OTHER_WORDS: Final = MappingProxyType(
+    {
+        word: name
+        for name, words in re.findall(r"^# ([a-z-]+) \((.+)\): ", _TEXT, re.MULTILINE)
+        for word in words.split(", ")
+    }
+)
+"""Words of other programs, each with the command that does so here."""
 
 _VALUE: Final = re.compile(
     r"\[?(?P<kind>\{.+?\}|[^\s\[\]{}=!(+]+?)(\((?P<least>\d+)-(?P<most>\d+)\))?\]?"
@@ -54,7 +65,7 @@ def add_command(
         mark: `#` for a command, `##` for an action.
         within: the text with its declaration: the whole file, or that of its command.
     """
-    begin = rf"^{mark} {name}: (?P<help>.+)\n"
+    begin = rf"^{mark} {name}(?: \(.+\))?: (?P<help>.+)\n"
     rest = rf"(?P<body>(?:(?!#{{1,{len(mark)}}} |= ).*\n)*)"
     found = re.search(begin + rest, within, re.MULTILINE)
     if found is None:

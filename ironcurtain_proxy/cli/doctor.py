@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.auto_confirm import (
     provider_of,
 )
 from ironcurtain_proxy.config.extras import lacks
-from ironcurtain_proxy.config.migration import COMMAND
+from ironcurtain_proxy.config.overlay_settings import COMMAND
 from ironcurtain_proxy.config.policy.bundled import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report

@@ -27,8 +27,7 @@ from ironcurtain_proxy.config.clients.entries import ADDRESSES
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.text_format import table_at
-from ironcurtain_proxy.config.presets.pack import PackNeeds, needs_of
-from ironcurtain_proxy.config.servers.recognition import recognised_pack
+from ironcurtain_proxy.config.servers.recognition import PackNeeds, needs_of, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json

@@ -8,7 +8,7 @@ ignored condition would make an allow rule match everything.
 - `reading`: files into validated values. `policy`: rules, annotations, lists.
 - `servers`: which servers run, and where. `migration`: files of older versions.
 - `annotating`: annotations made from `tools/list`. `clients`: files of MCP clients.
-- `presets`: packs of servers, and what `init` writes.
+- `presets`: what `init` writes.
 - `schemas`: JSON Schemas of the files, for editors.
 - `extras`: libraries that are not always installed.
 """

@@ -2,8 +2,7 @@
 
 Only the operator's own command, `config migrate`, writes: what an old file says has the same
 meaning before and after. At every moment, whatever fails, the file is complete: the old or the new
-one. What `approvalRequired` means, the switch that stood in the place of `approvalPolicy`, is read
-from the file before defaults are applied; a default would hide it.
+one.
 """
 
 import errno
@@ -11,10 +10,10 @@ import grp
 import os
 import pwd
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import orjson
 from msgspec import Struct
@@ -26,31 +25,9 @@ from ironcurtain_proxy.config.clients.text_format import (
     table_at,
     with_first,
 )
+from ironcurtain_proxy.config.overlay_settings import migrated_mode
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, sync_directory
-
-# --- legacy switch
-
-
-COMMAND: Final = "ironcurtain-proxy config migrate"
-"""The command with which the operator writes a file anew."""
-
-MigratedMode: TypeAlias = Literal["configured", "dangerous"]
-
-
-def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
-    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
-
-    A section that names a policy keeps it. `approvalRequired: false` never turned off all
-    questions, so it becomes the default policy, not "none".
-    """
-    if "approvalPolicy" in interceptor or interceptor.get("approvalRequired") is not True:
-        return None
-    return "configured" if interceptor.get("sensitiveTools") else "dangerous"
-
-
-# --- migration
-
 
 # --- rewriting
 

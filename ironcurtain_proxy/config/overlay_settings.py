@@ -1,10 +1,8 @@
-"""The settings of the overlay: profiles, tools, remembered approvals.
+"""The settings of all that asks besides the policy, and of remembered approvals.
 
-Capability profiles and tool declarations, section `capabilities`, and the names of tools.
-
-Settings of the overlay and of remembered approvals.
-
-Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
+Sections `security.interceptor`, `capabilities`, `grants` and `composites`, and names of tools. What
+`approvalRequired` means, the switch that stood in the place of `approvalPolicy`, is read from the
+file before defaults are applied; a default would hide it.
 """
 
 import re
@@ -30,9 +28,8 @@ from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
-from ironcurtain_proxy.config.migration import COMMAND, migrated_mode
-from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.forms import declared, setting
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY, Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.model.annotation import (
@@ -241,6 +238,23 @@ def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]
 
 
 # --- overlay settings
+
+
+COMMAND: Final = "ironcurtain-proxy config migrate"
+"""The command with which the operator writes a file anew."""
+
+MigratedMode: TypeAlias = Literal["configured", "dangerous"]
+
+
+def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
+    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
+
+    A section that names a policy keeps it. `approvalRequired: false` never turned off all
+    questions, so it becomes the default policy, not "none".
+    """
+    if "approvalPolicy" in interceptor or interceptor.get("approvalRequired") is not True:
+        return None
+    return "configured" if interceptor.get("sensitiveTools") else "dangerous"
 
 
 _SECTION: Final = "security.interceptor"

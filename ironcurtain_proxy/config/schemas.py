@@ -19,8 +19,13 @@ from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm, ReviewersForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
-from ironcurtain_proxy.config.reading.declared import declarations
-from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, VariableName
+from ironcurtain_proxy.config.reading.forms import (
+    SCHEMA_KEY,
+    Form,
+    NameText,
+    VariableName,
+    declarations,
+)
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS

@@ -21,9 +21,16 @@ from ironcurtain_proxy.config.overlay_settings import (
     read_overlay,
     with_own_shell,
 )
-from ironcurtain_proxy.config.reading.declared import declared, keys_of, setting
 from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, Seconds, says
+from ironcurtain_proxy.config.reading.forms import (
+    SCHEMA_KEY,
+    NameText,
+    Seconds,
+    declared,
+    keys_of,
+    says,
+    setting,
+)
 from ironcurtain_proxy.config.reading.layers import (
     SESSION_VARIABLE,
     STATE_DIRECTORY,

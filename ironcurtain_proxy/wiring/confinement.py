@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.policy.policy_loading import own_code
-from ironcurtain_proxy.config.presets.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.reading.layers import real
-from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
+from ironcurtain_proxy.config.servers.recognition import (
+    PackNeeds,
+    needs_of,
+    recognised,
+    recognised_pack,
+)
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials.table import keys, names_needed_by, places_of
 from ironcurtain_proxy.downstream.starting import make_private

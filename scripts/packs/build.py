@@ -15,7 +15,7 @@ from typing import Final, TypedDict
 import orjson
 
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
-from ironcurtain_proxy.config.presets.pack import schema_digest
+from ironcurtain_proxy.config.servers.recognition import schema_digest
 from ironcurtain_proxy.model.values import Json
 
 

@@ -38,7 +38,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import fetch  # noqa: E402  the installer beside this script
 
-from ironcurtain_proxy.config.presets.pack import needs_of  # noqa: E402
+from ironcurtain_proxy.config.servers.recognition import needs_of  # noqa: E402
 from ironcurtain_proxy.model.values import Json  # noqa: E402
 from ironcurtain_proxy.sandbox.launch import NODE_PROXY  # noqa: E402
 from ironcurtain_proxy.sandbox.wanted import opened_for  # noqa: E402

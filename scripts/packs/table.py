@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.presets.pack import needs_of
+from ironcurtain_proxy.config.servers.recognition import needs_of
 from ironcurtain_proxy.model.values import Json
 
 HERE: Final = Path(__file__).parent

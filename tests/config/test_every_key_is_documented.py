@@ -13,8 +13,7 @@ from ironcurtain_proxy.config.auto_confirm import (
     StoreForm,
     TargetsForm,
 )
-from ironcurtain_proxy.config.reading.declared import declarations
-from ironcurtain_proxy.config.reading.forms import keys_of_form
+from ironcurtain_proxy.config.reading.forms import declarations, keys_of_form
 from ironcurtain_proxy.config.schemas import schema_of
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
 from ironcurtain_proxy.front import settings as front

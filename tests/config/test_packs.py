@@ -13,9 +13,15 @@ from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.described import described
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_loading import packs_of
-from ironcurtain_proxy.config.presets.pack import Pack, pack_file, pack_of, read_pack
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
+from ironcurtain_proxy.config.servers.recognition import (
+    Pack,
+    pack_file,
+    pack_of,
+    read_pack,
+    recognised,
+    recognised_pack,
+)
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from tests.model.test_input_schema import SCHEMAS

@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.presets.pack import _index as packages
+from ironcurtain_proxy.config.servers.recognition import _index as packages
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTS: Final = ROOT / "scripts" / "packs"

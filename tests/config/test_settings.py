@@ -1,6 +1,8 @@
 """Environment over file over defaults."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -296,3 +298,11 @@ def test_windows_is_refused_in_one_line() -> None:
 def test_a_home_that_is_not_a_path_is_looked_up(home: Path) -> None:
     settings = load_settings({"HOME": "nonsense"})
     assert settings.home == Path(os.path.expanduser("~root" if os.getuid() == 0 else "~"))  # noqa: PTH111  the user database
+
+
+def test_a_start_reads_settings_and_policy_without_the_readers_of_yaml_and_toml() -> None:
+    code = (
+        "import sys, ironcurtain_proxy.config.policy.policy_loading; "
+        "sys.exit(bool({'yaml', 'tomllib', 'difflib'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.config.presets.pack import read_pack, schema_digest
+from ironcurtain_proxy.config.servers.recognition import read_pack, schema_digest
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.running import MOST_OUTPUT, Output
 from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arguments

@@ -35,7 +35,7 @@ from ironcurtain_proxy.config.annotating.texts import (
     words_of,
 )
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
-from ironcurtain_proxy.config.presets.pack import Pack
+from ironcurtain_proxy.config.servers.recognition import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments
 from ironcurtain_proxy.model.values import Json

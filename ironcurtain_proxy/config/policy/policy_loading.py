@@ -34,11 +34,10 @@ from ironcurtain_proxy.config.policy.policy_files import (
     read_lists,
     with_candidate,
 )
-from ironcurtain_proxy.config.presets.pack import pack_file
 from ironcurtain_proxy.config.reading.layers import as_named, real
 from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
-from ironcurtain_proxy.config.servers.recognition import recognised_pack
+from ironcurtain_proxy.config.servers.recognition import pack_file, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials.table import keys
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.config.migration import migrate, migrated_mode, plan_of, rewrite
+from ironcurtain_proxy.config.migration import migrate, plan_of, rewrite
+from ironcurtain_proxy.config.overlay_settings import migrated_mode
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.values import Json
 

@@ -1,8 +1,8 @@
 """The rules that `init` writes for the servers of a person."""
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.presets.pack import read_pack
 from ironcurtain_proxy.config.presets.preset import PRESETS, compose, preset
+from ironcurtain_proxy.config.servers.recognition import read_pack
 from ironcurtain_proxy.model.values import Json
 
 QUERY: dict[str, Json] = {
