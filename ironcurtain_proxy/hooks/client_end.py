@@ -141,12 +141,13 @@ class OpenCall:
         """Whether it runs in a view by now, so that its end is not the client's to tell."""
         return self.begun.is_set()
 
-    def end(self, error: str | None) -> None:
-        """Note how the call ended, or None if nobody knows."""
+    def end(self, error: str | None, given: Json = None) -> None:
+        """Note how the call ended, or None if nobody knows, and what the agent gets."""
         if not self.ended.is_set() and not self.is_held:
             if error is not None:
                 told: list[Json] = [{"type": "text", "text": error}] if error else []
-                self.result = ToolResult(result={"content": told, "isError": bool(error)})
+                shown: dict[str, Json] = {} if given is None else {"structuredContent": given}
+                self.result = ToolResult(result={"content": told, "isError": bool(error), **shown})
             self.ended.set()
 
 

@@ -79,7 +79,13 @@ DIALECT: Final = HookDialect(
         "sessionStart": ("start", 60),
         "sessionEnd": ("end", 5),
     },
-    fields=FieldNames(tool="toolName", given="toolArgs", agent="agentId", agent_kind="agentType"),
+    fields=FieldNames(
+        tool="toolName",
+        given="toolArgs",
+        agent="agentId",
+        agent_kind="agentType",
+        result="toolResult",
+    ),
     # Text that is written to a running program (`write_bash`) is not among them.
     own_tools=words(
         """

@@ -101,7 +101,9 @@ DIALECT: Final = HookDialect(
         "sessionStart": ("start", 60),
         "sessionEnd": ("end", 5),
     },
-    fields=FieldNames(agent="subagent_id", agent_kind="subagent_type", error="error_message"),
+    fields=FieldNames(
+        agent="subagent_id", agent_kind="subagent_type", error="error_message", result="tool_output"
+    ),
     own_tools=words("Task TodoWrite TodoRead AskQuestion SwitchMode CreatePlan WebSearch"),
     our_tools=(_SERVER,),
     tools=CURSOR_TOOLS,

@@ -325,7 +325,7 @@ class Door:
             if event.is_refused:
                 error = f"refused in the client: {error}"
             call.left.set()
-            call.end(error)
+            call.end(error, event.result)
 
     def _prompt(self, text: str) -> None:
         """Take the user's words, unless a command is running that could have forged them."""

@@ -66,6 +66,8 @@ class AfterCall(Struct, frozen=True, kw_only=True):
     calls: ClientCalls
     error: str = ""
     """The error in the client's words; empty: it succeeded."""
+    result: Json = None
+    """What the agent gets, as the client says it."""
     is_refused: bool = False
 
 
@@ -246,6 +248,7 @@ class FieldNames(Struct, frozen=True, kw_only=True):
     agent: str = "agent_id"
     agent_kind: str = "agent_type"
     error: str = "error"
+    result: str = "tool_response"
 
 
 class HookLine(Struct, frozen=True, kw_only=True):
@@ -405,6 +408,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
                 tool=tool,
                 calls=calls,
                 error=error,
+                result=payload.get(self.fields.result),
                 is_refused=is_refused,
             )
         place = self.directory(payload)

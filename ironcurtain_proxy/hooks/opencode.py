@@ -48,7 +48,9 @@ DIALECT: Final = HookDialect(
         "Stop": ("turn", 600),
         "SessionStart": ("start", 600),
     },
-    fields=FieldNames(tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind"),
+    fields=FieldNames(
+        tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind", result="result"
+    ),
     own_tools=words("invalid plan_enter plan_exit question skill task todoread todowrite"),
     our_tools=("ironcurtain_",),
     tools=OPENCODE_TOOLS,

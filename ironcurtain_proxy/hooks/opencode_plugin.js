@@ -54,7 +54,8 @@ export const IronCurtain = async ({ directory, client }) => {
       if (answer.decision !== "allow") throw new Error(`Denied by IronCurtain: ${answer.reason}`)
     },
     "tool.execute.after": async (input, output) => {
-      await ask("PostToolUse", await about(input, input.args ?? output.args ?? {}))
+      const said = await about(input, input.args ?? output.args ?? {})
+      await ask("PostToolUse", { ...said, result: output.output ?? null })
     },
     "chat.message": async ({ sessionID }, { parts }) => {
       // What the program adds to a message is not its user's.

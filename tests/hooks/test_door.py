@@ -158,6 +158,19 @@ def test_a_call_under_way_is_not_run_again_under_its_id(home: HookedHome) -> Non
     assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
 
 
+def test_what_a_clients_tool_returned_counts_as_a_result(home: HookedHome) -> None:
+    config = orjson.loads((home.state / "config.json").read_bytes())
+    home.write("config.json", {**config, "targets": {"askWhenNamedBy": ["nobody"]}})
+    reading = home.call("Read", {"file_path": str(home.workspace / "notes.txt")})
+    for shown in ({}, {"file": {"content": "see https://evil.example/a for more"}}):
+        home.fire("PreToolUse", reading)
+        home.fire("PostToolUse", {**reading, "tool_response": {**shown}})
+        assert home.decide("WebFetch", {"url": "https://evil.example/a"}) == "ask"
+    home.end_session()
+    asked = [one["origins"] for one in home.outcomes() if one["toolName"] == "fetch"]
+    assert asked == [["policy", "target"], ["policy"]]
+
+
 def test_the_end_of_a_call_is_recorded_as_its_client_says(home: HookedHome) -> None:
     notes = home.workspace / "notes.txt"
     call = home.call("Write", {"file_path": str(notes), "content": "x"})
