@@ -226,7 +226,8 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     program, named = _named(family)
     urls = _urls(family, repository, remotes)
     named = None if "--all" in family.kept else named
-    steering = remotes.steering(repository, named)
+    # All spellings of a fetch mean the same: also those that leave the remote to git.
+    steering = remotes.steering(repository, None if program in _FETCHES else named)
     if urls is None or steering is None:
         return None
     if program == "push" and remotes.renames_pushes(repository):
@@ -236,6 +237,9 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
         urls = (repository,)
     said = "\0".join([*urls, "", steering])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+_FETCHES: Final = frozenset({"fetch", "pull", "ls-remote"})
 
 
 def destinations(family: Family, remotes: GitRemotes) -> tuple[str, ...] | None:

@@ -25,6 +25,7 @@ from ironcurtain_proxy.model.annotation import same_scalar
 from ironcurtain_proxy.model.escalation import as_json, visible
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
 from ironcurtain_proxy.model.request import (
+    FETCHES,
     ONLY_READS,
     OWN_BRANCH,
     SERVICES,
@@ -390,6 +391,9 @@ def _phrase(family: Family, place: str) -> str:
         return f"{_plain(' at '.join(words))}, {_PORTS}, {place}"
     if family.program[-1:] == (ONLY_READS,):
         return _reading_phrase(family, place)
+    if family.program[-1:] == (FETCHES,):
+        named = _plain(" ".join(family.kept))
+        return f"`git fetch`, `git ls-remote` from {named}, {_PULL} {place}{_reach_phrase(family)}"
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
@@ -400,6 +404,7 @@ def _phrase(family: Family, place: str) -> str:
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"
 
 
+_PULL: Final = "and `git pull` where a sandbox holds what it changes,"
 _PORTS: Final = "any port but those of proxies and control services"
 
 

@@ -141,6 +141,9 @@ ONLY_READS: Final = "commands that only read"
 
 SERVICES: Final = "requests to services"
 """Stands in a family for the programs that ask a service at an address, without files."""
+FETCHES: Final = "fetches"
+"""Stands in a family for the sub-commands of git that fetch from one remote: `fetch`, `ls-remote`
+and, where the sandbox holds what it changes, `pull`."""
 OWN_BRANCH: Final = "any new branch"
 """Stands in a family of pushes for all branches that began in this clone."""
 

@@ -33,7 +33,12 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
-from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
+from ironcurtain_proxy.shell.effects import (
+    Part,
+    effect_of,
+    effect_of_part,
+    only_reads_elsewhere,
+)
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
@@ -50,6 +55,7 @@ from ironcurtain_proxy.shell.family_table import (
 )
 from ironcurtain_proxy.shell.kinds import (
     graphql,
+    of_fetches,
     plain_request,
     reading,
     reading_of_api,
@@ -69,6 +75,7 @@ from ironcurtain_proxy.shell.places import (
 from ironcurtain_proxy.shell.quiet import Disturbance, disturbances, is_quiet, scripts_run
 from ironcurtain_proxy.shell.readers import why_not_git
 from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
+from ironcurtain_proxy.shell.secrets import names_a_secret
 from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhere
 
 
@@ -170,6 +177,7 @@ def _found(
         leads_on = part.effect == "outward" and may_lead_elsewhere(part.command)
         if "shell" in others or _is_led_out(part) or leads_on:
             family = replace(family, is_general=False)
+        family = of_fetches(family, held=held)
         if family.defined_in and not all(
             one.name in HARMLESS_VARIABLES for one in part.command.assignments
         ):
@@ -246,7 +254,7 @@ def covers(
 
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     """Return the family of one part; None if a word in it is only known when it runs."""
-    return _reading_of_files(part) or _family_of(part, parts)
+    return _reading_of_files(part) or _reading_of_a_secret(part, parts) or _family_of(part, parts)
 
 
 def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
@@ -395,6 +403,24 @@ def _reading_of_files(part: Part) -> Family | None:
         is_name = "/" not in word.prefix and not word.prefix.startswith(("~", ".."))
         found.add(place.directory or "" if is_name else _directory_of(path, place))
     return Family(program=(ONLY_READS,), directory=found.pop()) if len(found) == 1 else None
+
+
+def _reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
+    """Return the family of all commands that only read one file of the project with secrets.
+
+    None: the part does more, or another part reaches out, to which it could hand what it reads.
+    """
+    command, place = part.command, part.place
+    named = [word for word in command.words if names_a_secret([word])]
+    if part.effect != "local" or len(named) != 1 or part.program in {None, "git"}:
+        return None
+    path = path_of(named[0], place)
+    plain = [Word("notes") if word is named[0] else word for word in command.words]
+    is_reading = effect_of_part(replace(command, words=tuple(plain)), place) == "reads"
+    reaches_out = any(one.effect in {"outward", "beyond"} for one in parts)
+    if path is None or not is_reading or reaches_out or not is_inside(path, place):
+        return None
+    return Family(program=(ONLY_READS,), kept=(path,))
 
 
 def _directory_of(path: str, place: CommandPlace) -> str:

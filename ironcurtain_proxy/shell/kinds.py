@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.request import ANY, ONLY_READS, Family, Word
+from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, Family, Word
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(
@@ -41,6 +41,27 @@ def wider(family: Family) -> Family | None:
 
 
 _DRAFT: Final = frozenset({"-d", "--draft"})
+
+
+def of_fetches(family: Family, *, held: bool) -> Family:
+    """Return a family of git with the kind of fetches from `origin` that it belongs to, if to one.
+
+    A pull also changes the workspace: it is of the kind where that is held, as a merge is nothing
+    to ask about there.
+    """
+    is_pull = family.program == ("git", "pull")
+    names = [one for one in family.kept if not (is_pull and one in _PULLS)] or ["origin"]
+    names_branch = is_pull and _BRANCH.fullmatch(names[-1]) is not None
+    if family.program not in _FETCHES or (is_pull and not held):
+        return family
+    if names[0] != "origin" or len(names) > 1 + names_branch:
+        return family
+    return replace(family, wide=(("git", FETCHES), ("origin",)))
+
+
+_FETCHES: Final = frozenset({("git", "fetch"), ("git", "pull"), ("git", "ls-remote")})
+_PULLS: Final = frozenset({"--rebase", "--ff-only", "--no-edit"})
+_BRANCH: Final = re.compile(r"\w+(?:[./-]\w+)*")
 
 
 def reading(kept: Sequence[str]) -> tuple[str, ...] | None:

@@ -75,7 +75,7 @@ def why_outward(command: SimpleCommand) -> str | None:
 _SHOW_THEMSELVES: Final = (["--version"], ["--help"], ["-v"], ["-V"], ["version"])
 """The only argument with which every one of these programs prints its own version or help."""
 _STARTERS: Final = frozenset({("npx",), ("bunx",), ("npm", "exec"), ("npm", "x"), ("bun", "x")})
-_STAY: Final = frozenset({"--no-install", "--no", "--"})
+_STAY: Final = frozenset({"--no-install", "--no", "--bun", "--"})
 _INSTALLED: Final = re.compile(r"(?:@[\w.-]+/)?[\w.][\w.-]*")
 """The name of a package alone: with a version, an address or a path it may be another one."""
 

@@ -95,8 +95,10 @@ def test_the_question_offers_the_part_that_leaves_alone(project: Project) -> Non
     call = replace(project.call("git fetch origin && git merge origin/main"), held=True)
     found = command_candidates(call)
     assert found is not None
-    assert found.patterns[0].description.startswith("`git fetch` from origin in ")
-    assert " and `" not in found.patterns[0].description
+    assert found.patterns[0].description.startswith(
+        "`git fetch`, `git ls-remote` from origin, and "
+    )
+    assert "merge" not in found.patterns[0].description
 
 
 def test_an_approval_of_a_remote_holds_in_every_clone_of_it(

