@@ -16,8 +16,8 @@ from msgspec import Struct, field, structs
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.meanings import settled
-from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, own_among, shows_credentials
-from ironcurtain_proxy.facts.repositories import is_worktree, repository_of
+from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, shows_credentials
+from ironcurtain_proxy.facts.repositories import OriginBranches, is_worktree, repository_of
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -64,6 +64,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     """Gives the private directory of a server."""
     own_tmp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Gives the places that a server has for itself: `/tmp`, folders of the home directory."""
+    branches: OriginBranches = field(default_factory=OriginBranches)
+    """The branches of `origin` that the session has seen."""
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Gives the paths in that directory that are the machine's, and not writable."""
 
@@ -85,7 +87,14 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
     odd = _changes_the_command(facts.arguments, argument)
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
-    place = observed(command, _place(facts, server, grounds), grounds, server)
+    text = facts.arguments.get(argument)
+    place = observed(
+        command,
+        _place(facts, server, grounds),
+        grounds,
+        server,
+        text=text if isinstance(text, str) else "",
+    )
     request = _in_directory(facts, place.directory)
     return structs.replace(facts, command=command, place=place, request=request)
 
@@ -119,10 +128,25 @@ def _is_path(fact: ArgumentFact) -> bool:
 
 
 def observed(
-    command: ParsedCommand, place: CommandPlace, grounds: CommandContext, server: str
+    command: ParsedCommand,
+    place: CommandPlace,
+    grounds: CommandContext,
+    server: str,
+    *,
+    text: str = "",
 ) -> CommandPlace:
-    """A place, completed by what the disk shows about a command there."""
+    """A place, completed by what the disk shows about a command there.
+
+    Args:
+        command: the command.
+        place: where it would run.
+        grounds: the environment of the session's commands.
+        server: the operator's name of the server.
+        text: the command as it came.
+    """
     remotes = grounds.remotes(server)
+    if place.has_repository and place.directory is not None:
+        grounds.branches.watch(place.directory)
     is_unknown = place.has_repository and place.directory is not None and place.branch is None
     if is_unknown and place.directory is not None and _asks_for_branch(command):
         place = replace(place, branch=branch_of(place.directory))
@@ -130,7 +154,9 @@ def observed(
         place = replace(
             place,
             push_to=remotes.push_target(place.directory, place.branch),
-            own_branches=own_among(place.directory, _pushed(command, place.branch)),
+            own_branches=grounds.branches.new_among(
+                place.directory, _pushed(command, place.branch), text
+            ),
         )
     if place.has_repository and place.directory is not None and remotes and _uses_git(command):
         place = replace(place, runs_hooks=may_run_hooks(place.directory, remotes))

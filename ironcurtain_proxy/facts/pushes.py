@@ -10,7 +10,7 @@ Passwords and tokens in the configuration of a repository.
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +25,7 @@ from ironcurtain_proxy.facts.arguments import (
     strings_of,
 )
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
-from ironcurtain_proxy.facts.repositories import current_branch, own_branches, shared_directory
+from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath
 
@@ -181,14 +181,6 @@ def branch_of(directory: str) -> str | None:
         return current_branch(RealPath.from_text(directory))
     except (OSError, ValueError):
         return None
-
-
-def own_among(directory: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the branches among the names that began in this clone of a repository; blocks."""
-    try:
-        return own_branches(RealPath.from_text(directory), names)
-    except (OSError, ValueError):
-        return ()
 
 
 def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:

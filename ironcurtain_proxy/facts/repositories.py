@@ -14,7 +14,7 @@ import posixpath
 import re
 import stat
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from tempfile import gettempdir
 from typing import Final
 
@@ -22,7 +22,7 @@ import anyio
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import Arguments, RealPath
 
 # --- repositories
 
@@ -129,7 +129,6 @@ _HEADS: Final = "ref: refs/heads/"
 _MAX_BYTES: Final = 4096
 _MAX_PACKED: Final = 4 * 1024 * 1024
 _ORIGIN: Final = "refs/remotes/origin/"
-_BY_PUSH: Final = "\tupdate by push"
 _BRANCH: Final = re.compile(r"\w[\w./-]*")
 _NO_END: Final = (".lock", ".", "/")
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
@@ -170,35 +169,86 @@ def shared_directory(root: RealPath) -> RealPath:
         return root
 
 
-def own_branches(root: RealPath, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the branches that `origin` does not have, or has only because this clone pushed them.
+class OriginBranches:
+    """The branches of `origin` that one session has seen, and those that it pushed itself.
 
-    A branch that was fetched is somebody else's. Git notes in the log of the remote-tracking branch
-    whether the first value came by a push. A name that also is a tag's may push the tag, and a
-    symbolic branch another one.
-
-    Args:
-        root: what holds `.git`.
-        names: names of branches, from a command.
+    Git's files say what `origin` has, and who brought it there, but a command of the agent's may
+    write them. So a branch that was seen once stays somebody else's, whatever becomes of its files,
+    and git's own log of pushes is not asked. What a session pushed as new is its own from then on;
+    in a later session it is a branch like any other.
     """
-    shared = str(shared_directory(root))
-    packed = _packed(shared)
-    if packed is None or os.path.lexists(f"{shared}/reftable"):
-        return ()
-    return tuple([name for name in names if _is_own(shared, packed, name)])
+
+    def __init__(self) -> None:
+        self._theirs: dict[str, frozenset[str]] = {}
+        self._ours: set[tuple[str, str]] = set()
+        self._tried: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def watch(self, directory: str) -> None:
+        """Look at a repository before a command runs there. Blocks; never raises."""
+        with suppress(OSError, ValueError):
+            self._look(str(shared_directory(RealPath.from_text(directory))))
+
+    def new_among(self, directory: str, names: Iterable[str], command: str) -> tuple[str, ...]:
+        """Return the branches among the names that `origin` never had, or has from this session.
+
+        A name that also is a tag's may push the tag, and a symbolic branch another one. Blocks.
+
+        Args:
+            directory: of a repository.
+            names: from a command.
+            command: its text.
+        """
+        try:
+            shared = str(shared_directory(RealPath.from_text(directory)))
+            known = self._look(shared)
+        except (OSError, ValueError):
+            return ()
+        if known is None:
+            return ()
+        tags, theirs = known
+        found = [
+            name
+            for name in names
+            if _is_plain_branch(shared, tags, name)
+            and (name not in theirs or (shared, name) in self._ours)
+        ]
+        if len(self._tried) >= _MOST_TRIED:
+            self._tried.clear()
+        self._tried[command] = tuple([(shared, name) for name in found])
+        return tuple(found)
+
+    def succeeded(self, arguments: Arguments) -> None:
+        """Note that a call was carried out. The new branches of its command are the session's."""
+        for text in arguments.values() if self._tried else ():
+            if isinstance(text, str):
+                self._ours.update(self._tried.pop(text, ()))
+
+    def _look(self, shared: str) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Return tags and branches of `origin`, or None if they are not known."""
+        packed = _packed(shared)
+        if packed is None or os.path.lexists(f"{shared}/reftable"):
+            return None
+        found = {one.removeprefix(_ORIGIN) for one in packed if one.startswith(_ORIGIN)}
+        top = f"{shared}/{_ORIGIN}"
+        for place, _, files in os.walk(top):
+            found |= {f"{place}/{name}".removeprefix(top).lstrip("/") for name in files}
+        theirs = self._theirs.get(shared, frozenset())
+        if not found <= theirs:
+            pushed = {name for here, name in self._ours if here == shared}
+            theirs = self._theirs[shared] = theirs | (found - pushed)
+        self._theirs.setdefault(shared, theirs)
+        return packed, theirs
 
 
-def _is_own(shared: str, packed: frozenset[str], name: str) -> bool:
-    tag, there = f"refs/tags/{name}", f"{_ORIGIN}{name}"
+_MOST_TRIED: Final = 256
+
+
+def _is_plain_branch(shared: str, tags: frozenset[str], name: str) -> bool:
     if not _BRANCH.fullmatch(name) or ".." in name or "//" in name or name.endswith(_NO_END):
         return False
-    is_tag = tag in packed or os.path.lexists(f"{shared}/{tag}")
-    if is_tag or _stands_for_another(f"{shared}/refs/heads/{name}"):
-        return False
-    if there not in packed and not os.path.lexists(f"{shared}/{there}"):
-        return True
-    began = (_first_line(f"{shared}/logs/{there}") or "").split(" ", 1)
-    return set(began[0]) == {"0"} and began[-1].endswith(_BY_PUSH)
+    tag = f"refs/tags/{name}"
+    is_tag = tag in tags or os.path.lexists(f"{shared}/{tag}")
+    return not is_tag and not _stands_for_another(f"{shared}/refs/heads/{name}")
 
 
 def _packed(shared: str) -> frozenset[str] | None:

@@ -404,6 +404,7 @@ class Resolver:
     def succeeded(self, call: _CarriedOut) -> None:
         """Note that the call was carried out (it may have set a working directory)."""
         self._contexts.note(call.server, call.tool, call.arguments)
+        self._tools.grounds.branches.succeeded(call.arguments)
 
     def _may_block(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:
         paths = self._facts.looks_up(annotation, arguments)

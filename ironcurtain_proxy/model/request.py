@@ -145,7 +145,7 @@ FETCHES: Final = "fetches"
 """Stands in a family for the sub-commands of git that fetch from one remote: `fetch`, `ls-remote`
 and, where the sandbox holds what it changes, `pull`."""
 OWN_BRANCH: Final = "any new branch"
-"""Stands in a family of pushes for all branches that began in this clone."""
+"""Stands in a family of pushes for all branches that `origin` does not have, or from here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +237,8 @@ class CommandPlace:
     push_to: tuple[str, str] | None = None
     """The remote and branch of a `git push` without operands."""
     own_branches: tuple[str, ...] = ()
-    """The branches that the command names and that `origin` has from this clone, if at all: none of
-    them was fetched, and no tag has such a name."""
+    """The branches that the command names and that `origin` has from this session, if at all, and
+    no tag has such a name."""
     has_repository: bool = False
     """The directory has a `.git` of its own, from which git takes its configuration. In any other
     directory git may take it from files that only look like a repository."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitOutput, GitRemotes
-from ironcurtain_proxy.facts.repositories import repository_of
+from ironcurtain_proxy.facts.repositories import OriginBranches, repository_of
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.grant import CallPattern, Candidate, FamilyPattern, Grant, GrantId
@@ -31,6 +31,7 @@ class Project:
     path: Path
     grants: list[Grant] = field(default_factory=list)
     remotes: GitRemotes = field(init=False)
+    branches: OriginBranches = field(default_factory=OriginBranches)
 
     def __post_init__(self) -> None:
         self.remotes = GitRemotes(self.environment)
@@ -73,7 +74,9 @@ class Project:
             repository=repository_of(str(self.path)),
         )
         parsed = parse_command(command)
-        grounds = CommandContext(sought=sought, remotes=lambda _server: self.remotes)
+        grounds = CommandContext(
+            sought=sought, remotes=lambda _server: self.remotes, branches=self.branches
+        )
         return EscalatedCall(
             server="shell",
             tool="run",
@@ -84,7 +87,7 @@ class Project:
             arguments={"command": command, **more},
             roles=(),
             command=parsed,
-            place=observed(parsed, place, grounds, "shell"),
+            place=observed(parsed, place, grounds, "shell", text=command),
         )
 
     def offered(self, command: str, cwd: str = "", **more: Json) -> Sequence[Candidate]:

@@ -40,12 +40,31 @@ def test_one_approval_covers_each_new_branch_in_all_spellings(project: Project) 
         assert project.covers(command), command
 
 
-def test_a_branch_that_this_clone_pushed_first_stays_its_own(project: Project) -> None:
-    project.approve("git push -u origin fix/a")
+def test_a_branch_that_this_session_pushed_stays_its_own(project: Project) -> None:
+    command = "git push -u origin fix/a"
+    project.approve(command)
+    project.branches.succeeded({"command": command})
     remembered(project, "fix/a", "update by push")
     assert project.covers("git push origin fix/a")
     project.git("pack-refs", "--all")
     assert project.covers("git push origin fix/a")
+
+
+def test_no_file_of_git_makes_a_branch_of_somebody_elses_ones_own(project: Project) -> None:
+    remembered(project, "theirs", "update by push")
+    project.approve("git push -u origin fix/a")
+    assert not project.covers("git push origin theirs")
+    project.git("update-ref", "-d", "refs/remotes/origin/theirs")
+    assert not project.covers("git push origin theirs")
+    # A branch that a fetch brings is seen before the next command can hide it.
+    remembered(project, "new", "fetch")
+    project.call("ls")
+    project.git("update-ref", "-d", "refs/remotes/origin/new")
+    assert not project.covers("git push origin new")
+    # What was asked about and not carried out was not pushed.
+    project.call("git push origin fix/b")
+    remembered(project, "fix/b", "update by push")
+    assert not project.covers("git push origin fix/b")
 
 
 def test_an_approval_of_one_branch_beside_other_parts_covers_that_branch_alone(
