@@ -405,7 +405,7 @@ def _phrase(family: Family, place: str) -> str:
 
 
 _PULL: Final = "and `git pull` where a sandbox holds what it changes,"
-_PORTS: Final = "any port but those of proxies and control services"
+_PORTS: Final = "any port but those of proxies and control services, also with files of the project"
 
 
 def _reading_phrase(family: Family, place: str) -> str:

@@ -139,7 +139,8 @@ def _named(part: Part) -> Iterator[str]:
     for word in (*part.command.words, *redirected):
         joined = word.prefix[2:] if word.prefix[:1] == "-" else ""
         for text in {word.prefix, word.prefix.partition("=")[2], joined}:
-            path = path_of(Word(text), part.place)
+            # `-d @x` and `-F a=@x` of curl read a file.
+            path = path_of(Word(text.removeprefix("@")), part.place)
             if path is not None:
                 yield path
 
@@ -270,14 +271,16 @@ def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
         return Family(program=(), around=tuple(around), is_general=False)
     words = _plain_words(command, parts)
     if words is None:
-        return _of_service(command, around) if _is_at_home(place) else None
+        return _of_service(command, place, around) if _is_at_home(place) else None
     found = _of_words(words, place)
     return replace(found, around=tuple([one for one in around if not _says_nothing(one, found)]))
 
 
-def _of_service(command: SimpleCommand, around: Sequence[str]) -> Family | None:
+def _of_service(
+    command: SimpleCommand, place: CommandPlace, around: Sequence[str]
+) -> Family | None:
     """Return the family of a request of which a part is known only when it runs."""
-    service = service_of(command.words, command.set_before)
+    service = service_of(command.words, place, command.set_before)
     if service is None:
         return None
     return Family(program=(SERVICES,), kept=(service,), around=tuple(around))
@@ -329,7 +332,7 @@ def _of_task(task: Task | None, started: _Started, place: CommandPlace) -> Famil
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
     launcher, rest = started.launcher, started.rest
-    service = None if outside or launcher != () else service_of(rest)
+    service = None if outside or launcher != () else service_of(rest, place)
     if service is not None:
         return Family(program=(SERVICES,), kept=(service,))
     database = None if outside or launcher != () else database_of(rest)

