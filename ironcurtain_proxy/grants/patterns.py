@@ -54,7 +54,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, words
 
 # --- patterns
 
@@ -183,46 +183,14 @@ _OF_THE_SYSTEM: Final = frozenset(
 """Top directories that are the system's with all that lies below them."""
 _SHARED: Final = frozenset(
     tuple(path.split("/"))
-    for path in [
-        "usr",
-        "usr/bin",
-        "usr/sbin",
-        "usr/lib",
-        "usr/lib64",
-        "usr/libexec",
-        "usr/share",
-        "usr/include",
-        "usr/src",
-        "usr/etc",
-        "usr/local",
-        "usr/local/bin",
-        "usr/local/sbin",
-        "usr/local/lib",
-        "usr/local/etc",
-        "usr/local/share",
-        "var",
-        "var/lib",
-        "var/log",
-        "var/run",
-        "var/spool",
-        "var/cache",
-        "var/mail",
-        "var/tmp",
-        "var/www",
-        "opt",
-        "srv",
-        "mnt",
-        "media",
-        "Volumes",
-        "Applications",
-        "nix",
-        "nix/store",
-        "snap",
-        "private",
-        "private/etc",
-        "private/var",
-        "private/tmp",
-    ]
+    for path in words(
+        """
+        usr usr/bin usr/sbin usr/lib usr/lib64 usr/libexec usr/share usr/include usr/src usr/etc
+        usr/local usr/local/bin usr/local/sbin usr/local/lib usr/local/etc usr/local/share var
+        var/lib var/log var/run var/spool var/cache var/mail var/tmp var/www opt srv mnt media
+        Volumes Applications nix nix/store snap private private/etc private/var private/tmp
+        """
+    )
 )
 """Directories of which only a part belongs to one matter."""
 _HOMES: Final = frozenset({"home", "Users"})
