@@ -5,14 +5,15 @@ answers count. It does not know which model it is, nor the call's arguments: the
 that a file name or a text in them cannot talk to the model.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct, convert
 
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.strict_json import strict_json
 
 AutoApproveDecision: TypeAlias = Literal["approve", "escalate"]
 """`approve`: the user's message clearly asks for this. `escalate`: anything else; someone is asked.
@@ -59,18 +60,19 @@ particular file was asked for.
 Answer with one JSON object and nothing else: "decision" is "approve" or "escalate", "reasoning" \
 is one short sentence."""
 
+_PROPERTIES: Final[dict[str, Json]] = {
+    # The decision first: a small model that reasons first talks itself into approving.
+    "decision": {"type": "string", "enum": ["approve", "escalate"]},
+    "reasoning": {
+        "type": "string",
+        "description": "Brief explanation (1 sentence) of why you made this decision",
+    },
+}
 ANSWER_SCHEMA: Final[Mapping[str, Json]] = MappingProxyType(
     {
         "type": "object",
-        "properties": {
-            # The decision first: a small model that reasons first talks itself into approving.
-            "decision": {"type": "string", "enum": ["approve", "escalate"]},
-            "reasoning": {
-                "type": "string",
-                "description": "Brief explanation (1 sentence) of why you made this decision",
-            },
-        },
-        "required": ["decision", "reasoning"],
+        "properties": _PROPERTIES,
+        "required": [*_PROPERTIES],
         "additionalProperties": False,
     }
 )
@@ -83,16 +85,11 @@ def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
     """Return the form of an answer, where a threshold is set with the confidence in it."""
     if not confidence:
         return ANSWER_SCHEMA
-    decision: Json = {"type": "string", "enum": ["approve", "escalate"]}
+    sure: Json = {"type": "number", "minimum": 0, "maximum": 1}
     return {
-        "type": "object",
-        "properties": {
-            "decision": decision,
-            "reasoning": {"type": "string"},
-            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        },
-        "required": ["decision", "reasoning", "confidence"],
-        "additionalProperties": False,
+        **ANSWER_SCHEMA,
+        "properties": {**_PROPERTIES, "confidence": sure},
+        "required": [*_PROPERTIES, "confidence"],
     }
 
 
@@ -141,37 +138,19 @@ def failed(message: str) -> AutoApproveResult:
     )
 
 
-_SPACE: Final = r"[ \t\r\n]*"
-_DECISION: Final = r'"decision"' + _SPACE + ":" + _SPACE + r'"(?P<decision>approve|escalate)"'
-_REASONING: Final = (
-    r'"reasoning"'
-    + _SPACE
-    + ":"
-    + _SPACE
-    + r'"(?P<reasoning>(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+)"'
-)
-_CONFIDENCE: Final = (
-    r'"confidence"' + _SPACE + ":" + _SPACE + r"(?P<confidence>0(?:\.[0-9]{1,9})?|1(?:\.0{1,9})?)"
-)
-_BETWEEN: Final = _SPACE + "," + _SPACE
+class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
+    """Exactly these members, each once."""
+
+    decision: AutoApproveDecision
+    reasoning: str
 
 
-def _in_any_order(*members: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(
-        [
-            re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
-            for order in permutations(members)
-        ]
-    )
+class _SureAnswer(_Answer, frozen=True, forbid_unknown_fields=True):
+    """The same with the confidence."""
+
+    confidence: Annotated[float, Meta(ge=0, le=1)]
 
 
-_ANSWERS: Final = _in_any_order(_DECISION, _REASONING)
-_SURE_ANSWERS: Final = _in_any_order(_DECISION, _REASONING, _CONFIDENCE)
-"""Exactly one object of exactly these members, in any order. A JSON parser would be too kind: most
-take the last of two `decision`s, and some read prose around an object."""
-
-_ESCAPE: Final = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|(["\\/bfnrt]))')
-_ESCAPES: Final = MappingProxyType({"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"})
 MAX_ANSWER: Final = 16_384
 """Characters; a sentence and a word are far less."""
 
@@ -185,20 +164,12 @@ def read_answer(text: str | None, *, confidence: bool = False) -> AutoApproveRes
     """
     if text is None or len(text) > MAX_ANSWER:
         return invalid()
-    for pattern in _SURE_ANSWERS if confidence else _ANSWERS:
-        match = pattern.fullmatch(text)
-        if match is not None:
-            return AutoApproveResult(
-                decision="approve" if match["decision"] == "approve" else "escalate",
-                reasoning=_ESCAPE.sub(_unescaped, match["reasoning"]),
-                confidence=float(said) if (said := match.groupdict().get("confidence")) else None,
-            )
-    return invalid()
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1]:
-        code = int(match[1], 16)
-        # Half of a surrogate pair could not be written to a log.
-        return "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)  # noqa: PLR2004  the surrogates
-    return _ESCAPES.get(match[2], match[2])
+    try:
+        found = convert(strict_json(text.encode()), _SureAnswer if confidence else _Answer)
+    except (ValueError, RecursionError):
+        return invalid()
+    return AutoApproveResult(
+        decision=found.decision,
+        reasoning=found.reasoning,
+        confidence=found.confidence if isinstance(found, _SureAnswer) else None,
+    )

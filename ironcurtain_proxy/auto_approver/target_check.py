@@ -295,31 +295,23 @@ def _ready(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstoo
 _PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
 
 
-def _install(manager: str, reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
+def _install(
+    manager: str, reading: ParsedOptions, place: CommandPlace, *, named: bool | None = None
+) -> Action | NotUnderstood:
+    """Read an installation. `named`: of packages alone, or of the lock file alone."""
+    if named is not None and named != bool(reading.operands):
+        return NotUnderstood("the command installs from another file, or what is in none")
     names = tuple([word.text or "" for word in reading.operands])
     if place.directory != place.workspace:
         return NotUnderstood("the command is not known to run in the workspace")
-    if not all(_PACKAGE.fullmatch(name) for name in names):
-        return NotUnderstood("the command installs what is not just a name")
-    if any(name.count("/") and not name.startswith("@") for name in names):
-        # `user/name` is a repository for npm, not a package of a registry.
+    # `user/name` is a repository for npm, not a package of a registry.
+    if not all(_PACKAGE.fullmatch(one) and ("/" not in one or one[0] == "@") for one in names):
         return NotUnderstood("the command installs what is not just a name")
     return InstallCall(manager=manager, packages=names)
 
 
-def _install_named(
-    manager: str, reading: ParsedOptions, place: CommandPlace
-) -> Action | NotUnderstood:
-    """Read an installation that names packages. Without a name it would install from a file."""
-    if not reading.operands:
-        return NotUnderstood("the command names no package")
-    return _install(manager, reading, place)
-
-
-def _locked(manager: str, reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
-    if reading.operands:
-        return NotUnderstood("the command names something besides the lock file")
-    return _install(manager, reading, place)
+_install_named: Final = partial(partial, _install, named=True)
+_locked: Final = partial(partial, _install, named=False)
 
 
 def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
@@ -358,21 +350,21 @@ _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType
         ("gh", "pr", "ready"): (grammar_of(""), _ready),
         ("npm", "install"): (_ADD_OPTIONS, partial(_install, "npm")),
         ("npm", "i"): (_ADD_OPTIONS, partial(_install, "npm")),
-        ("npm", "ci"): (grammar_of(""), partial(_locked, "npm")),
-        ("pnpm", "add"): (_ADD_OPTIONS, partial(_install_named, "pnpm")),
-        ("pnpm", "install"): (grammar_of("--frozen-lockfile"), partial(_locked, "pnpm")),
-        ("yarn", "add"): (_ADD_OPTIONS, partial(_install_named, "yarn")),
+        ("npm", "ci"): (grammar_of(""), _locked("npm")),
+        ("pnpm", "add"): (_ADD_OPTIONS, _install_named("pnpm")),
+        ("pnpm", "install"): (grammar_of("--frozen-lockfile"), _locked("pnpm")),
+        ("yarn", "add"): (_ADD_OPTIONS, _install_named("yarn")),
         ("yarn", "install"): (
             grammar_of("--frozen-lockfile --immutable"),
-            partial(_locked, "yarn"),
+            _locked("yarn"),
         ),
-        ("pip", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
-        ("pip3", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
-        ("uv", "add"): (grammar_of("--dev"), partial(_install_named, "uv")),
-        ("uv", "sync"): (grammar_of("--frozen --locked"), partial(_locked, "uv")),
-        ("poetry", "add"): (grammar_of(""), partial(_install_named, "poetry")),
-        ("poetry", "install"): (grammar_of(""), partial(_locked, "poetry")),
-        ("cargo", "add"): (grammar_of("--dev"), partial(_install_named, "cargo")),
+        ("pip", "install"): (grammar_of("-q --quiet"), _install_named("pip")),
+        ("pip3", "install"): (grammar_of("-q --quiet"), _install_named("pip")),
+        ("uv", "add"): (grammar_of("--dev"), _install_named("uv")),
+        ("uv", "sync"): (grammar_of("--frozen --locked"), _locked("uv")),
+        ("poetry", "add"): (grammar_of(""), _install_named("poetry")),
+        ("poetry", "install"): (grammar_of(""), _locked("poetry")),
+        ("cargo", "add"): (grammar_of("--dev"), _install_named("cargo")),
         ("curl",): (grammar_of("-s --silent -S --show-error -i --include -I --head"), _get),
     }
 )  # fmt: skip

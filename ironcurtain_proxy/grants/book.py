@@ -95,29 +95,23 @@ class GrantBook:
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The oldest grant that approves what the policy escalated."""
-        for grant in self._alive((call.server, call.tool), now, call.opening):
-            if covers(grant, call, now):
-                return grant
-        return None
+        return next((one for one in self._of(call, now) if covers(one, call, now)), None)
 
     def find_tool(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The grant that answers the approval mode's question about a tool."""
-        for grant in self._alive((call.server, call.tool), now, call.opening):
-            if isinstance(grant.pattern, ToolPattern) and is_of(grant.pattern, call):
-                return grant
+        for one in self._of(call, now):
+            if isinstance(one.pattern, ToolPattern) and is_of(one.pattern, call):
+                return one
         return None
 
     def find_call(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The grant of the identical call, or of a tool without annotation."""
-        for grant in self._alive((call.server, call.tool), now, call.opening):
-            if is_granted_whole(grant, call):
-                return grant
-        return None
+        return next((one for one in self._of(call, now) if is_granted_whole(one, call)), None)
 
     def find_command(self, call: EscalatedCall, now: datetime) -> tuple[Grant, ...] | None:
         """The grants that together approve a shell command."""
-        alive = self._alive((call.server, call.tool), now, call.opening)
-        return covering(tuple([grant for grant in alive if of_command(grant, call)]), call)
+        given = [grant for grant in self._of(call, now) if of_command(grant, call)]
+        return covering(tuple(given), call)
 
     def find_capability(
         self, capability: Capability, now: datetime, opening: SandboxOpening | None = None
@@ -130,6 +124,9 @@ class GrantBook:
             opening: what the call needs beyond its sandbox.
         """
         return next(iter(self._alive((capability,), now, opening)), None)
+
+    def _of(self, call: EscalatedCall, now: datetime) -> list[Grant]:
+        return self._alive((call.server, call.tool), now, call.opening)
 
     def _alive(self, key: _GrantKey, now: datetime, opening: SandboxOpening | None) -> list[Grant]:
         """Return the grants of a key, those first that name all of an opening.

@@ -444,14 +444,11 @@ def names_opening(grants: Sequence[Grant], call: EscalatedCall) -> bool:
     if needed is None:
         return True
     named = [one for grant in grants for one in (grant.opened, _named(grant.pattern, call))]
-    hosts = {host for one in named for host in one.hosts}
-    paths = {path for one in named for path in one.paths}
-    reads = {path for one in named for path in one.reads}
-    return (
-        hosts.issuperset(needed.hosts)
-        and paths.issuperset(needed.paths)
-        and reads.issuperset(needed.reads)
-    )
+    return SandboxOpening(
+        hosts=tuple([host for one in named for host in one.hosts]),
+        paths=tuple([path for one in named for path in one.paths]),
+        reads=tuple([path for one in named for path in one.reads]),
+    ).names(needed)
 
 
 def _named(pattern: Pattern, call: EscalatedCall) -> SandboxOpening:
