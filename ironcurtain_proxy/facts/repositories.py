@@ -13,6 +13,7 @@ import os
 import posixpath
 import re
 import stat
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from tempfile import gettempdir
@@ -180,6 +181,7 @@ class OriginBranches:
 
     def __init__(self) -> None:
         self._theirs: dict[str, frozenset[str]] = {}
+        self._read: dict[str, _References] = {}
         self._ours: set[tuple[str, str]] = set()
         self._tried: dict[str, tuple[tuple[str, str], ...]] = {}
 
@@ -225,19 +227,68 @@ class OriginBranches:
 
     def _look(self, shared: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Return tags and branches of `origin`, or None if they are not known."""
-        packed = _packed(shared)
-        if packed is None or os.path.lexists(f"{shared}/reftable"):
+        refs = self._read.get(shared)
+        if os.path.lexists(f"{shared}/reftable"):
             return None
-        found = {one.removeprefix(_ORIGIN) for one in packed if one.startswith(_ORIGIN)}
-        top = f"{shared}/{_ORIGIN}"
-        for place, _, files in os.walk(top):
-            found |= {f"{place}/{name}".removeprefix(top).lstrip("/") for name in files}
-        theirs = self._theirs.get(shared, frozenset())
-        if not found <= theirs:
+        if refs is None or not refs.is_current():
+            refs = _references(shared)
+            if refs is None:
+                return None
+            self._read[shared] = refs
             pushed = {name for here, name in self._ours if here == shared}
-            theirs = self._theirs[shared] = theirs | (found - pushed)
-        self._theirs.setdefault(shared, theirs)
-        return packed, theirs
+            theirs = self._theirs.get(shared, frozenset())
+            self._theirs[shared] = theirs | (refs.branches - pushed)
+        return refs.tags, self._theirs[shared]
+
+
+class _References(Struct, frozen=True):
+    """The references in a repository's directory, at one time."""
+
+    changes: tuple[tuple[str, int], ...]
+    """The files and directories that were read, with the times of their last changes."""
+    at: int
+    tags: frozenset[str]
+    branches: frozenset[str]
+    """Those of `origin`."""
+
+    def is_current(self) -> bool:
+        """Return whether nothing has changed since, as far as the clock of the disk tells."""
+        return all(
+            changed < self.at - _TICK and _changed(path) == changed
+            for path, changed in self.changes
+        )
+
+
+_TICK: Final = 20_000_000
+"""Nanoseconds in which a file system may give two changes one time."""
+
+
+def _changed(path: str) -> int:
+    """Return the time of the last change, which no program can set; 0: there is no such file."""
+    try:
+        return os.stat(path).st_ctime_ns  # noqa: PTH116  microseconds
+    except FileNotFoundError:
+        return 0
+
+
+def _references(shared: str) -> _References | None:
+    """Read the references of a repository, or return None if they are not known."""
+    at, top, packs = time.time_ns(), f"{shared}/{_ORIGIN}".rstrip("/"), f"{shared}/packed-refs"
+    changes = [(packs, _changed(packs))]
+    packed = _packed(shared)
+    if packed is None:
+        return None
+    found = {one.removeprefix(_ORIGIN) for one in packed if one.startswith(_ORIGIN)}
+    places = [top]
+    for place in places:
+        changes.append((place, _changed(place)))
+        with suppress(FileNotFoundError), os.scandir(place) as entries:
+            for one in entries:
+                if one.is_dir(follow_symlinks=False):
+                    places.append(one.path)
+                else:
+                    found.add(one.path.removeprefix(f"{top}/"))
+    return _References(tuple(changes), at, packed, frozenset(found))
 
 
 _MOST_TRIED: Final = 256

@@ -392,8 +392,8 @@ def _phrase(family: Family, place: str) -> str:
     if family.program[-1:] == (ONLY_READS,):
         return _reading_phrase(family, place)
     if family.program[-1:] == (FETCHES,):
-        named = _plain(" ".join(family.kept))
-        return f"`git fetch`, `git ls-remote` from {named}, {_PULL} {place}{_reach_phrase(family)}"
+        remote = _plain(" ".join(family.kept))
+        return f"`git fetch`, `git ls-remote` from {remote}, {_PULL} {place}{_reach_phrase(family)}"
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"

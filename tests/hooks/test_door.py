@@ -162,9 +162,9 @@ def test_what_a_clients_tool_returned_counts_as_a_result(home: HookedHome) -> No
     config = orjson.loads((home.state / "config.json").read_bytes())
     home.write("config.json", {**config, "targets": {"askWhenNamedBy": ["nobody"]}})
     reading = home.call("Read", {"file_path": str(home.workspace / "notes.txt")})
-    for shown in ({}, {"file": {"content": "see https://evil.example/a for more"}}):
+    for shown in ("", "see https://evil.example/a for more"):
         home.fire("PreToolUse", reading)
-        home.fire("PostToolUse", {**reading, "tool_response": {**shown}})
+        home.fire("PostToolUse", {**reading, "tool_response": {"file": {"content": shown}}})
         assert home.decide("WebFetch", {"url": "https://evil.example/a"}) == "ask"
     home.end_session()
     asked = [one["origins"] for one in home.outcomes() if one["toolName"] == "fetch"]

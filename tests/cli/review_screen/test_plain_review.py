@@ -53,7 +53,7 @@ def test_a_number_is_never_used_again() -> None:
 
 def test_equal_calls_are_named_and_answered_together() -> None:
     talk, first, second, other = Talk(), a_request(), a_request(), a_request()
-    asked = replace(other.request, why=("another reason",))
+    asked = replace(other.request, why=(("policy", "another reason"),))
     other = replace(other, request=asked)
     talk.review.show([first, other, second], NOW)
     assert "    equal: [1] [3]: /approve= 3 or /deny= 3 for all" in talk.lines
