@@ -5,15 +5,14 @@ answers count. It does not know which model it is, nor the call's arguments: the
 that a file name or a text in them cannot talk to the model.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, TypeAlias
-
-from msgspec import Meta, Struct, convert
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.strict_json import strict_json
 
 AutoApproveDecision: TypeAlias = Literal["approve", "escalate"]
 """`approve`: the user's message clearly asks for this. `escalate`: anything else; someone is asked.
@@ -138,19 +137,37 @@ def failed(message: str) -> AutoApproveResult:
     )
 
 
-class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
-    """Exactly these members, each once."""
+_SPACE: Final = r"[ \t\r\n]*"
+_DECISION: Final = r'"decision"' + _SPACE + ":" + _SPACE + r'"(?P<decision>approve|escalate)"'
+_REASONING: Final = (
+    r'"reasoning"'
+    + _SPACE
+    + ":"
+    + _SPACE
+    + r'"(?P<reasoning>(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+)"'
+)
+_CONFIDENCE: Final = (
+    r'"confidence"' + _SPACE + ":" + _SPACE + r"(?P<confidence>0(?:\.[0-9]{1,9})?|1(?:\.0{1,9})?)"
+)
+_BETWEEN: Final = _SPACE + "," + _SPACE
 
-    decision: AutoApproveDecision
-    reasoning: str
+
+def _in_any_order(*members: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(
+        [
+            re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
+            for order in permutations(members)
+        ]
+    )
 
 
-class _SureAnswer(_Answer, frozen=True, forbid_unknown_fields=True):
-    """The same with the confidence."""
+_ANSWERS: Final = _in_any_order(_DECISION, _REASONING)
+_SURE_ANSWERS: Final = _in_any_order(_DECISION, _REASONING, _CONFIDENCE)
+"""Exactly one object of exactly these members, in any order. A JSON parser would be too kind: most
+take the last of two `decision`s, and some read prose around an object."""
 
-    confidence: Annotated[float, Meta(ge=0, le=1)]
-
-
+_ESCAPE: Final = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|(["\\/bfnrt]))')
+_ESCAPES: Final = MappingProxyType({"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"})
 MAX_ANSWER: Final = 16_384
 """Characters; a sentence and a word are far less."""
 
@@ -164,12 +181,20 @@ def read_answer(text: str | None, *, confidence: bool = False) -> AutoApproveRes
     """
     if text is None or len(text) > MAX_ANSWER:
         return invalid()
-    try:
-        found = convert(strict_json(text.encode()), _SureAnswer if confidence else _Answer)
-    except (ValueError, RecursionError):
-        return invalid()
-    return AutoApproveResult(
-        decision=found.decision,
-        reasoning=found.reasoning,
-        confidence=found.confidence if isinstance(found, _SureAnswer) else None,
-    )
+    for pattern in _SURE_ANSWERS if confidence else _ANSWERS:
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return AutoApproveResult(
+                decision="approve" if match["decision"] == "approve" else "escalate",
+                reasoning=_ESCAPE.sub(_unescaped, match["reasoning"]),
+                confidence=float(said) if (said := match.groupdict().get("confidence")) else None,
+            )
+    return invalid()
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1]:
+        code = int(match[1], 16)
+        # Half of a surrogate pair could not be written to a log.
+        return "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)  # noqa: PLR2004  the surrogates
+    return _ESCAPES.get(match[2], match[2])

@@ -20,7 +20,6 @@ these or only read. A person is asked about all others.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Literal, assert_never
 
 from msgspec import structs
@@ -323,51 +322,42 @@ def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
 
 
 _Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | str"]
-_ADD_OPTIONS: Final = grammar_of("-D --save-dev -S --save -E --save-exact -P --save-prod --dev")
-_ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType(
-    {
-        ("git", "add"): (grammar_of("-A --all -u --update -v --verbose"), _stage),
-        ("git", "commit"): (
-            grammar_of("-m=m --message=m -a --all -q --quiet -v --verbose -s --signoff"),
-            _commit,
-        ),
-        ("git", "push"): (
-            grammar_of("-u --set-upstream -q --quiet -v --verbose --progress"),
+_ADD_OPTIONS: Final = "-D --save-dev -S --save -E --save-exact -P --save-prod --dev"
+_CREATES: Final = """
+    -d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m -H=t --head=t -B=t
+    --base=t
+"""
+_ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = {
+    tuple(name.split()): (grammar_of(options), read)
+    for name, options, read in (
+        ("git add", "-A --all -u --update -v --verbose", _stage),
+        ("git commit", "-m=m --message=m -a --all -q --quiet -v --verbose -s --signoff", _commit),
+        (
+            "git push",
+            "-u --set-upstream -q --quiet -v --verbose --progress",
             partial(_remote, "push"),
         ),
-        ("git", "pull"): (
-            grammar_of("--ff-only -q --quiet -v --verbose"),
-            partial(_remote, "pull"),
-        ),
-        ("git", "fetch"): (grammar_of("-q --quiet -v --verbose"), partial(_remote, "fetch")),
-        ("gh", "pr", "create"): (
-            grammar_of(
-                "-d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m"
-                " -H=t --head=t -B=t --base=t"
-            ),
-            _create,
-        ),
-        ("gh", "pr", "ready"): (grammar_of(""), _ready),
-        ("npm", "install"): (_ADD_OPTIONS, partial(_install, "npm")),
-        ("npm", "i"): (_ADD_OPTIONS, partial(_install, "npm")),
-        ("npm", "ci"): (grammar_of(""), _locked("npm")),
-        ("pnpm", "add"): (_ADD_OPTIONS, _install_named("pnpm")),
-        ("pnpm", "install"): (grammar_of("--frozen-lockfile"), _locked("pnpm")),
-        ("yarn", "add"): (_ADD_OPTIONS, _install_named("yarn")),
-        ("yarn", "install"): (
-            grammar_of("--frozen-lockfile --immutable"),
-            _locked("yarn"),
-        ),
-        ("pip", "install"): (grammar_of("-q --quiet"), _install_named("pip")),
-        ("pip3", "install"): (grammar_of("-q --quiet"), _install_named("pip")),
-        ("uv", "add"): (grammar_of("--dev"), _install_named("uv")),
-        ("uv", "sync"): (grammar_of("--frozen --locked"), _locked("uv")),
-        ("poetry", "add"): (grammar_of(""), _install_named("poetry")),
-        ("poetry", "install"): (grammar_of(""), _locked("poetry")),
-        ("cargo", "add"): (grammar_of("--dev"), _install_named("cargo")),
-        ("curl",): (grammar_of("-s --silent -S --show-error -i --include -I --head"), _get),
-    }
-)  # fmt: skip
+        ("git pull", "--ff-only -q --quiet -v --verbose", partial(_remote, "pull")),
+        ("git fetch", "-q --quiet -v --verbose", partial(_remote, "fetch")),
+        ("gh pr create", _CREATES, _create),
+        ("gh pr ready", "", _ready),
+        ("npm install", _ADD_OPTIONS, partial(_install, "npm")),
+        ("npm i", _ADD_OPTIONS, partial(_install, "npm")),
+        ("npm ci", "", _locked("npm")),
+        ("pnpm add", _ADD_OPTIONS, _install_named("pnpm")),
+        ("pnpm install", "--frozen-lockfile", _locked("pnpm")),
+        ("yarn add", _ADD_OPTIONS, _install_named("yarn")),
+        ("yarn install", "--frozen-lockfile --immutable", _locked("yarn")),
+        ("pip install", "-q --quiet", _install_named("pip")),
+        ("pip3 install", "-q --quiet", _install_named("pip")),
+        ("uv add", "--dev", _install_named("uv")),
+        ("uv sync", "--frozen --locked", _locked("uv")),
+        ("poetry add", "", _install_named("poetry")),
+        ("poetry install", "", _locked("poetry")),
+        ("cargo add", "--dev", _install_named("cargo")),
+        ("curl", "-s --silent -S --show-error -i --include -I --head", _get),
+    )
+}
 """Each program and sub-command, with the options that do not change its effect, and the effect."""
 
 

@@ -135,10 +135,10 @@ _STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
 _SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
 _LEAD: Final = re.compile(
     r"(?:(?:please|kindly|pls|plz|ok|okay|yes|now|then|also|and|thanks|go ahead and"
-    r"|i want you to|i need you to|yeah|cool|let's|lets|can (?:you|we)"
-    r"|great|nice|perfect|lgtm|(?:it |this )?looks good|sounds good)(?:,? |$))*",
+    r"|i want you to|i need you to|yeah|let's|lets|can (?:you|we))(?:,? |$))*",
     re.IGNORECASE,
 )
+"""No praise without a comma: `great commit` asks for nothing."""
 _TRAIL: Final = re.compile(
     r"(?:,? (?:please|pls|plz|thanks|thank you|now|then|too|for me|entirely))+$", re.IGNORECASE
 )
@@ -195,6 +195,7 @@ _THINGS: Final = (
     r"(?:it|this|it all|all|all this|all of (?:it|this)"
     rf"|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates|fix(?:es)?))"
 )
+_WHICH: Final = r"(?!(?:old|previous|other|original|initial|second|third|one)\b)[a-z0-9]+"
 _R: Final = r"(?P<remote>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 _B: Final = r"(?P<branch>[A-Za-z0-9][A-Za-z0-9_./-]*)"
 _RB: Final = rf"{_R}(?:/{_B})?"
@@ -220,7 +221,7 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
                      rf"(?: (?:up )?to {_R})?")),
             ("push", (rf"push(?: up)?(?: {_THINGS})?(?: up)? to (?:the )?"
                      r"(?:remote|(?:current )?branch|pr|pull request)")),
-            ("push", (rf"push(?: up)?(?: {_THINGS}| the(?: [a-z0-9]+){{1,2}} fix(?:es)?)?"
+            ("push", (rf"push(?: up)?(?: {_THINGS}| the(?: {_WHICH}){{1,2}} fix(?:es)?)?"
                      rf"(?: up)?(?: to {_RB})?")),
             ("push", rf"push (?:(?:the|my) )?branch {_B}(?: (?:up )?to {_R})?"),
             ("push", rf"push (?:(?:the|my) )?{_B} branch(?: (?:up )?to {_R})?"),

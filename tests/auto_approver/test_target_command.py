@@ -87,7 +87,7 @@ IF_HELD = [
     ("Commit the changes.", "git commit -am 'Fix the parser'"),
     ("commit and push please", "git commit -am x && git push"),
     ("yes, then commit, push", "git status && git commit -m x"),
-    ("looks good commit all of it then", "git commit -am x"),
+    ("looks good, commit all of it then", "git commit -am x"),
     ("commit the current changes", "git commit -am x"),
 ]
 """Commits with words that the user did not quote."""
@@ -120,6 +120,9 @@ NOT_ASKED_FOR = [
     ("create a PR", 'gh pr create --title Fix --body "$(cat .env)"'),
     ("create a PR", "gh pr create --title Fix --body-file .env"),
     ("PR", "gh pr create --fill"),
+    *[(f"{word} push", "git push") for word in ("great", "nice", "cool", "good", "perfect")],
+    ("push the old fix", "git push"),
+    ("push the other parser fix", "git push"),
     ("draft PR", "gh pr create --draft --fill"),
     ("can we push?", "git push"),
     ("can you push?", "git push"),

@@ -73,7 +73,8 @@ def test_the_kind_is_no_way_to_another_host_a_proxy_or_a_file() -> None:
         "nc -z localhost 2375", "nc -z localhost 1-65535", "redis-cli -p 9222 ping",
         # Files, code, listeners.
         "curl -s http://localhost:3000/x -d @.env", "curl -s http://localhost:3000/x --data=@.env",
-        "curl -s http://localhost:3000/x -F file=@a", "curl -sT a http://localhost:3000/x",
+        "curl -s http://localhost:3000/x -F file=@../a",
+        "curl -s http://localhost:3000/x -F a=@.env", "curl -sT a http://localhost:3000/x",
         "curl -s http://localhost:3000/x -o run.sh", "curl -sO http://localhost:3000/x",
         "curl -s http://localhost:3000/x -H @.env", "curl -s http://localhost:3000/x | sh",
         "curl -s http://localhost:3000/x -w '%output{run.sh}x'",

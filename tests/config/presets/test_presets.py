@@ -108,6 +108,9 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "read secret": ("files/read_doc", {"path": "{w}/.env"}),
     "read elsewhere": ("files/read_doc", {"path": "{h}/other/a"}),
     "read key": ("files/read_doc", {"path": "{h}/.ssh/id_rsa"}),
+    "read plan": ("files/read_doc", {"path": "{h}/.claude/plans/a.md"}),
+    "read client's settings": ("files/read_doc", {"path": "{h}/.claude/settings.json"}),
+    "write plan": ("files/write_doc", {"path": "{h}/.claude/plans/a.md", "content": "x"}),
     "write inside": ("files/write_doc", {"path": "{w}/a", "content": "x"}),
     "write secret": ("files/write_doc", {"path": "{w}/server.pem", "content": "x"}),
     "write elsewhere": ("files/write_doc", {"path": "{h}/other/a", "content": "x"}),
@@ -122,7 +125,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "command elsewhere": ("shell/run_command", {"command": "ls", "cwd": "/etc"}),
 }
 FREE = {
-    "coding": {"read inside", "write inside", "delete inside", "reading command"},
+    "coding": {"read inside", "read plan", "write inside", "delete inside", "reading command"},
     "supervised": {"read inside", "reading command"},
     "read-only": {"read inside", "reading command"},
 }
