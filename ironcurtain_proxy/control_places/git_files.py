@@ -28,7 +28,7 @@ import hashlib
 import posixpath
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 # --- git states
@@ -115,6 +115,11 @@ _KIND: Final = 0o170000 >> 8
 _GITLINK: Final = 0o160000 >> 8
 _DIRECTORY: Final = 0o040000 >> 8
 _EXTENDED: Final = 0x4000
+_ASSUMED: Final = 0x8000
+_SKIPPED: Final = 0x4000
+"""Of the extended flags."""
+_TIMES: Final = 16
+"""The bytes of an entry that hold times."""
 _FIXED: Final = 40
 """The bytes of an entry before its object name: times, device, inode, mode, owner, size."""
 _PLAIN: Final = 2
@@ -154,8 +159,8 @@ def hash_length_of(settings: bytes) -> int:
 def names_worktree_alone(index: bytes, settings: bytes) -> bool:
     """Return whether all entries of an index are files that a worktree may hold.
 
-    Unlike `gitlinks` this also reads an index that leaves entries to another one, or that keeps
-    whole directories as one entry. It takes for harmless what git does not take for an index.
+    Unlike `special_entries` this also reads an index that leaves entries to another one, or that
+    keeps whole directories as one entry. It takes for harmless what git does not take for an index.
     """
     if not index.startswith(b"DIRC"):
         return True
@@ -175,8 +180,16 @@ def resolves_no_more(before: bytes | None, now: bytes) -> bool:
     return {*now.split(b"\0")} <= {b"", *(before or b"").split(b"\0")}
 
 
-def gitlinks(index: bytes, *, hash_length: int = _SHA1) -> frozenset[bytes]:
-    """Return the paths of the gitlinks in an index, relative to the top of its worktree.
+class SpecialEntries(NamedTuple):
+    """The paths in an index that git treats in a way of their own, relative to its worktree."""
+
+    gitlinks: frozenset[bytes]
+    hidden: frozenset[bytes]
+    """Those of which git shows no change: `assume-unchanged` and `skip-worktree`."""
+
+
+def special_entries(index: bytes, *, hash_length: int = _SHA1) -> SpecialEntries:
+    """Return the special entries of an index.
 
     Args:
         index: the content of the file; empty where there is none.
@@ -185,9 +198,30 @@ def gitlinks(index: bytes, *, hash_length: int = _SHA1) -> frozenset[bytes]:
     Raises:
         UnreadableIndexError: the index is damaged, of an unknown version, or split.
     """
-    return frozenset(
-        [place.path for place in _places(index, hash_length) if _kind(index, place) == _GITLINK]
-    )
+    linked: set[bytes] = set()
+    hidden: set[bytes] = set()
+    for place in _places(index, hash_length):
+        if _kind(index, place) == _GITLINK:
+            linked.add(place.path)
+        if place.flags & _ASSUMED or place.extended & _SKIPPED:
+            hidden.add(place.path)
+    return SpecialEntries(frozenset(linked), frozenset(hidden))
+
+
+def looked_at_again(before: bytes, now: bytes, *, hash_length: int = _SHA1) -> bytes:
+    """Return an index with which git reads each file again of which this one notes something new.
+
+    Otherwise a command could change a file and have the index say that it has not: git compares
+    times and sizes alone. What other parts of an index say of files and directories is left out.
+
+    Raises:
+        UnreadableIndexError: one of them is damaged, of an unknown version, or split.
+    """
+    known, found = _entries(before, hash_length), _entries(now, hash_length)
+    for key, entry in found.items():
+        if key not in known or known[key].fixed != entry.fixed:
+            found[key] = entry._replace(fixed=bytes(_TIMES) + entry.fixed[_TIMES:])
+    return _written([*found.items()], hash_length)
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1) -> bytes | None:
@@ -254,7 +288,7 @@ def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
     return one.fixed[_MODE] == other.fixed[_MODE] and one[1:] == other[1:]
 
 
-def _entries(index: bytes, hash_length: int) -> Mapping[_Key, _Entry]:
+def _entries(index: bytes, hash_length: int) -> dict[_Key, _Entry]:
     found: dict[_Key, _Entry] = {}
     for path, start, flags, extended in _places(index, hash_length):
         middle, end = start + _FIXED, start + _FIXED + hash_length
@@ -467,10 +501,26 @@ def is_harmless(before: bytes | None, now: bytes) -> bool:
         return False
     known = set(_settings(_text(before or b"") or ""))
     sections = {(section, name) for section, name, _, _ in known}
+    remotes = {name for section, name in sections if section == "remote"}
     return all(
-        setting in known or _is_harmless(setting, is_new=setting[:2] not in sections)
+        setting in known
+        or (
+            _is_harmless(setting, is_new=setting[:2] not in sections)
+            and (before is None or _leaves_pushes(setting, remotes))
+        )
         for setting in _settings(text)
     )
+
+
+def _leaves_pushes(setting: _Setting, remotes: Collection[str | None]) -> bool:
+    """Return whether git pushes to the remotes alone that a repository had.
+
+    A branch names its own, and without that git takes `origin`, or the only one that there is.
+    """
+    section, name, key, value = setting
+    if (section, key) == ("branch", "remote"):
+        return value == "." or value in remotes
+    return section != "remote" or (bool(remotes) and name != "origin")
 
 
 def named_files(text: str) -> Iterator[tuple[bool, str]]:

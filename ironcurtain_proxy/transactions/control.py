@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_files import (
     UnreadableIndexError,
-    gitlinks,
     hash_length_of,
     is_harmless,
     is_index,
@@ -23,6 +22,7 @@ from ironcurtain_proxy.control_places.git_files import (
     named_files,
     named_programs,
     resolves_no_more,
+    special_entries,
 )
 from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache, stays_below
 from ironcurtain_proxy.control_places.rules import (
@@ -56,6 +56,7 @@ _LED: Final = "git, or a link that a program of this machine follows, leads ther
 _AWAY: Final = "a link to where no command may look"
 _CACHE: Final = "a link into a tool's own directory, where no settings are judged"
 _LINKED: Final = "an index that leads git into another repository"
+_HIDING: Final = "an index with which git shows no change of some files"
 BECOMES: Final = "it would make a repository of what is there"
 
 
@@ -285,11 +286,13 @@ def _why_index(entry: Judged) -> str | None:
     # An index can be made that reads as harmless with the wrong one.
     length = hash_length_of(entry.settings() or b"")
     try:
-        linked = gitlinks(new, hash_length=length)
+        found = special_entries(new, hash_length=length)
     except UnreadableIndexError as error:
         return str(error)
     try:
-        known = gitlinks(entry.before() or b"", hash_length=length)
+        known = special_entries(entry.before() or b"", hash_length=length)
     except UnreadableIndexError:
-        known = frozenset()
-    return None if linked <= known else _LINKED
+        known = special_entries(b"")
+    if not found.gitlinks <= known.gitlinks:
+        return _LINKED
+    return None if found.hidden <= known.hidden else _HIDING

@@ -22,6 +22,7 @@ from ironcurtain_proxy.control_places.git_files import (
     MOST_READ,
     UnreadableIndexError,
     hash_length_of,
+    looked_at_again,
     merged,
 )
 from ironcurtain_proxy.private_files import closed_after
@@ -113,7 +114,7 @@ def merge(
     late: list[KeptBack] = []
     for path, base in prepared.indexes.items():
         place = next((n for n, one in enumerate(steps) if one.path == path), None)
-        if place is None or steps[place].act != "swap":
+        if place is None or steps[place].act not in {"make", "swap"}:
             continue
         with suppress(*_NOT_READ):
             is_done = _merge_index(directory / base, prepared, steps, place, (upper, host))
@@ -162,33 +163,30 @@ def _merge_index(
     upper, host = trees
     step = steps[place]
     above = step.path.removesuffix(b"/" + INDEX)
-    with files.below(host, above) as theirs:
-        now = _written_index(theirs)
-        if files.identity(now) == step.before and now.st_ctime_ns <= prepared.started_ns:
-            return True
-        if not base.is_file():
-            return False
-        with files.below(host, _repository_of(step.path)) as common:
-            settings = _file(common, b"config")
-        with files.below(upper, above) as ours:
-            mine = os.stat(INDEX, dir_fd=ours, follow_symlinks=False)
-            content = merged(
-                base.read_bytes(),
-                _file(ours, INDEX),
-                _file(theirs, INDEX),
-                hash_length=hash_length_of(settings),
-            )
-            if content is None:
-                return False
-            made = base.with_name(_MERGED)
-            made.write_bytes(content)
-            made.chmod(stat.S_IMODE(now.st_mode))
-            # Git looks again at files that are newer than the index.
-            oldest = min(now.st_mtime_ns, mine.st_mtime_ns)
-            os.utime(made, ns=(oldest, oldest))
-            after = files.identity(made.stat())
-            os.rename(made, INDEX, dst_dir_fd=ours)
-    steps[place] = Step("swap", step.path, files.identity(now), after)
+    with files.below(host, _repository_of(step.path)) as common:
+        length = hash_length_of(_file(common, b"config"))
+    with files.below(host, above) as theirs, files.below(upper, above) as ours:
+        mine = os.stat(INDEX, dir_fd=ours, follow_symlinks=False)
+        content, now, before = _file(ours, INDEX), mine, b""
+        if step.act == "swap":
+            now, before = _written_index(theirs), _file(theirs, INDEX)
+            if files.identity(now) != step.before or now.st_ctime_ns > prepared.started_ns:
+                if not base.is_file():
+                    return False
+                both = merged(base.read_bytes(), content, before, hash_length=length)
+                if both is None:
+                    return False
+                content = both
+        made = base.with_name(_MERGED)
+        made.write_bytes(looked_at_again(before, content, hash_length=length))
+        made.chmod(stat.S_IMODE(now.st_mode))
+        # Git looks again at files that are newer than the index.
+        oldest = min(now.st_mtime_ns, mine.st_mtime_ns)
+        os.utime(made, ns=(oldest, oldest))
+        after = files.identity(made.stat())
+        os.rename(made, INDEX, dst_dir_fd=ours)
+    was = files.identity(now) if step.act == "swap" else None
+    steps[place] = Step(step.act, step.path, was, after)
     return True
 
 

@@ -321,9 +321,10 @@ class Walk:
             return
         if status.st_nlink > 1:
             status = self._own_copy(place, name, status)
+        is_index = not place.is_new and self._is_index(place, name)
         if place.is_new or host is None:
             self._made(place, name, status, notes.get("origin"))
-        elif self._is_index(place, name) or self._is_as_before(place, name, host):
+        elif is_index or self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
             self._report("changed", place, name)
 

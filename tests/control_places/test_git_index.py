@@ -7,11 +7,16 @@ import pytest
 
 from ironcurtain_proxy.control_places.git_files import (
     UnreadableIndexError,
-    gitlinks,
     names_worktree_alone,
+    special_entries,
 )
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
+
+
+def gitlinks(index: bytes, *, hash_length: int = 20) -> frozenset[bytes]:
+    """The paths of the gitlinks in an index."""
+    return special_entries(index, hash_length=hash_length).gitlinks
 
 
 def git(directory: Path, *words: str) -> str:

@@ -30,6 +30,38 @@ def repository(w: Workbench) -> Workbench:
 
 
 @pytest.mark.parametrize(
+    ("script", "is_kept"),
+    [
+        ("git remote add fork https://example.com/fork.git", False),
+        ("git branch -q topic origin/main", False),
+        ("git config branch.topic.remote .", False),
+        ("git clone -q . lib; git -C lib remote add fork https://example.com/fork.git", False),
+        ("git remote add fork https://example.com/x; git config branch.main.remote fork", True),
+        ("git config branch.main.remote ssh/host", True),
+        ("git config branch.main.pushRemote origin", True),
+        ("git config remote.pushDefault fork", True),
+        ("git config remote.origin.pushurl https://example.com/x", True),
+        ("git config remote.origin.url https://example.com/x", True),
+        ("git config url.https://example.com/x.pushInsteadOf https://example.com/", True),
+        ("git remote rename origin old; git remote add origin https://example.com/x", True),
+    ],
+)
+def test_no_later_push_of_the_user_s_goes_elsewhere(
+    repository: Workbench, script: str, *, is_kept: bool
+) -> None:
+    git(repository, "remote", "add", "origin", "https://example.com/ours.git")
+    git(repository, "update-ref", "refs/remotes/origin/main", "main")
+    assert ".git/config" in said(repository.run(script).kept_back) or not is_kept
+    if not is_kept:
+        assert not repository.run(script.replace("topic", "more").replace("fork", "f")).kept_back
+
+
+def test_the_first_remote_of_a_repository_is_asked_about(repository: Workbench) -> None:
+    found = repository.run("git remote add origin https://example.com/x.git")
+    assert said(found.kept_back) == [".git/config"]
+
+
+@pytest.mark.parametrize(
     ("script", "kept_back"),
     [
         (f"{_EVIL} >> .git/config", [".git/config"]),
@@ -145,7 +177,6 @@ def test_what_was_data_is_judged_when_its_directory_becomes_a_repository(
         "git switch -qc topic; echo b > b; git add b; git commit -qm b; git switch -q main",
         "echo b >> a; git stash -q; git stash pop -q",
         "git tag v1; git branch other; git branch -D other",
-        "git remote add origin https://example.com/x.git",
         "git switch -qc t; git commit -q --allow-empty -m t; git switch -q main; git merge -q t",
         "git gc -q",
         "git init -q nested; cd nested; echo x > y; git add y; git commit -qm nested",

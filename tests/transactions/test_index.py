@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, gitlinks, merged
-from tests.control_places.test_git_index import git, repository
+from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, merged
+from tests.control_places.test_git_index import git, gitlinks, repository
 from tests.transactions.bench import Workbench, said
 
 
@@ -227,3 +227,46 @@ def test_a_torn_index_merges_with_nothing(tmp_path: Path) -> None:
             merged(whole, whole[:end], whole)
     assert gitlinks(whole) == frozenset()
     assert subprocess.run(["git", "-C", str(top), "status"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--assume-unchanged", "--skip-worktree"])
+def test_a_command_hides_no_file_from_the_user_s_git(w: Workbench, option: str) -> None:
+    top = at_work(w)
+    found = w.run(f"git update-index {option} a; echo evil > a")
+    assert ".git/index" in said(found.kept_back)
+    assert git(top, "status", "--porcelain", "-uno") == " M a\n"
+    # What the user hides stays hidden, and hinders no command.
+    git(top, "update-index", option, "a")
+    assert not w.run("git add one").kept_back
+
+
+LIAR = """
+import hashlib, os, struct
+index = bytearray(open('.git/index', 'rb').read()[:-20])
+open('a', 'w').write('b')
+one = os.stat('a')
+os.utime('a', (1000000000, 1000000000))
+struct.pack_into('>2I', index, 12 + 8, 1000000000, 0)
+struct.pack_into('>I', index, 12 + 20, one.st_ino & 0xFFFFFFFF)
+open('.git/new', 'wb').write(index + hashlib.sha1(index).digest())
+os.rename('.git/new', '.git/index')
+"""
+
+
+@pytest.mark.parametrize("first", ["", "rm .git/index"])
+def test_an_index_that_says_a_changed_file_is_as_before_is_not_believed(
+    w: Workbench, first: str
+) -> None:
+    """The user's git is one that does not look at times of change, such as on a network's disk."""
+    top = at_work(w)
+    kept = (top / ".git/index").read_bytes()
+    w.write("kept").write_bytes(kept)
+    if first:
+        w.run(first)
+    script = LIAR.replace("'.git/index', 'rb'", "'kept', 'rb'")
+    found = w.run(f"cat > liar.py <<'END'{script}END\npython3 liar.py; rm liar.py kept")
+    assert not found.kept_back
+    assert (top / "a").read_text() == "b"
+    said_ = git(top, "-c", "core.trustctime=false", "-c", "core.checkStat=minimal", "status", "-s")
+    assert " M a" in said_.splitlines()
+    assert git(top, "fsck") == ""
