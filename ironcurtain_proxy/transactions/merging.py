@@ -25,6 +25,7 @@ from ironcurtain_proxy.control_places.git_files import (
     looked_at_again,
     merged,
 )
+from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import KeptBack, Step
@@ -107,10 +108,9 @@ def merge(
     Raises:
         OSError: such as a full disk.
     """
-    steps = list[Step]()
+    judged, steps = dict(prepared.changes.judged_as), list[Step]()
     for step in prepared.changes.steps:
-        is_of_objects = step.act == "make" and _OBJECTS.search(step.path) is not None
-        steps += _each_object(step, upper, host) if is_of_objects else [step]
+        steps += _each_of(step, upper, host, judged)
     late: list[KeptBack] = []
     for path, base in prepared.indexes.items():
         place = next((n for n, one in enumerate(steps) if one.path == path), None)
@@ -124,26 +124,51 @@ def merge(
         steps = [one for one in steps if not one.path.startswith(repository)]
         late.append(KeptBack(path, _SAME_ENTRY))
     if (*steps,) != prepared.changes.steps:
-        prepared = replace(prepared, changes=replace(prepared.changes, steps=tuple(steps)))
+        changes = replace(prepared.changes, steps=tuple(steps), judged_as=judged)
+        prepared = replace(prepared, changes=changes)
         write_prepared(directory, prepared)
     return prepared, late
 
 
-def _each_object(step: Step, upper: int, host: int) -> list[Step]:
-    """Return the steps that bring in what a directory of objects lacks, or the step itself.
+def _each_of(step: Step, upper: int, host: int, judged: dict[bytes, frozenset[str]]) -> list[Step]:
+    """Return the steps that bring in what a new directory holds, or the step itself.
 
-    Somebody else may have made the directory meanwhile.
+    Somebody else, such as a command that ran at once, may have made the directory meanwhile. Two
+    repositories are not mixed.
+
+    Args:
+        step: of the changes.
+        upper: the upper directory, opened.
+        host: the workspace, opened.
+        judged: gets the directory. See `Changes.judged_as`.
     """
+    if step.act != "make" or step.after is None or not stat.S_ISDIR(step.after.mode):
+        return [step]
     found: list[Step] = []
-    try:
-        with files.below(host, step.path) as theirs, files.below(upper, step.path) as ours:
-            for name in sorted(map(os.fsencode, os.listdir(ours))):  # noqa: PTH208  of a descriptor
-                if files.look(theirs, name) is None:
-                    made = files.identity(os.stat(name, dir_fd=ours, follow_symlinks=False))
-                    found.append(Step("make", step.path + b"/" + name, None, made))
-    except OSError:
-        return [step]  # there is none
-    return found
+    with suppress(OSError), files.below(host, step.path) as theirs:
+        with files.below(upper, step.path) as ours:
+            names = os.listdir(ours)  # noqa: PTH208  of a descriptor
+            if step.path.rpartition(b"/")[2].lower() == OWN or looks_like_repository(names):
+                return [step]
+            for name in sorted(map(os.fsencode, names)):
+                found += _one_of(step.path + b"/" + name, ours, theirs, (upper, host), judged)
+        if not _OBJECTS.search(step.path):
+            judged[step.path] = frozenset()
+        return found
+    return [step]
+
+
+def _one_of(
+    path: bytes, ours: int, theirs: int, trees: tuple[int, int], judged: dict[bytes, frozenset[str]]
+) -> list[Step]:
+    """Return the steps of one entry of a directory that both sides have made."""
+    name = path.rpartition(b"/")[2]
+    made, there = os.stat(name, dir_fd=ours, follow_symlinks=False), files.look(theirs, name)
+    is_alike = there is not None and there.st_mode == made.st_mode
+    is_file = is_alike and not stat.S_ISDIR(made.st_mode)
+    if is_file and files.is_same_content(ours, theirs, name, made.st_mode):
+        return []
+    return _each_of(Step("make", path, None, files.identity(made)), *trees, judged)
 
 
 def _repository_of(index: bytes) -> bytes:

@@ -50,10 +50,12 @@ from ironcurtain_proxy.transactions.merging import INDEX
 MOST_ENTRIES: Final = 1_000_000
 _SET_ID: Final = 0o6000
 _SET_USER: Final = 0o4000
+_WITH_MODE: Final = frozenset({stat.S_IFREG, stat.S_IFDIR})
 _OTHERS_WRITE: Final = 0o022
 _CHANGED: Final = "it was changed in the workspace while the command ran"
 _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
+_OPEN: Final = "the right of all users to write there; the rest of it came in"
 _PART: Final = 1 << 20
 _NOTES_OF_FILES: Final = frozenset({"origin", "impure", "uuid", "protattr"})
 """The overlay's notes on a file that say nothing of its content."""
@@ -71,6 +73,8 @@ class _Place(Struct, frozen=True):
     """Whether all of it comes from the view, so that it is renamed with a directory above it."""
     settled: int
     """How many of its components from the left are in the workspace, too."""
+    is_late: bool = False
+    """Whether the command made it, and somebody else made or moved one of its name meanwhile."""
 
     def path_of(self, name: bytes) -> bytes:
         return self.path + b"/" + name if self.path else name
@@ -157,6 +161,7 @@ class Walk:
             name = os.fsencode(entry.name)
             status = entry.stat(follow_symlinks=False)
             host = None if place.host is None else files.look(place.host, name)
+            status = self._closed_to_others(place, name, status, host)
             if spoils and entry.name in REPOSITORY_PARTS:
                 self._keep_back(place, name, BECOMES)
             elif _is_whiteout(status):
@@ -167,6 +172,18 @@ class Walk:
                 self._file(place, name, status, host)
             else:
                 self._leave_out(place, name, "a device, a socket or a pipe")
+
+    def _closed_to_others(
+        self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
+    ) -> os.stat_result:
+        """Take away that other users of the machine could write where they could not before."""
+        more = status.st_mode & ~(0 if host is None else host.st_mode) & stat.S_IWOTH
+        is_left_out = status.st_mode & _SET_ID or stat.S_IFMT(status.st_mode) not in _WITH_MODE
+        if not more or is_left_out:
+            return status
+        self._left_out.append(KeptBack(place.path_of(name), _OPEN))
+        os.chmod(name, stat.S_IMODE(status.st_mode) & ~stat.S_IWOTH, dir_fd=place.upper)
+        return _present(place.upper, name)
 
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
@@ -261,12 +278,17 @@ class Walk:
                 below_host,
                 not is_merged,
                 place.settled + is_deep,
+                # What a command only went through, the overlay notes the origin of.
+                place.is_late or ("origin" not in notes and self._is_later(host)),
             )
             self._directory(below, deepest - 1)
         if is_merged and host is not None:
             self._mode(place, name, status, host)
         else:
             self._whole(place, name, status, host)
+
+    def _is_later(self, host: os.stat_result | None) -> bool:
+        return host is not None and host.st_ctime_ns > self._started_ns
 
     def _whole(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -351,7 +373,8 @@ class Walk:
 
         Its times say little: any program sets them, and reproducible builds always do.
         """
-        if not _is_same(new, old) or place.host is None:
+        times_count = not place.is_late and new.st_mtime_ns != old.st_mtime_ns
+        if times_count or place.host is None or _kind_of(new) != _kind_of(old):
             return False
         return files.is_same_content(place.upper, place.host, name, new.st_mode)
 
@@ -389,11 +412,10 @@ class Walk:
     def _is_as_before(self, place: _Place, name: bytes, host: os.stat_result) -> bool:
         """Return whether nobody changed what is in the workspace; else note the conflict."""
         assert place.host is not None  # noqa: S101  something was found there
+        newest = host.st_ctime_ns
         if stat.S_ISDIR(host.st_mode):
-            newest = files.newest_change(place.host, name)
-        else:
-            newest = host.st_ctime_ns
-        if newest <= self._started_ns:
+            newest = max(newest, files.newest_change(place.host, name))
+        if newest <= self._started_ns and not place.is_late:
             return True
         self._conflicts.append(KeptBack(place.path_of(name), _CHANGED))
         return False
@@ -520,12 +542,8 @@ def _is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def _is_same(new: os.stat_result, old: os.stat_result) -> bool:
-    return (new.st_mode, new.st_size, new.st_mtime_ns) == (
-        old.st_mode,
-        old.st_size,
-        old.st_mtime_ns,
-    )
+def _kind_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mode, status.st_size
 
 
 def _present(directory: int, name: bytes) -> os.stat_result:

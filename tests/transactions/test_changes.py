@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control
-from ironcurtain_proxy.transactions.transaction import discard
+from ironcurtain_proxy.transactions.transaction import commit, discard
 from ironcurtain_proxy.transactions.walking import Walk
 from tests.transactions.bench import Workbench, names_in, said, steps
 
@@ -170,6 +170,77 @@ def test_holes_and_attributes_stay(w: Workbench) -> None:
     os.setxattr(w.ws / "noted", "user.note", b"mine")
     w.run("echo more >> noted")
     assert os.getxattr(w.ws / "noted", "user.note") == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ("chmod 777 there", "there"),
+        ("chmod o+w there", "there"),
+        ("chmod 777 held", "held"),
+        ("chmod 1777 held", "held"),
+        ("umask 0; echo x > new", "new"),
+        ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two/new"),
+        ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two"),
+        ("umask 0; rm -r held; mkdir held; echo x > held/f", "held"),
+    ],
+)
+def test_no_other_user_of_the_machine_can_write_what_a_command_left(
+    w: Workbench, script: str, path: str
+) -> None:
+    w.write("there")
+    w.write("held/f")
+    found = w.run(script)
+    assert path in said(found.left_out)
+    assert not (w.ws / path).stat().st_mode & stat.S_IWOTH
+    assert (w.ws / path).exists()
+    # What others could write before stays so.
+    (w.ws / path).chmod(0o777)
+    found = w.run(f"touch {path}; chmod 777 {path}")
+    assert not found.left_out
+    assert (w.ws / path).stat().st_mode & stat.S_IWOTH
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "late"),
+    [
+        ("mkdir -p d/e; echo 1 > d/a; echo 1 > d/e/a", "mkdir -p d/e; echo 2 > d/e/b", []),
+        ("mkdir d; echo 1 > d/same", "mkdir d; echo 1 > d/same; echo 2 > d/b", []),
+        ("mkdir d; echo 1 > d/a", "mkdir d; echo 2 > d/a; echo 2 > d/b", ["d/a"]),
+        ("mkdir -p d/e", "mkdir d; echo 2 > d/e", ["d/e"]),
+        ("mkdir d; echo 1 > d/a", "ln -s / d", ["d"]),
+        ("git init -q d", "git init -q d; echo 2 > d/b", ["d/.git"]),
+        (
+            "mkdir -p d/objects d/refs; echo ref: refs/heads/main > d/HEAD",
+            "mkdir -p d/hooks; echo id > d/hooks/pre-commit; echo > d/config",
+            ["d/config", "d/hooks"],
+        ),
+    ],
+)
+def test_commands_that_make_the_same_directory_at_once_fill_it_together(
+    w: Workbench, first: str, second: str, late: list[str]
+) -> None:
+    views = [w.view(script) for script in (first, second)]
+    for view in views:
+        assert not view.prepare(Control()).conflicts
+    assert [said(commit(view.directory)) for view in views] == [[], late]
+    assert (w.ws / "d/b").exists() == ("d/b" in second)
+    for view in views:
+        view.close()
+        discard(view.directory)
+
+
+@pytest.mark.parametrize("script", ["mkdir d; echo 2 > d/a", "ln -s / d", "echo 2 > d"])
+def test_what_came_into_the_workspace_in_a_directory_meanwhile_is_not_replaced(
+    w: Workbench, script: str
+) -> None:
+    old = w.write("../other/a")
+
+    def move() -> None:
+        old.parent.rename(w.ws / "d")
+
+    assert said(w.run(script, meanwhile=move).conflicts) in (["d/a"], ["d"])
+    assert (w.ws / "d/a").read_text() == "old"
 
 
 @pytest.mark.parametrize(
