@@ -201,7 +201,7 @@ def special_entries(index: bytes, *, hash_length: int = _SHA1) -> SpecialEntries
     linked: set[bytes] = set()
     hidden: set[bytes] = set()
     for place in _places(index, hash_length):
-        if _kind(index, place) == _GITLINK:
+        if index[place.start + _KIND_BYTE] & _KIND == _GITLINK:
             linked.add(place.path)
         if place.flags & _ASSUMED or place.extended & _SKIPPED:
             hidden.add(place.path)
@@ -295,10 +295,6 @@ def _entries(index: bytes, hash_length: int) -> dict[_Key, _Entry]:
         entry = _Entry(index[start:middle], index[middle:end], flags & ~_LONGEST_NAME, extended)
         found[path, flags & _STAGE] = entry
     return found
-
-
-def _kind(index: bytes, place: _PlaceOfEntry) -> int:
-    return index[place.start + _KIND_BYTE] & _KIND
 
 
 def _places(index: bytes, hash_length: int, *, is_alone: bool = True) -> Iterator[_PlaceOfEntry]:

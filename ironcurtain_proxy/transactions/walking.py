@@ -56,7 +56,6 @@ _CHANGED: Final = "it was changed in the workspace while the command ran"
 _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
 _OPEN: Final = "the right of all users to write there; the rest of it came in"
-_PART: Final = 1 << 20
 _NOTES_OF_FILES: Final = frozenset({"origin", "impure", "uuid", "protattr"})
 """The overlay's notes on a file that say nothing of its content."""
 
@@ -492,7 +491,7 @@ class Walk:
             self._put_aside(place, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with closed_after(os.open(name, flags, 0o600, dir_fd=place.upper)) as made:
-                _copy(source, made)
+                files.copy(source, made)
                 os.fchmod(made, stat.S_IMODE(status.st_mode))
                 os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
         return _present(place.upper, name)
@@ -587,20 +586,3 @@ def _target(directory: int, name: bytes) -> str:
 
 def _nothing() -> bytes | None:
     return None
-
-
-def _copy(source: int, target: int) -> None:
-    """Copy what a file holds, and leave its holes."""
-    end, place = os.fstat(source).st_size, 0
-    while place < end:
-        try:
-            start = os.lseek(source, place, os.SEEK_DATA)
-        except OSError:
-            break  # nothing but a hole follows
-        place = os.lseek(source, start, os.SEEK_HOLE)
-        while start < place:
-            part = os.pread(source, min(_PART, place - start), start)
-            if not part:
-                break
-            start += os.pwrite(target, part, start)
-    os.ftruncate(target, end)
