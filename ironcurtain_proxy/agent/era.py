@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.operation import (
     INFO_KEY,
     LEVEL_KEY,
     SERVER_INFO_KEY,
+    TASKS,
     VERSION_KEY,
     VERSIONS,
     Caller,
@@ -37,6 +38,7 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 
 _INVALID_PARAMS: Final = -32602
 UNSUPPORTED_VERSION: Final = -32022
+MISSING_CAPABILITY: Final = -32021
 HEADER_MISMATCH: Final = -32020
 NO_SUCH_RESOURCE: Final = -32002
 """The code of a missing resource until 2025-11-25; later it is that of wrong parameters."""
@@ -65,7 +67,7 @@ _CACHED: Final[Mapping[str, int]] = MappingProxyType(
 )
 """How long the result of a method may be used again, by method; others may not be."""
 
-NOT_CROSSING: Final = frozenset({"io.modelcontextprotocol/tasks"})
+NOT_CROSSING: Final = frozenset({TASKS})
 """Extensions that clients and servers cannot use with each other through the proxy."""
 
 CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
@@ -154,11 +156,22 @@ def unsupported_version(asked: str) -> "_Answer":
     return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
 
 
+def without_tasks(caller: Caller) -> "_Answer | None":
+    """Return the error for a request about a task whose client does not declare them."""
+    if caller.knows_tasks:
+        return None
+    data: dict[str, Json] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+    message = f"the client has to declare {TASKS}"
+    return {"error": {"code": MISSING_CAPABILITY, "message": message, "data": data}}
+
+
 def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":
     """Return the result of `server/discover`."""
+    extensions = capabilities.get("extensions")
+    known = {**(extensions if isinstance(extensions, dict) else {}), TASKS: {}}
     return {
         "supportedVersions": [*VERSIONS],
-        "capabilities": dict(capabilities),
+        "capabilities": {**capabilities, "extensions": known},
         "instructions": instructions,
     }
 

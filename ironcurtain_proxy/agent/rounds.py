@@ -8,12 +8,16 @@ deadline, without a question.
 
 The call itself runs once, in a task of its own, however often its request is made again. A call
 that waits for a reviewer outlives its proxy; see `sealing`.
+
+A client that declares the extension of tasks makes no request again: as soon as its call waits for
+a reviewer, it gets a handle, and asks for the state of the call as often as it likes.
 """
 
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +25,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.agent.era import LEVELS
-from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS, EncodedResult
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.jsonrpc.codec import decode
 from ironcurtain_proxy.model.operation import Caller
 
 if TYPE_CHECKING:
@@ -47,6 +52,20 @@ _MOST: Final = 256
 """The most parked calls."""
 
 _LONGEST_KEY: Final = 64
+
+_TASK: Final = 3600.0
+"""Seconds for which the outcome of a task is kept."""
+
+_POLL: Final = 5000
+"""Milliseconds between two looks of a client at its task."""
+
+TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+
+_UNKNOWN_TASK: Final = {"error": {"code": INVALID_PARAMS, "message": "this task is not known"}}
+_HELD: Final = (
+    "The call waits for a reviewer, as the policy wants. It goes on by itself; tell the user that "
+    "the answer is awaited elsewhere."
+)
 
 _LOST: Final = {
     "error": {
@@ -107,6 +126,10 @@ class _Round:
         """Whether a server may know of it."""
         self.is_claimed = False
         """Whether a request waits for its end."""
+        self.is_task = False
+        """Whether its client has a handle of it, and asks by that."""
+        self.times = [_now(), _now()]
+        """When it began, and when its state last changed, in UTC."""
         self._last = 0
         self._news = anyio.Event()
 
@@ -126,6 +149,7 @@ class _Round:
         return key, asked
 
     def tell(self) -> None:
+        self.times[1] = _now()
         self._news.set()
 
     async def until_news(self, seconds: float | None) -> bool:
@@ -301,6 +325,11 @@ class Rounds:
 
     def _begin(self, one: _Round, work: Work) -> _Round | None:
         """Begin a call, or None if there are too many."""
+        if len(self._rounds) >= _MOST:
+            # An outcome that nobody has fetched makes way.
+            done = [old for old in self._rounds.values() if old.is_task and old.outcome is not None]
+            for old in done[:1]:
+                self._forget(old)
         if self._tasks is None or len(self._rounds) >= _MOST:
             return None
         self._rounds[one.id] = self._by_number[one.caller.number] = one
@@ -332,7 +361,7 @@ class Rounds:
             one.outcome = _DEFECT
         one.tell()
         if not one.is_claimed:
-            await anyio.sleep(_UNCLAIMED)
+            await anyio.sleep(_TASK if one.is_task else _UNCLAIMED)
         if not one.is_claimed:
             self._forget(one)
 
@@ -344,6 +373,9 @@ class Rounds:
                 is_last = one.legs >= MOST_LEGS
                 if one.questions and not is_last:
                     return self._required(one)
+                if one.is_held and one.method == "tools/call" and one.newest.knows_tasks:
+                    one.is_task = True
+                    return {"result": {"resultType": "task", **_state_of(one)}}
                 left = ends - anyio.current_time()
                 if one.is_held and left <= 0 and not is_last:
                     return self._required(one)
@@ -364,10 +396,7 @@ class Rounds:
             self._sealing.keep(one.id)
         result: dict[str, Json] = {"resultType": "input_required"}
         if one.questions:
-            result["inputRequests"] = {
-                key: {"method": asked.method, "params": dict(asked.params)}
-                for key, asked in one.questions.items()
-            }
+            result["inputRequests"] = _asked_of(one)
         elif self._tasks is not None:
             self._tasks.start_soon(self._give_up, one, one.legs)
         return {
@@ -378,6 +407,22 @@ class Rounds:
                 ),
             }
         }
+
+    # --- tasks
+
+    async def look(
+        self, method: str, _caller: Caller, _request_id: "MessageId", params: "Mapping[str, Json]"
+    ) -> "ServerAnswer":
+        """Answer a request about a task: its state, or a note that it was heard."""
+        one = self._rounds.get(str(params.get("taskId")))
+        if one is None or not one.is_task:
+            return _UNKNOWN_TASK
+        if method == "tasks/update":
+            _take(one, params.get("inputResponses"))
+        elif method == "tasks/cancel" and one.outcome is None:
+            one.scope.cancel()
+            one.tell()
+        return {"result": {} if method != "tasks/get" else _detailed(one)}
 
     async def _give_up(self, one: _Round, legs: int) -> None:
         """End a call whose client does not come back for it."""
@@ -398,6 +443,47 @@ def _take(one: _Round, responses: "Json") -> None:
         if asked is not None:
             asked.answer = answer if isinstance(answer, dict) else None
             asked.is_answered.set()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")  # noqa: TID251  shown, not compared
+
+
+def _state_of(one: _Round) -> "dict[str, Json]":
+    status = "working"
+    if one.outcome is not None:
+        status = "failed" if "error" in one.outcome else "completed"
+    elif one.scope.cancel_called:
+        status = "cancelled"
+    elif one.questions:
+        status = "input_required"
+    return {
+        "taskId": one.id,
+        "status": status,
+        "createdAt": one.times[0],
+        "lastUpdatedAt": one.times[1],
+        "ttlMs": int(_TASK * 1000),
+        "pollIntervalMs": _POLL,
+        **({"statusMessage": _HELD} if one.is_held and status == "working" else {}),
+    }
+
+
+def _detailed(one: _Round) -> "dict[str, Json]":
+    """Return the state of a task, with its outcome or its questions."""
+    found = _state_of(one)
+    if found["status"] == "input_required":
+        return {**found, "inputRequests": _asked_of(one)}
+    for key, value in (one.outcome or {}).items():
+        told = decode(value.text) if isinstance(value, EncodedResult) else value
+        found[key] = dict(told) if isinstance(told, Mapping) else {}
+    return found
+
+
+def _asked_of(one: _Round) -> "dict[str, Json]":
+    return {
+        key: {"method": asked.method, "params": dict(asked.params)}
+        for key, asked in one.questions.items()
+    }
 
 
 def _token(params: "Mapping[str, Json]") -> "Json":

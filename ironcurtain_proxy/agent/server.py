@@ -1,7 +1,7 @@
 """The MCP server that the agent talks to.
 
-It serves both eras of the protocol (see `agent/era.py`), without tasks. Servers' own questions are
-sent by `agent/asking.py`.
+It serves both eras of the protocol (see `agent/era.py`). Servers' own questions are sent by
+`agent/asking.py`.
 
 Knows MCP and nothing of policies: a request goes to the handler it was given, as raw JSON, and
 comes back as a `Reply`.
@@ -29,6 +29,7 @@ from ironcurtain_proxy.agent.era import (
     is_modern,
     stamped,
     stamped_text,
+    without_tasks,
 )
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
@@ -45,7 +46,7 @@ from ironcurtain_proxy.agent.requests import (
     ServerAnswer,
     Service,
 )
-from ironcurtain_proxy.agent.rounds import Rounds
+from ironcurtain_proxy.agent.rounds import TASK_METHODS, Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
@@ -182,6 +183,7 @@ class AgentServer:
                 "resources/read", partial(self._operate, "resources/read")
             ),
             "prompts/get": self._in_rounds("prompts/get", partial(self._operate, "prompts/get")),
+            **{method: partial(self.rounds.look, method) for method in TASK_METHODS},
         }
 
     async def serve(self) -> None:
@@ -314,6 +316,8 @@ class AgentServer:
         answer = None if isinstance(found, Caller) else found
         if answer is None and message.method not in self._modern:
             answer = _error(METHOD_NOT_FOUND, "Method not found")
+        elif isinstance(found, Caller) and message.method in TASK_METHODS:
+            answer = without_tasks(found)
         answer = answer or _fault(message.method, message.params)
         if answer is not None:
             await self._note(message.method, answer)

@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ironcurtain_proxy.agent.era import (
     HEADER_MISMATCH,
+    MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     unsupported_version,
 )
@@ -58,7 +59,7 @@ _STATUS: Final[Mapping[object, int]] = {
     INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
     UNSUPPORTED_VERSION: 400,
-    -32021: 400,
+    MISSING_CAPABILITY: 400,
     METHOD_NOT_FOUND: 404,
 }
 """The status of an answer that is an error, by its code; 200 for any other."""

@@ -21,7 +21,11 @@ from ironcurtain_proxy.model.values import Json
 MirroredPaths = Mapping[tuple[str, ...], str]
 """Header names by the keys that lead to an argument."""
 
-NAMING: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMING: Final = {
+    **dict.fromkeys(("tools/call", "prompts/get"), "name"),
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 """The parameter that `Mcp-Name` repeats, by method."""
 _MIRRORED: Final = "x-mcp-header"
 PARAMETER: Final = "mcp-param-"

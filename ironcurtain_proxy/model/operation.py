@@ -42,6 +42,9 @@ SERVER_INFO_KEY: Final = f"{_KEY}serverInfo"
 SUBSCRIPTION_KEY: Final = f"{_KEY}subscriptionId"
 """The key that names the listening request in each message for it."""
 
+TASKS: Final = f"{_KEY}tasks"
+"""The extension by which a client gets a handle of a call that waits for a reviewer."""
+
 HEADERS_KEY: Final = "io.ironcurtain/headers"
 """The key with which our own front over HTTP passes on the headers of arguments."""
 
@@ -77,6 +80,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The client's name and version for people; empty if it has given none."""
         return client_name(self.info)
+
+    @property
+    def knows_tasks(self) -> bool:
+        """Whether it declares the extension of tasks."""
+        said = self.capabilities.get("extensions")
+        return isinstance(said, dict) and TASKS in said
 
 
 def client_name(info: Mapping[str, Json]) -> str:

@@ -38,6 +38,7 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
     Unreachable,
 )
+from ironcurtain_proxy.model.operation import Caller, is_like_a_label
 from ironcurtain_proxy.ports import Clock, OutcomeListener, Reviewer
 
 _log: Final = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ PULSE: Final = 5.0
 
 _WITHOUT_HANDSHAKE: Final = 320.0
 """Seconds that a call of a client without a handshake waits before it is held: such a client asks
-again and again while it waits, and gives up at the tenth time."""
+again and again while it waits, and gives up at the tenth time. One with a task does not."""
 
 MAX_OPEN: Final = 1000
 """The largest number of questions at once. A person cannot answer more, and the agent could ask
@@ -166,7 +167,7 @@ class OpenQuestions:
         if question is None:
             return Unreachable() if self._tasks is None else _TOO_MANY
         hold_after = self._hold_after
-        if escalation.caller is not None:
+        if escalation.caller is not None and not _is_task(escalation, escalation.caller):
             hold_after = min(hold_after or _WITHOUT_HANDSHAKE, _WITHOUT_HANDSHAKE)
         if not await self._join(question, on_wait, hold_after, is_asker=is_asker):
             if question.superseded:
@@ -352,6 +353,11 @@ class OpenQuestions:
             await aftermath.ended(identifier, succeeded=None)
         except Exception:  # noqa: BLE001  a note; the other questions are worth more
             _log.exception("it could not be noted that nobody took the approval %s", identifier)
+
+
+def _is_task(escalation: Escalation, caller: Caller) -> bool:
+    """Return whether the client looks at the call when it likes, instead of waiting for it."""
+    return caller.knows_tasks and not is_like_a_label(escalation.tool)
 
 
 def _key(escalation: Escalation) -> _QuestionKey:

@@ -82,7 +82,7 @@ class Calls:
             assert isinstance(meta, dict)
             await on_progress({"progressToken": meta["progressToken"], "progress": 1})
         self.callers.append(caller)
-        if exposed_name in {"question", "held"}:
+        if exposed_name in {"question", "held", "approved"}:
             return await self._ask(exposed_name, caller)
         if exposed_name == "wait":
             try:
@@ -93,9 +93,10 @@ class Calls:
         return Answered(result=ToolResult(result={"content": [], "echo": arguments}))
 
     async def _ask(self, exposed_name: str, caller: Caller | None) -> Reply:
-        if exposed_name == "held":
+        if exposed_name != "question":
             with self.client.waiting(caller, is_sent=False):
                 await self.open.wait()
+        if exposed_name == "held":
             return Answered(result=ToolResult(result={"content": []}))
         # A server asks while it works, twice.
         said: list[Json] = []

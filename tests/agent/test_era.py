@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     HEADERS_KEY,
     SERVER_INFO_KEY,
+    TASKS,
     VERSION_KEY,
     VERSIONS,
 )
@@ -53,7 +54,10 @@ async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
             assert found["cacheScope"] == "private"
             assert isinstance(found["capabilities"], dict)
             assert "tools" in found["capabilities"]
-            assert found["capabilities"]["extensions"] == {"a/b": {}}
+            assert found["capabilities"]["extensions"] == {
+                "a/b": {},
+                TASKS: {},
+            }
             assert agent.calls.clients[0] == "a 1"
             await agent.initialize()
 

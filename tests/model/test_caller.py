@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.operation import VERSIONS, Caller, client_name
+from ironcurtain_proxy.model.operation import TASKS, VERSIONS, Caller, client_name
 from ironcurtain_proxy.model.values import Json
 
 
@@ -21,3 +21,19 @@ def test_a_clients_name_is_one_short_line_of_what_can_be_seen(
 ) -> None:
     assert client_name(info) == shown
     assert Caller(version=VERSIONS[0], info=info).name == shown
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "knows"),
+    [
+        ({"extensions": {TASKS: {}}}, True),
+        ({"extensions": {"a/b": {}}}, False),
+        ({"extensions": [TASKS]}, False),
+        ({TASKS: {}}, False),
+        ({}, False),
+    ],
+)
+def test_a_client_that_declares_tasks_gets_them(
+    capabilities: dict[str, Json], *, knows: bool
+) -> None:
+    assert Caller(version=VERSIONS[0], capabilities=capabilities).knows_tasks is knows

@@ -19,8 +19,9 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
     Unreachable,
 )
+from ironcurtain_proxy.model.operation import TASKS, VERSIONS, Caller
 from ironcurtain_proxy.model.request import ParsedCommand
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.review import open_questions as desk_module
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.review.terminal import Channel, Panel
@@ -183,6 +184,26 @@ async def test_more_questions_than_anyone_can_answer_are_not_asked(
         assert (refused.by, refused.kind) == (KERNEL, "limit")
         await person.until_asked(2)
         assert len(person.asked) == 2
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_only_a_client_that_has_a_task_waits_longer_than_its_requests(
+    monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    monkeypatch.setattr(desk_module, "_WITHOUT_HANDSHAKE", 0.01)
+    able: Json = {"extensions": {TASKS: {}}} if waits else {}
+    call = replace(question(1), caller=Caller(version=VERSIONS[0], capabilities=able))
+    person = Person()
+    async with at_work(person) as (desk, clock), anyio.create_task_group() as tasks:
+        clock.tick = 0.02
+
+        async def answer() -> None:
+            await person.until_asked(1)
+            if waits:
+                person.answer(call, YES)
+
+        tasks.start_soon(answer)
+        assert await desk.ask(call) == (YES if waits else Held(call.id))
 
 
 async def test_while_a_call_waits_there_are_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
