@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never, get_args  # noqa: TID251  a word, said wrongly
+from typing import Annotated, Final, Literal, TypeAlias, assert_never, get_args
 
 from msgspec import UNSET, Meta, field
 
@@ -16,11 +16,9 @@ from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     HUMAN,
-    NO_REVIEWER,
     REVIEWER_TYPES,
     AutoConfirmSettings,
     EscalationTargets,
-    NightAction,
     NightMode,
     ReviewerSetting,
     RuleAction,
@@ -351,7 +349,6 @@ _StoreUrl: TypeAlias = Annotated[
 KEEP_DAYS: Final = 90.0
 _MOST_DAYS: Final = 36500
 _STANDARD: Final = AutoConfirmSettings()
-_Hour: TypeAlias = Annotated[int, Meta(ge=0, le=23)]
 
 
 class ContextForm(Form, frozen=True, kw_only=True, rename={}):
@@ -397,44 +394,15 @@ class SafetyRuleForm(CheckedForm, frozen=True, kw_only=True, rename={}):
         return SafetyRule(pattern=self.pattern, action=self.action, target=self.target or None)
 
 
-class TargetsForm(CheckedForm, frozen=True, kw_only=True, rename={}):
-    """The reviewers of each kind of call, by name."""
-
-    high_risk: NameText = _STANDARD.escalation_targets.high_risk
-    medium_risk: NameText = _STANDARD.escalation_targets.medium_risk
-    low_risk: Any = NO_REVIEWER
-    """Always `auto_approve`: a call of low risk and high confidence needs no reviewer."""
-
-    def mistakes(self) -> Iterator[FormMistake]:
-        """Yield a reviewer of low risk: its name would promise a review that never happens."""
-        if self.low_risk != NO_REVIEWER:
-            message = (
-                f"must be {shown(NO_REVIEWER)}: what is of low risk and certain is approved "
-                "without a reviewer, and all else goes to high_risk or medium_risk"
-            )
-            yield ("low_risk",), message, ""
-
-
-class NightForm(Form, frozen=True, kw_only=True, rename={}):
-    """The hours in which a reviewer decides instead of the engine's default."""
-
-    enabled: bool = True
-    start_hour: _Hour = _STANDARD.night_mode.start_hour
-    """The first hour of the night."""
-    end_hour: _Hour = _STANDARD.night_mode.end_hour
-    """The hour after the night. Before `start_hour`: the night goes over midnight."""
-    action: NightAction = _STANDARD.night_mode.action
-
-
 class AutoConfirmForm(CheckedForm, frozen=True, kw_only=True, rename={}):
     """The section of the engine."""
 
     enabled: bool = False
     intelligent_escalation: bool = True
     """Off: a person decides on every escalated call."""
-    escalation_targets: TargetsForm = TargetsForm()
+    escalation_targets: EscalationTargets = _STANDARD.escalation_targets
     safety_rules: tuple[SafetyRuleForm, ...] = ()
-    night_mode: NightForm = NightForm()
+    night_mode: NightMode = _STANDARD.night_mode
     escalation_timeout_minutes: Annotated[float, Meta(gt=0, le=1440)] = (
         _STANDARD.escalation_timeout_minutes
     )
@@ -475,20 +443,12 @@ class AutoConfirmForm(CheckedForm, frozen=True, kw_only=True, rename={}):
         Raises:
             ConfigurationError: they do not fit together.
         """
-        targets, night = self.escalation_targets, self.night_mode
         return AutoConfirmSettings(
             enabled=self.enabled,
             intelligent_escalation=self.intelligent_escalation,
-            escalation_targets=EscalationTargets(
-                high_risk=targets.high_risk, medium_risk=targets.medium_risk
-            ),
+            escalation_targets=self.escalation_targets,
             safety_rules=rules,
-            night_mode=NightMode(
-                enabled=night.enabled,
-                start_hour=night.start_hour,
-                end_hour=night.end_hour,
-                action=night.action,
-            ),
+            night_mode=self.night_mode,
             escalation_timeout_minutes=self.escalation_timeout_minutes,
             fallback_escalation=self.fallback_escalation,
             load_relief=self.load_relief,

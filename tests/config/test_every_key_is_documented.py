@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
+from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, NightMode
 from ironcurtain_proxy.config.auto_confirm import (
     AutoConfirmForm,
     ContextForm,
-    NightForm,
     NotificationsForm,
     ReviewerForm,
     SafetyRuleForm,
     StoreForm,
-    TargetsForm,
 )
 from ironcurtain_proxy.config.reading.forms import declarations, keys_of_form
 from ironcurtain_proxy.config.schemas import schema_of
@@ -53,7 +52,7 @@ def test_every_key_of_a_server_stands_on_the_page() -> None:
 
 def test_every_key_of_the_engine_stands_on_its_page() -> None:
     forms = (
-        *(AutoConfirmForm, ContextForm, NightForm, SafetyRuleForm, StoreForm, TargetsForm),
+        *(AutoConfirmForm, ContextForm, EscalationTargets, NightMode, SafetyRuleForm, StoreForm),
         *(ReviewerForm, NotificationsForm),
     )
     keys = {key for form in forms for key in keys_of_form(form)}

@@ -8,27 +8,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 
+_Hour: TypeAlias = Annotated[int, Meta(ge=0, le=23)]
+_Reviewer: TypeAlias = Annotated[str, Meta(min_length=1)]
+
 NightAction: TypeAlias = Literal["escalate", "hold"]
 """The action at night for calls that nothing approved."""
 
 
-class NightMode(Struct, frozen=True, kw_only=True):
+class NightMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The hours in which a reviewer decides instead of the engine's default."""
 
     enabled: bool = True
-    start_hour: int = 21
-    """The first hour of the night, 0 to 23."""
-    end_hour: int = 6
-    """The hour after the night, 0 to 23. Before `start_hour`: the night goes over midnight. Equal:
+    start_hour: _Hour = 21
+    """The first hour of the night."""
+    end_hour: _Hour = 6
+    """The hour after the night. Before `start_hour`: the night goes over midnight. Equal:
     all day."""
     action: NightAction = "escalate"
 
@@ -98,12 +101,12 @@ class SafetyRule:
             )
 
 
-class EscalationTargets(Struct, frozen=True, kw_only=True):
+class EscalationTargets(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The reviewers of each kind of call, by name."""
 
-    high_risk: str = "architect_manager"
-    medium_risk: str = "wrapper_claude"
-    low_risk: str = NO_REVIEWER
+    high_risk: _Reviewer = "architect_manager"
+    medium_risk: _Reviewer = "wrapper_claude"
+    low_risk: Literal["auto_approve"] = NO_REVIEWER
     """The word for no reviewer: a call of low risk and high confidence needs none. No other word is
     accepted."""
 
