@@ -18,10 +18,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -184,8 +184,10 @@ class RemoteEndpoint:
 BuiltIn: TypeAlias = Literal["shell"]
 """`shell`: our own shell, whose commands have views of their own."""
 
+_Pattern: TypeAlias = Annotated[str, Meta(min_length=1)]
 
-class ResultRules(Struct, frozen=True, kw_only=True):
+
+class ResultRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The changes of a server's answers on their way to the agent."""
 
     clean: bool = False
@@ -194,11 +196,11 @@ class ResultRules(Struct, frozen=True, kw_only=True):
     """Secrets are masked."""
 
 
-class ShownTools(Struct, frozen=True, kw_only=True):
+class ShownTools(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tools of a server that exist for the proxy and the agent, by patterns of their names."""
 
-    allow: tuple[str, ...] = ("*",)
-    deny: tuple[str, ...] = ()
+    allow: tuple[_Pattern, ...] = ("*",)
+    deny: tuple[_Pattern, ...] = ()
     """Patterns of what is left out, whatever `allow` says."""
 
     def has(self, name: str) -> bool:

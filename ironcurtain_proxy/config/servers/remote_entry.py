@@ -30,6 +30,8 @@ from ironcurtain_proxy.model.server import (
     PinMode,
     RemoteEndpoint,
     RemoteTransport,
+    ResultRules,
+    ShownTools,
     is_public,
 )
 
@@ -65,28 +67,11 @@ def asked(said: AskForm) -> tuple[AskKind, ...]:
     return () if said == "none" else (said,)
 
 
-class ResultsForm(Form, frozen=True, kw_only=True):
-    """The changes of a server's answers on their way to the agent."""
-
-    clean: bool = False
-    """Take out escapes of terminals and invisible characters."""
-    redact_secrets: bool = False
-    """Mask secrets."""
-
-
 class ArgumentsForm(Form, frozen=True, kw_only=True):
     """What is asked about the arguments of a server's calls."""
 
     ask_about_secrets: bool = False
     """Ask a person about calls that would send the server a secret."""
-
-
-class ToolsForm(Form, frozen=True, kw_only=True):
-    """The tools that are shown, by patterns of their names."""
-
-    allow: tuple[NameText, ...] = ("*",)
-    deny: tuple[NameText, ...] = ()
-    """What is left out, whatever `allow` says."""
 
 
 class BaseEntryForm(CheckedForm, frozen=True, kw_only=True):
@@ -99,8 +84,8 @@ class BaseEntryForm(CheckedForm, frozen=True, kw_only=True):
     """The questions of its own that the server may put to the user."""
     pins: Maybe[PinMode] = UNSET
     """The treatment of changed descriptions; the setting for all servers if absent."""
-    results: ResultsForm = ResultsForm()
-    tools: ToolsForm | tuple[NameText, ...] = ToolsForm()
+    results: ResultRules = ResultRules()
+    tools: ShownTools | tuple[NameText, ...] = ShownTools()
     """A list names what is allowed, as some clients write it."""
 
 

@@ -45,7 +45,7 @@ from ironcurtain_proxy.config.servers.remote_entry import (
     asked,
     is_remote,
 )
-from ironcurtain_proxy.model.server import BuiltIn, ResultRules, ServerSpec, ShownTools
+from ironcurtain_proxy.model.server import BuiltIn, ServerSpec, ShownTools
 from ironcurtain_proxy.model.values import Json, RealPath
 
 # --- servers file
@@ -301,12 +301,8 @@ def _common(name: str, form: BaseEntryForm, usual: str | None = None) -> dict[st
         "description": form.description,
         "ask": asked(form.ask),
         "pins": form.pins or None,
-        "results": ResultRules(
-            clean=form.results.clean, redact_secrets=form.results.redact_secrets
-        ),
-        "tools": ShownTools(allow=form.tools)
-        if isinstance(form.tools, tuple)
-        else ShownTools(allow=form.tools.allow, deny=form.tools.deny),
+        "results": form.results,
+        "tools": ShownTools(allow=form.tools) if isinstance(form.tools, tuple) else form.tools,
     }
     if isinstance(form, EntryForm):
         fields |= {
