@@ -191,7 +191,7 @@ async def test_only_a_client_that_has_a_task_waits_longer_than_its_requests(
     monkeypatch: pytest.MonkeyPatch, *, waits: bool
 ) -> None:
     monkeypatch.setattr(desk_module, "_WITHOUT_HANDSHAKE", 0.01)
-    able: Json = {"extensions": {TASKS: {}}} if waits else {}
+    able: dict[str, Json] = {"extensions": {TASKS: {}}} if waits else {}
     call = replace(question(1), caller=Caller(version=VERSIONS[0], capabilities=able))
     person = Person()
     async with at_work(person) as (desk, clock), anyio.create_task_group() as tasks:
