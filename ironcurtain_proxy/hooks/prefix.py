@@ -48,7 +48,12 @@ def main(state: str, text: str) -> "NoReturn":
     head, _, words = answer.partition(b"\n")
     said = words[:-1].decode("utf-8", "replace")
     if words[-1:] != b"\0":
-        _refuse("the kernel ended before the command did")
+        # It may have been about to bring in what the command changed.
+        _say(
+            "IronCurtain: the kernel ended before it said how the command ended. Look at what was "
+            "done before you make the call again."
+        )
+        _exit(_REFUSED)
     if head[:1] == b"N":
         for number in _RELAYED:
             signal.signal(number, signal.SIG_DFL)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ironcurtain_proxy.hooks.processes import start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
+from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, as_claude, decision_in
 
 pytestmark = [
@@ -401,7 +403,8 @@ def test_an_answer_that_cannot_be_read_runs_nothing(tmp_path: Path) -> None:
             with wire.accept()[0] as connection:
                 connection.recv(1 << 16)
                 connection.sendall(answer)
-            assert "Nothing was run" in running.communicate(timeout=60)[1], answer
+            said = running.communicate(timeout=60)[1]
+            assert said.startswith("IronCurtain: the kernel"), answer
             assert running.returncode == 126, answer
     assert not (tmp_path / "made").exists()
 
@@ -422,3 +425,64 @@ def test_a_form_that_is_not_known_is_refused_once_and_asked_about_from_then_on(
     assert (home.workspace / "odd").exists()
     home.end_session()
     refused(home, as_claude("ls"))
+
+
+def begun_in_a_view(home: HookedHome) -> tuple[Message, subprocess.Popen[bytes]]:
+    """Start a command that has changed the workspace and goes on when it is told to."""
+    command = "echo y > made; rm keep; echo ready; read x; echo done"
+    call = home.held(command)
+    running = home.start_command(as_claude(command).replace(" < /dev/null", ""))
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"ready\n"
+    return call, running
+
+
+def test_a_kernel_that_is_killed_meanwhile_loses_nothing_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = HookedHome(tmp_path, path=PATH)
+    monkeypatch.chdir(other.workspace)
+    (other.workspace / "keep").write_text("k")
+    call, running = begun_in_a_view(other)
+    os.kill(other.kernel(), signal.SIGKILL)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 126
+    assert said.startswith(b"IronCurtain: the kernel ended before it said how the command ended.")
+    assert [one.name for one in other.workspace.iterdir()] == ["keep"]
+    other.fire("PostToolUse", {**call, "tool_response": {}})
+    assert other.decide("Bash", {"command": "ls"}) == "deny"
+    # The next session holds commands again.
+    other.fire("SessionStart", {"source": "startup"})
+    other.held("touch later")
+    assert ended(other.start_command(as_claude("touch later")))[0] == 0
+    assert (other.workspace / "later").exists()
+    other.end_session()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a small disk")
+def test_a_disk_that_is_full_meanwhile_loses_nothing_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = HookedHome(tmp_path, path=PATH)
+    monkeypatch.chdir(other.workspace)
+    (other.workspace / "keep").write_text("k")
+    sessions = other.state / "sessions"
+    sessions.mkdir(mode=0o700)
+    small = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "none", str(sessions)]
+    if subprocess.run(small, check=False, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        call, running = begun_in_a_view(other)
+        with suppress(OSError), (sessions / "fill").open("wb", 0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        # It waits for its input, and is ended because the disk is full.
+        assert running.wait(timeout=60) == 125
+        assert b"are left free" in running.communicate()[1]
+        assert [one.name for one in other.workspace.iterdir()] == ["keep"]
+        other.fire("PostToolUse", {**call, "tool_response": {}})
+        (sessions / "fill").unlink()
+        assert other.decide("Bash", {"command": "ls"}) == "silence"
+    finally:
+        other.end_session()
+        subprocess.run(["umount", "--lazy", sessions], check=True)
