@@ -79,12 +79,14 @@ DIALECT: Final = HookDialect(
         "sessionStart": ("start", 60),
         "sessionEnd": ("end", 5),
     },
+    # Older versions write the arguments as JSON.
     fields=FieldNames(
         tool="toolName",
         given="toolArgs",
         agent="agentId",
         agent_kind="agentType",
         result="toolResult",
+        is_json=True,
     ),
     # Text that is written to a running program (`write_bash`) is not among them.
     own_tools=words(

@@ -158,15 +158,14 @@ def text_of(payload: Arguments, name: str) -> str:
     return found
 
 
-def object_of(payload: Arguments, name: str) -> Arguments:
-    """Return an object of an event.
+def object_of(payload: Arguments, name: str, *, is_json: bool = False) -> Arguments:
+    """Return an object of an event, also one that stands there as JSON if that may be.
 
     Raises:
         UnreadableEventError: it is something else, or is not there.
     """
     found = payload.get(name)
-    if isinstance(found, str):
-        # Older versions of Copilot CLI write its JSON.
+    if is_json and isinstance(found, str):
         try:
             found = strict_json(found.encode())
         except (ValueError, RecursionError):
@@ -248,6 +247,8 @@ class FieldNames(Struct, frozen=True, kw_only=True):
     agent: str = "agent_id"
     agent_kind: str = "agent_type"
     error: str = "error"
+    is_json: bool = False
+    """Whether the arguments may be a text, of JSON."""
     result: str = "tool_response"
 
 
@@ -431,7 +432,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
         tool = text_of(payload, self.fields.tool)
         if not tool:
             raise UnreadableEventError(f"{self.fields.tool} is not there")
-        given = object_of(payload, self.fields.given)
+        given = object_of(payload, self.fields.given, is_json=self.fields.is_json)
         if self.calls_of is not None:
             return tool, self.calls_of(tool, given)
         return tool, ((tool, given),) if self.tools is None else self.tools.calls(tool, given)

@@ -132,6 +132,7 @@ def broken_events(home: HookedHome) -> dict[str, Json]:
         "no tool": {**whole, "tool_name": None},
         "a tool that is no text": {**whole, "tool_name": ["Bash"]},
         "no arguments": {**whole, "tool_input": "ls"},
+        "arguments in a text": {**whole, "tool_input": '{"command": "ls"}'},
         "a command that is no text": {**whole, "tool_input": {"command": ["ls"]}},
         "no directory": {**whole, "cwd": None},
         "a relative directory": {**whole, "cwd": "project"},
