@@ -205,7 +205,7 @@ def _carry_out(
         say_ending(talk, outcome, found.every, InitEnding())
         talk.say("nothing was changed")
         return talk.end(1)
-    is_right = look_after(talk, secrets, installations(settings))
+    is_right = look_after(talk, secrets, installations(settings, silent))
     for name in later:
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip

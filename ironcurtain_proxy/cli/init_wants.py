@@ -348,13 +348,21 @@ def unconfined(settings: Settings) -> dict[str, str]:
     return found
 
 
-def installations(settings: Settings) -> list[str]:
-    """Return the commands that install servers, so that a sandbox can hold them."""
+def installations(settings: Settings, failed: Collection[str]) -> list[str]:
+    """Return the commands that install servers, so that a sandbox can hold them.
+
+    Args:
+        settings: with the servers.
+        failed: servers that did not start. Their packages may not exist, and one that does not
+            exist fails the installation of all.
+    """
     machine = own_machine(settings)
     return [
         installation_of(spec)
         for spec in settings.servers
-        if spec.remote is None and isinstance(look_up(spec, machine), NotInstalled)
+        if spec.remote is None
+        and spec.name not in failed
+        and isinstance(look_up(spec, machine), NotInstalled)
     ]
 
 

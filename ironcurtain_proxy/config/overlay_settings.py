@@ -47,6 +47,10 @@ from ironcurtain_proxy.model.values import Json
 # --- capability settings
 
 
+OF_HOOKS: Final = ("filesystem", "fetch", "shell")
+"""The servers that the hooks of clients name for the clients' own tools. No file has them."""
+
+
 class ToolNames(Struct, frozen=True):
     """Reads tool names. A name that no tool can have is reported, since it would never match."""
 
@@ -75,7 +79,7 @@ class ToolNames(Struct, frozen=True):
         server, slash, tool = name.partition("/")
         if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
             node.error("must be SERVER/TOOL, or the name of a tool")
-        elif slash and self.servers and server not in self.servers:
+        elif slash and self.servers and server not in {*self.servers, *OF_HOOKS}:
             guess = nearest(server, self.servers)
             node.warning(f"there is no server {shown(server)}", guess and f"{guess}/{tool}")
         elif not slash:

@@ -29,6 +29,7 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     HANDSHAKE_VERSIONS,
@@ -50,6 +51,7 @@ VERSION: Final = VERSIONS[0]
 """The version that is said to servers without a handshake."""
 
 METHOD_NOT_FOUND: Final = -32601
+_MOST_WORDS: Final = 300
 UNSUPPORTED_VERSION: Final = -32022
 
 ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
@@ -130,7 +132,8 @@ async def greet(
     if other is not None:
         answer = await said(other)
     if answer.result is None:
-        raise DownstreamError(f'server "{server}" refuses to be initialized{_why(answer)}')
+        what = f'server "{server}" refuses to be initialized{_why(answer)}'
+        raise refusal(what, answer.error)
     check_version(server, answer.result)
     return _described(answer.result, answer.result.get("serverInfo"))
 
@@ -190,6 +193,17 @@ def _supported(error: Mapping[str, Json] | None) -> list[str] | None:
     """Return the versions that a refusal names as supported; None if it names none."""
     said = _at(error, "data", "supported")
     return [one for one in said if isinstance(one, str)] if isinstance(said, list) else None
+
+
+def refusal(what: str, error: Mapping[str, Json] | None) -> DownstreamError:
+    """Return the error for a server that refuses to begin, with its words as a note.
+
+    The note is for the operator: the agent reads in the proxy's words no others.
+    """
+    raised = DownstreamError(what)
+    if said := (error or {}).get("message"):
+        raised.add_note(f'; it answered "{visible(str(said)[:_MOST_WORDS])}"')
+    return raised
 
 
 def _why(answer: ToolResult) -> str:

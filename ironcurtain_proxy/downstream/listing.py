@@ -6,7 +6,7 @@ The server is untrusted: it may send endless pages, or invalid entries.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
-from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND
+from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND, refusal
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.escalation import visible
@@ -146,7 +146,7 @@ async def _pages(
     cursors: set[str] = set()
     params: dict[str, Json] = {}
     for _ in range(MAX_PAGES):
-        entries, cursor = _page(server, await ask(params), key)
+        entries, cursor = _page(server, await ask(params), key, drop)
         yield entries
         if not cursor:
             return
@@ -180,13 +180,20 @@ def _length(entry: dict[str, Json]) -> int | None:
         return None
 
 
-def _page(server: str, answer: ToolResult, key: str = "tools") -> tuple[list[Json], str]:
-    """The entries of one page, and where the next begins; empty after the last."""
+def _page(
+    server: str, answer: ToolResult, key: str, drop: Callable[[str], None]
+) -> tuple[list[Json], str]:
+    """The entries of one page, and where the next begins; empty after the last.
+
+    Servers in Go write an empty list as `null`, and some number their pages.
+    """
     if answer.error is not None and answer.error.get("code") == METHOD_NOT_FOUND:
         return [], ""
-    page = answer.result or {}
-    entries = page.get(key)
-    cursor = page.get("nextCursor") or ""
-    if not isinstance(entries, list) or not isinstance(cursor, str):
-        raise DownstreamError(f'server "{server}" does not list its {key}')
-    return entries, cursor
+    entries = None if answer.result is None else answer.result.get(key, answer.result)
+    if answer.result is None or not isinstance(entries, list | None):
+        raise refusal(f'server "{server}" does not list its {key}', answer.error)
+    cursor = answer.result.get("nextCursor") or ""
+    if not isinstance(cursor, str):
+        drop(f"a page of {key} names the next one by no text; what came before is kept")
+        cursor = ""
+    return entries or [], cursor

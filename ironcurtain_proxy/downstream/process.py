@@ -309,7 +309,7 @@ _KEPT: Final = 8192
 """Bytes of the end of the output in which the most telling line is looked for."""
 
 _NAMES_ERROR: Final = re.compile(
-    rb"\s*(?:Uncaught |Caused by: |thread '[^']*' )?"
+    rb"\s*(?:Uncaught |Caused by: |npm |thread '[^']*' )?"
     rb"(?:[\w.]*(?:Error|Exception)\b[^:]{0,40}:|(?:fatal|panic|error|failed)\w*[:! ]"
     rb"|panicked|cannot )",
     re.IGNORECASE,
@@ -321,6 +321,9 @@ _SPEAKS_OF_ERROR: Final = re.compile(
     rb"|E[A-Z]{4,})\b",
     re.IGNORECASE,
 )
+
+_NAMES_LOG: Final = re.compile(rb"\b(?:complete|full|debug) log\b", re.IGNORECASE)
+"""Where a program says that it kept the rest, as npm does last, after `npm error`."""
 
 _LONGEST_WORDS: Final = 200
 """Characters of a server's line that are repeated to the operator."""
@@ -354,6 +357,7 @@ class StderrDrain:
         version, and others with advice.
         """
         lines = [line for line in self._tail.split(b"\n") if line.strip()]
+        lines = [line for line in lines if not _NAMES_LOG.search(line)] or lines
         telling = [line for line in lines if _NAMES_ERROR.match(line)]
         telling = telling or [line for line in lines if _SPEAKS_OF_ERROR.search(line)]
         best = (telling or lines or [b""])[-1]

@@ -304,7 +304,7 @@ class Supervisor:
                 await started.close()
             self._started = None
             self.is_sandboxed = False
-        self._last_words = self._repeated(started)
+        self._last_words = "".join(trouble[1:]) + self._repeated(started)
         if has_ended or not trouble:
             return f'server "{self.spec.name}" ended: {started.ending()}'
         return trouble[0]
@@ -347,7 +347,14 @@ class Supervisor:
         scope: anyio.CancelScope,
         trouble: list[str],
     ) -> None:
-        """Initialize the server, then list its tools again after each reported change."""
+        """Initialize the server, then list its tools again after each reported change.
+
+        Args:
+            connection: to the server.
+            started: its process, or what stands for it.
+            scope: cancelled at the end.
+            trouble: gets why the server cannot be used, and what it answered, for the operator.
+        """
         seconds = self._options.initialize_timeout
         try:
             remote = self.spec.remote
@@ -359,7 +366,7 @@ class Supervisor:
             with anyio.fail_after(seconds):
                 await self._list(connection)
         except DownstreamError as error:
-            trouble.append(str(error))
+            trouble += [str(error), *getattr(error, "__notes__", ())]
             if isinstance(error, ServerUnavailableError):
                 # It reads no more. Where it has ended, how it ended says more, and is seen soon.
                 await anyio.sleep(_UNTIL_ENDED)

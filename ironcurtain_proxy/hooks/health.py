@@ -99,11 +99,13 @@ class HookHealth(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the state in a line for people."""
-        when = f"last event {self.last:%Y-%m-%d %H:%M} UTC" if self.last else "no event yet"
+        when = (
+            f"{self.events} events, last {self.last:%F %H:%M} UTC" if self.last else "no event yet"
+        )
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
             parts += [_HELD[self.prefix]] if DIALECTS[self.client].prefix else []
-            parts += ["starts" if self.starts else "does not start", f"{when} of {self.events}"]
+            parts += ["starts" if self.starts else "does not start", when]
         return f"{', '.join(parts)} ({self.file})"
 
 

@@ -86,6 +86,8 @@ def test_an_installation_that_fails_is_told_and_leaves_the_launcher_in_its_place
     assert code == 1
     assert "  not installed:" in said
     assert "1 of 2 servers protected. NOT protected:\n  other (Cursor): it does not start:" in said
+    advice = said.partition("check --live:")[2]
+    assert "uv tool install" not in advice, "what cannot be installed is not proposed again"
     assert not machine.tool().exists()
     servers = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
     assert servers.keys() == {"ironcurtain", "other"}

@@ -375,7 +375,9 @@ def test_composites_are_read_in_their_order(tmp_path: Path) -> None:
 
 
 def test_tools_of_servers_that_are_not_there_are_warned_of(tmp_path: Path) -> None:
-    lists: Json = {"sensitiveTools": ["gti/git_push", "git__git_push", "git/git_push", "a__b"]}
+    named: list[Json] = ["gti/git_push", "git__git_push", "git/git_push", "a__b"]
+    of_hooks: list[Json] = ["shell/run_command", "fetch/fetch"]
+    lists: Json = {"sensitiveTools": [*named, *of_hooks]}
     said = warnings(tmp_path, {"security": {"interceptor": lists}, "serverFilter": ["files"]})
     assert said == [
         (

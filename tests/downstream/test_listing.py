@@ -71,10 +71,28 @@ async def test_cursors_are_followed_as_they_came() -> None:
     assert pages.asked == [{}, {"cursor": "x y"}]
 
 
-@pytest.mark.parametrize("page", [{}, {"tools": {}}, {"tools": [], "nextCursor": 5}])
+@pytest.mark.parametrize("page", [{}, {"tools": {}}, {"tools": "none"}])
 async def test_what_is_no_list_is_an_error(page: dict[str, Json]) -> None:
     with pytest.raises(DownstreamError, match='server "s" does not list its tools'):
         await list_tools("s", Pages(page), forget)
+
+
+async def test_an_empty_list_may_be_null_and_a_number_of_a_page_ends_the_list() -> None:
+    assert await list_tools("s", Pages({"tools": None}), forget) == ()
+    said: list[str] = []
+    numbered = Pages({"tools": [{"name": "a"}], "nextCursor": 2})
+    assert [tool.name for tool in await list_tools("s", numbered, said.append)] == ["a"]
+    assert len(said) == 1
+
+
+async def test_what_a_server_answers_instead_of_its_list_is_for_the_operator() -> None:
+    async def ask(_: dict[str, Json]) -> ToolResult:
+        return ToolResult(error={"code": -32603, "message": "run foo\x1b[2J login"})
+
+    with pytest.raises(DownstreamError) as raised:
+        await list_tools("s", ask, forget)
+    assert str(raised.value) == 'server "s" does not list its tools'
+    assert raised.value.__notes__ == ['; it answered "run foo\\u001b[2J login"']
 
 
 async def test_a_server_without_tools_may_not_know_the_method() -> None:

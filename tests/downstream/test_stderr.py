@@ -225,6 +225,8 @@ ModuleNotFoundError: No module named 'mcp'
         (b"API key is required\nsee https://x\n", "API key is required"),
         (b"thread 'main' panicked at src/main.rs:1:\nnote: run with RUST_BACKTRACE=1\n",
          "thread 'main' panicked at src/main.rs:1:"),
+        (b"npm error 404 no x.\nnpm error A complete log of this run can be found in: /h\n",
+         "npm error 404 no x."),
         (b"no words of trouble\nonly these\n", "only these"),
     ],
 )  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_client_is_described_by_what_is_there(tmp_path: Path) -> None:
         note_event(state, "gemini")
     found = health_of("gemini", tmp_path, state, tmp_path)
     assert (found.events, found.last is not None) == (3, True)
-    assert "installed, starts, last event" in str(found)
+    assert "installed, starts, 3 events, last 2" in str(found)
     shutil.move(tmp_path / ".gemini/settings.json", tmp_path / "old")
     document = orjson.loads((tmp_path / "old").read_bytes())
     document["hooks"]["BeforeTool"].insert(0, {"hooks": [{"type": "command", "command": "x"}]})

@@ -48,7 +48,7 @@ def read_file(path: Path, report: Report) -> bytes | None:
     elif len(data) > MAX_BYTES:
         report.error(path, (), f"is larger than {MAX_BYTES // 1024 // 1024} MiB")
         return None
-    elif data[:2] in _UTF_16 or b"\0" in data[:4]:
+    elif data[:2] in _UTF_16 or data[:2].count(0) == 1:
         report.error(path, (), "is UTF-16, as some editors of Windows write; save it as UTF-8")
         return None
     return data

@@ -138,6 +138,7 @@ def test_what_is_not_a_readable_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "utf-16").write_text('{"a": 1}', "utf-16")
     (tmp_path / "utf-16-le").write_text('{"a": 1}', "utf-16-le")
+    (tmp_path / "nothing").write_bytes(b"\0" * 50)
     (tmp_path / "large").write_bytes(b" " * (MAX_BYTES + 1))
     for name, message in (
         ("missing", "cannot be read: it does not exist"),
@@ -146,6 +147,7 @@ def test_what_is_not_a_readable_file_is_refused_at_once(tmp_path: Path) -> None:
         ("loop", "cannot be read: too many levels of symbolic links"),
         ("a\0b", "cannot be read: its path is not a path"),
         ("large", "is larger than 16 MiB"),
+        ("nothing", "is not JSON: unexpected character, expected a JSON value at line 1, column 1"),
         ("utf-16", "is UTF-16, as some editors of Windows write; save it as UTF-8"),
         ("utf-16-le", "is UTF-16, as some editors of Windows write; save it as UTF-8"),
     ):
