@@ -82,6 +82,21 @@ def as_tool_call(call: ServerCall) -> Operation:
 # --- transcripts
 
 
+def _text(row: Mapping[str, Json], name: str) -> str:
+    found = row.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _object(row: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    found = row.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(row: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
+    found = row.get(name)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 # --- one call a line ------------------------------------------------------------------------------
 # Lines `{"session", "cwd", "branch", "tool", "input", "refused"?}`: one call each.
 
@@ -94,15 +109,14 @@ def is_of_corpus(row: Mapping[str, Json]) -> bool:
 def call_of(row: Mapping[str, Json]) -> TranscriptCall | None:
     """Return the call of a line, or None if it is not of its shape."""
     tool, given = row["tool"], row["input"]
-    directory, branch = row.get("cwd"), row.get("branch")
     if not isinstance(tool, str) or not isinstance(given, dict):
         return None
     return TranscriptCall(
         session=str(row["session"]),
-        directory=directory if isinstance(directory, str) else "",
+        directory=_text(row, "cwd"),
         tool=tool,
         arguments=given,
-        branch=branch if isinstance(branch, str) else "",
+        branch=_text(row, "branch"),
         refused=row.get("refused") is True,
     )
 
@@ -135,16 +149,15 @@ def claude_code_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, Transcript
         if block.get("type") != "tool_use":
             continue
         tool, given = block.get("name"), block.get("input")
-        directory, branch = row.get("cwd"), row.get("gitBranch")
         if not isinstance(tool, str) or not isinstance(given, dict):
             yield None
             continue
         call = TranscriptCall(
             session=str(row["sessionId"]),
-            directory=directory if isinstance(directory, str) else "",
+            directory=_text(row, "cwd"),
             tool=tool,
             arguments=given,
-            branch=branch if isinstance(branch, str) else "",
+            branch=_text(row, "gitBranch"),
         )
         yield str(block.get("id", "")), call
 
@@ -161,9 +174,7 @@ def refusals_of(row: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _blocks(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    message = row.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    return _objects(_object(row, "message"), "content")
 
 
 # --- Codex CLI ------------------------------------------------------------------------------------
@@ -197,15 +208,10 @@ class Rollout(Struct):
 
     def calls_of(self, row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
         """Yield the calls of a line, or None for one that is not of its shape."""
-        payload = row.get("payload")
-        inner = payload if isinstance(payload, dict) else row
-        directory = inner.get("cwd")
-        if isinstance(directory, str) and row.get("type") in {"session_meta", "turn_context"}:
-            self.directory = directory
-        git = inner.get("git")
-        branch = git.get("branch") if isinstance(git, dict) else None
-        if isinstance(branch, str):
-            self.branch = branch
+        inner = _object(row, "payload") or row
+        if row.get("type") in {"session_meta", "turn_context"}:
+            self.directory = _text(inner, "cwd") or self.directory
+        self.branch = _text(_object(inner, "git"), "branch") or self.branch
         match inner.get("type"):
             case "function_call":
                 yield from self._function(inner)
@@ -290,9 +296,8 @@ def is_of_gemini(row: Mapping[str, Json]) -> bool:
 
 def gemini_calls(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
     """Yield the calls of a chat, or None for one that is not of its shape."""
-    messages = row["messages"]
-    for message in messages if isinstance(messages, list) else ():
-        made = message.get("toolCalls") if isinstance(message, dict) else None
+    for message in _objects(row, "messages"):
+        made = message.get("toolCalls")
         for one in made if isinstance(made, list) else ():
             yield from _calls(str(row["sessionId"]), one)
 
@@ -333,9 +338,7 @@ def copilot_calls(
     row: Mapping[str, Json], rollout: Rollout
 ) -> Iterator[tuple[str, TranscriptCall] | None]:
     """Yield the calls of a line, each with its id, or None for one that is not of its shape."""
-    data = row["data"]
-    if not isinstance(data, dict):
-        return
+    data = _object(row, "data")
     if str(row["type"]).startswith("session."):
         _copilot_place(data, rollout)
     if row["type"] != "tool.execution_start":
@@ -355,21 +358,17 @@ def _numbered(identifier: str, number: int) -> str:
 
 
 def _copilot_place(data: Mapping[str, Json], rollout: Rollout) -> None:
-    context = data.get("context")
-    place = context if isinstance(context, dict) else data
+    place = _object(data, "context") or data
     trusted = _TRUSTED.search(str(data.get("message", "")))
-    found = place.get("cwd") or (trusted[1] if trusted and not rollout.directory else None)
     rollout.session = str(data.get("sessionId", rollout.session))
-    rollout.directory = found if isinstance(found, str) else rollout.directory
-    branch = place.get("branch")
-    rollout.branch = branch if isinstance(branch, str) else rollout.branch
+    rollout.directory = _text(place, "cwd") or rollout.directory or (trusted[1] if trusted else "")
+    rollout.branch = _text(place, "branch") or rollout.branch
 
 
 def copilot_refusals(row: Mapping[str, Json], rollout: Rollout) -> Iterator[str]:
     """Yield the id of a call that the user refused."""
-    data = row["data"]
-    error = data.get("error") if isinstance(data, dict) else None
-    if isinstance(data, dict) and isinstance(error, dict) and error.get("code") == "rejected":
+    data = _object(row, "data")
+    if _object(data, "error").get("code") == "rejected":
         yield f"{rollout.session} {data.get('toolCallId')}"
 
 
@@ -398,28 +397,24 @@ def opencode_documents(row: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     if "messages" not in row:
         yield row
         return
-    several = [row, *(row["messages"] if isinstance(row["messages"], list) else ())]
-    for one in several:
-        if isinstance(one, dict):
-            parts = one.get("parts")
-            inner = [one.get("info"), *(parts if isinstance(parts, list) else ())]
-            yield from [each for each in inner if isinstance(each, dict)]
+    for one in (row, *_objects(row, "messages")):
+        yield _object(one, "info")
+        yield from _objects(one, "parts")
 
 
 def opencode_place(row: Mapping[str, Json]) -> tuple[str, str] | None:
     """Return the session and the directory that a session or a message names."""
-    path = row.get("path")
-    found = path.get("cwd") if isinstance(path, dict) else row.get("directory")
-    return (str(row.get("sessionID", row.get("id"))), found) if isinstance(found, str) else None
+    found = _text(_object(row, "path") or {"cwd": row.get("directory")}, "cwd")
+    return (str(row.get("sessionID", row.get("id"))), found) if found else None
 
 
 def opencode_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
     """Yield the calls of a part, each with its id, or None for one that is not of its shape."""
-    state, name = row.get("state"), row.get("tool")
-    if row.get("type") != "tool" or (isinstance(state, dict) and state.get("status") == "pending"):
+    state, name = _object(row, "state"), row.get("tool")
+    if row.get("type") != "tool" or state.get("status") == "pending":
         return
-    given = state.get("input") if isinstance(state, dict) else None
-    if not isinstance(state, dict) or not isinstance(name, str) or not isinstance(given, dict):
+    given = state.get("input")
+    if not isinstance(name, str) or not isinstance(given, dict):
         yield None
         return
     for number, (tool, arguments) in enumerate(OPENCODE_TOOLS.calls(name, given)):
@@ -523,38 +518,32 @@ class _TranscriptReader:
             self._add(gemini_calls(row))
         elif is_of_codex(row):
             self._add(rollout.calls_of(row))
-        else:
-            return self._newer_row(row, rollout)
-        return True
-
-    def _newer_row(self, row: Mapping[str, Json], rollout: Rollout) -> bool:
-        if is_of_copilot(row):
+        elif is_of_copilot(row):
             for found in copilot_calls(row, rollout):
                 self._once(found)
             self._refused.update(copilot_refusals(row, rollout))
-            return True
-        if not is_of_opencode(row):
-            return False
-        self._opencode(row)
+        else:
+            return self._opencode(row)
         return True
 
-    def _opencode(self, row: Mapping[str, Json]) -> None:
+    def _opencode(self, row: Mapping[str, Json]) -> bool:
+        if not is_of_opencode(row):
+            return False
         for one in opencode_documents(row):
             if place := opencode_place(one):
                 self._places.setdefault(*place)
             for found in opencode_calls(one):
                 self._once(found)
+        return True
 
     def _once(self, found: tuple[str, TranscriptCall] | None) -> None:
         if found is None:
             self._recording.broken_lines += 1
             return
         identifier, call = found
-        if identifier and identifier in self._by_id:
-            return
-        if identifier:
-            self._by_id[identifier] = len(self._recording.calls)
-        self._recording.calls.append(call)
+        at = len(self._recording.calls)
+        if not identifier or self._by_id.setdefault(identifier, at) == at:
+            self._recording.calls.append(call)
 
     def _add(self, calls: Iterable[TranscriptCall | None]) -> None:
         for call in calls:
