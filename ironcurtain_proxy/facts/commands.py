@@ -197,10 +197,10 @@ def _pushed(command: ParsedCommand, branch: str) -> tuple[str, ...]:
 
 
 def _uses_git(command: ParsedCommand) -> bool:
-    """Whether git runs together with other programs; alone, its hooks need no check."""
-    return len(command.commands) > 1 and any(
-        one.words and one.words[0].text == "git" for one in command.commands
-    )
+    """Whether git runs together with other programs, or pulls; else its hooks need no check."""
+    of_git = [one for one in command.commands if one.words and one.words[0].text == "git"]
+    pulls = any(word.text == "pull" for one in of_git for word in one.words)
+    return bool(of_git) and (pulls or len(command.commands) > 1)
 
 
 def _parsed(value: Json) -> ParsedCommand:

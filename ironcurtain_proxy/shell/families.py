@@ -178,7 +178,8 @@ def _found(
         leads_on = part.effect == "outward" and may_lead_elsewhere(part.command)
         if "shell" in others or _is_led_out(part) or leads_on:
             family = replace(family, is_general=False)
-        family = of_fetches(family, held=held)
+        # A hook behind a pull would run with the network open.
+        family = of_fetches(family, held=held and not part.place.runs_hooks)
         if family.defined_in and not all(
             one.name in HARMLESS_VARIABLES for one in part.command.assignments
         ):

@@ -148,6 +148,10 @@ def test_fetches_from_one_remote_are_a_kind_with_pulls_where_they_are_held(
     project.grants = [replace(project.grants[0], pattern=chosen)]
     covered = {one for one, call in held.items() if covering(project.grants, call)}
     assert covered == {*FETCHES, *PULLS}
+    # A hook would run with the network open.
+    project.write(".git/hooks/post-merge", "#!/bin/sh\n")
+    hooked = {one: replace(project.call(one), held=True) for one in (*FETCHES, *PULLS)}
+    assert {one for one, call in hooked.items() if covering(project.grants, call)} == {*FETCHES}
 
 
 def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(
