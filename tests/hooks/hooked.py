@@ -159,11 +159,9 @@ class HookedHome:
         running.stdin = None
         return running
 
-    def observe(self) -> None:
+    def observe(self, client: str = "claude") -> None:
         """Let the hooks only record."""
-        self.write(
-            "hooks.json", {"variables": {"PATH": os.environ["PATH"]}, "observed": ["claude"]}
-        )
+        self.write("hooks.json", {"variables": {"PATH": os.environ["PATH"]}, "observed": [client]})
 
     def fire(self, event: str, payload: Json, **variables: str) -> subprocess.CompletedProcess[str]:
         """Start a hook as a client does, which is this process, and return how it ended."""

@@ -158,3 +158,30 @@ def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path)
         run(client, home, model)
     assert not (home.workspace / "made").exists()
     assert client.denied in model.results[0][1]
+
+
+@pytest.mark.skipif(not OPENCODE.exists(), reason="opencode is not installed: npm ci")
+def test_in_opencode_hooks_that_only_record_let_every_call_run_even_where_they_fail(
+    tmp_path: Path,
+) -> None:
+    client = next(one for one in CLIENTS if one.name == "opencode")
+    home = hooked(client, tmp_path)
+    home.observe("opencode")
+    install(place_in(client.name, home.home, home.state), observes=True)
+    hooks = home.home / ".config/opencode/ironcurtain.json"
+    script = commands(client, "touch made && curl https://example.com", "touch made-too")
+    with serving(script, client.answer) as model:
+        model.before_turn[1] = go = threading.Event()
+        model.reached[1] = reached = threading.Event()
+
+        def break_it() -> None:
+            reached.wait(200)
+            hooks.write_text(hooks.read_text().replace("stub.py", "gone.py"))
+            go.set()
+
+        threading.Thread(target=break_it, daemon=True).start()
+        run(client, home, model)
+    assert [client.denied in text for _, text in model.results] == [False, False]
+    assert (home.workspace / "made").exists()
+    assert (home.workspace / "made-too").exists()
+    assert {(one["hookClient"], one["observed"]) for one in home.records()} == {("opencode", True)}
