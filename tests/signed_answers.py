@@ -30,6 +30,7 @@ from ironcurtain_proxy.signing.keys import KeyFile
 from ironcurtain_proxy.signing.passkeys import (
     Passkey,
     assertion,
+    bytes_of,
     challenge_of,
     is_signed,
     text_of,
@@ -126,6 +127,11 @@ class SoftPasskey:
         signature = self.private.sign(data + sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
         parts = {"authenticatorData": data, "clientDataJSON": client, "signature": signature}
         return {name: text_of(one) for name, one in parts.items()}
+
+    def asserts_text(self, challenge: str) -> dict[str, object]:
+        """What a page sends for the challenge that it was given."""
+        response = self.asserts(bytes_of(challenge))
+        return {"id": text_of(self.passkey.credential), "response": response}
 
     def signs(
         self,

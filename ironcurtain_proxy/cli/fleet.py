@@ -306,7 +306,7 @@ def run_desk(options: argparse.Namespace) -> int:
     )
     database = FleetDatabase(url)
     desk = Desk(database, Logins(Words(database), provider), own, complain)
-    with loopback_socket(options.port) as listening:
+    with loopback_socket(options.port, options.listen) as listening:
         database.prepare()
         say(f"{own}/ shows the questions in {database.where}; Ctrl-C ends it")
         serve_desk(desk, listening)

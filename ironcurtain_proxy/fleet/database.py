@@ -139,9 +139,14 @@ class FleetDatabase:
 
         self.run(made)
 
-    def listener(self, channel: str) -> "Listener":
-        """Return what waits for notices in a channel. Nothing is connected yet."""
-        return Listener(self._engine, self.where, channel)
+    def listener(self, channel: str, *, alone: bool = False) -> "Listener":
+        """Return what waits for notices in a channel. Nothing is connected yet.
+
+        Args:
+            channel: the channel.
+            alone: refuse to wait while another does so alone.
+        """
+        return Listener(self._engine, self.where, channel, alone=alone)
 
     def close(self) -> None:
         """Close all connections."""
@@ -252,7 +257,8 @@ class FleetDatabase:
 class Listener:
     """A connection that waits for notices."""
 
-    def __init__(self, engine: sa.Engine, where: str, channel: str) -> None:
+    def __init__(self, engine: sa.Engine, where: str, channel: str, *, alone: bool) -> None:
+        self._alone = alone
         self._engine = engine
         self._where = where
         self._channel = channel
@@ -279,6 +285,9 @@ class Listener:
                 raise DatabaseError("the driver of PostgreSQL is another one")
             self._connection = found
             found.autocommit = True
+            if self._alone and not found.execute(_ALONE, (self._channel,)).fetchall()[0][0]:
+                self.close()
+                raise DatabaseError(_COPY)
             found.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         yield from self._connection.notifies(timeout=seconds, stop_after=1)
 
@@ -290,6 +299,11 @@ class Listener:
             self._connection = None
 
 
+_ALONE: Final = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+_COPY: Final = (
+    "another relay carries questions under this machine's name: end it, or, where the machine is a "
+    "copy of another one, give it a hostname and an /etc/machine-id of its own"
+)
 _SENT: Final = ("id", "host", "digest", "request", "asked", "ends")
 _ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
     (id, home, host, digest, request, asked, ends)

@@ -34,6 +34,8 @@ from ironcurtain_proxy.mailbox.messages import request_name, response_name
 from ironcurtain_proxy.private_directory import UnacceptableFileError
 
 LOOK_SECONDS: Final = 0.2
+_TAKEN_SECONDS: Final = 0.02
+"""Seconds between two looks while a proxy is about to take an answer, for which a person waits."""
 _READ_SECONDS: Final = 5.0
 """Seconds after which answers are read without a notice."""
 _BEAT_SECONDS: Final = 60.0
@@ -64,13 +66,15 @@ class Relay:
         self._database = database
         self._home = home
         self._complain = complain
-        self._listener: Listener = database.listener(channel_of(home))
+        self._listener: Listener = database.listener(channel_of(home), alone=True)
         self._sent: frozenset[str] | None = None
         """The questions that the database has open; `None` means that it has to be asked."""
+        self._waiting: dict[str, PendingRequest] = {}
+        """The questions of the last look."""
         self._posted: dict[str, tuple[WaitingAnswer, Posted]] = {}
         """Answers in mailboxes that no proxy has looked at, by their hash."""
         self._outcomes: list[tuple[WaitingAnswer, str]] = []
-        self._listen_at = self._read_at = self._beat_at = 0.0
+        self._listen_at = self._read_at = self._beat_at = self._posted_at = 0.0
         self._said: dict[str, str] = {}
 
     def run(self, is_ended: Callable[[], bool] = lambda: False) -> None:
@@ -80,8 +84,10 @@ class Relay:
                 self._listen()
                 try:
                     self.step()
-                    if self._listener.wait(LOOK_SECONDS):
-                        self._read_at = 0.0
+                    is_new = self._posted and monotonic() < self._posted_at + _READ_SECONDS
+                    if self._listener.wait(_TAKEN_SECONDS if is_new else LOOK_SECONDS):
+                        # At once: a look at all mailboxes takes longer.
+                        self._bring()
                     self._tell("database", "")
                 except DatabaseError as error:
                     self._sent = None
@@ -100,10 +106,13 @@ class Relay:
         """
         now = monotonic()
         if self._sent is None:
+            # Two under one name would each end what the other one has sent.
+            self._listener.wait(0.0)
             self._database.prepare()
             self._sent = self._database.known(self._home)
             self._read_at = 0.0
         waiting = {one.id: one for one in self._mailboxes.pending(utc_now()) if self._is_ours(one)}
+        self._waiting = waiting
         asked = self._requests([one for name, one in waiting.items() if name not in self._sent])
         ended = self._sent - waiting.keys()
         self._look_at_posted()
@@ -114,7 +123,7 @@ class Relay:
             self._sent = (self._sent - ended) | {one.id for one in asked}
         if now >= self._read_at or outcomes:
             self._read_at = now + _READ_SECONDS
-            self._bring(waiting)
+            self._bring()
         if now >= self._beat_at:
             self._beat_at = now + _BEAT_SECONDS
             self._database.beat(self._home)
@@ -150,12 +159,12 @@ class Relay:
                 )
         return found
 
-    def _bring(self, waiting: dict[str, PendingRequest]) -> None:
+    def _bring(self) -> None:
         """Put answers into the mailboxes of their questions."""
         lying = Counter([answer.question for answer, _ in self._posted.values()])
         full = [name for name, count in lying.items() if count >= _MOST_POSTED]
         for answer in self._database.answers(self._home, self._posted.keys(), full):
-            one = waiting.get(answer.question)
+            one = self._waiting.get(answer.question)
             place = None if one is None else self._mailboxes.place_of(one)
             lying[answer.question] += 1
             if one is None or place is None or lying[answer.question] > _MOST_POSTED:
@@ -167,7 +176,7 @@ class Relay:
             except (OSError, ConfigurationError) as error:
                 self._tell("mailbox", f"an answer cannot be written: {error}")
                 continue
-            self._posted[answer.hash] = answer, posted
+            self._posted[answer.hash], self._posted_at = (answer, posted), monotonic()
 
     def _look_at_posted(self) -> None:
         """Note which answers their proxies have taken, or removed because they do not count."""

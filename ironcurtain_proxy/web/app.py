@@ -432,24 +432,20 @@ def _fields(fields: Sequence[Field]) -> list[Json]:
 LOOPBACK = "127.0.0.1"
 
 
-def loopback_socket(port: int) -> socket.socket:
-    """A listening socket that only this machine reaches.
+def loopback_socket(port: int, address: str = LOOPBACK) -> socket.socket:
+    """A listening socket, which only this machine reaches unless another address is given.
 
     Args:
         port: 0 for any free one.
+        address: an address of this machine.
 
     Raises:
-        ConfigurationError: another program has the port.
+        ConfigurationError: another program has the port, or the address is not this machine's.
     """
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((LOOPBACK, port))
+        return socket.create_server((address, port))
     except OSError as error:
-        listening.close()
         raise ConfigurationError(f"--port {port}: {error.strerror}") from error
-    listening.listen()
-    return listening
 
 
 def origins_of(listening: socket.socket, public_names: Sequence[str]) -> list[str]:

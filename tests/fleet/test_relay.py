@@ -191,3 +191,22 @@ def test_a_question_waits_while_postgresql_is_down_and_is_sent_when_it_is_back(
         assert "database: well again" in told
     finally:
         machine.end()
+
+
+def test_a_copy_of_a_machine_ends_no_question_of_the_first(machine: Machine) -> None:
+    """Two relays under one name: each would end what the other one has sent."""
+    machine.joins("ada")
+    machine.relay()
+    agent = machine.installation.start()
+    call = asks(agent)
+    shown = the_only(machine)
+    copy = machine.relay()
+    log = machine.installation.root / "relay.log"
+    until(lambda: "an /etc/machine-id of its own" in log.read_text(), "the copy was not refused")
+    assert [one["id"] for one in listed(machine)] == [shown["id"]]
+    machine.relays[0].kill()
+    machine.relays[0].wait()
+    until(lambda: "database: well again" in log.read_text(), "nobody took over")
+    assert copy.poll() is None
+    assert machine.there("deny", str(shown["id"]), "--key", str(machine.installation.root / "ada"))
+    agent.result(call)

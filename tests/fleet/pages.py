@@ -1,0 +1,80 @@
+"""Copies of the page of all machines, and persons who log in to it."""
+
+import os
+import re
+import socket
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from tests import program
+from tests.program import PROXY, ROOT
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Pages:
+    """Two copies of the page, and the provider that lets people in."""
+
+    def __init__(self, url: str, place: Path, stack: ExitStack) -> None:
+        self._place = place
+        self._url = url
+        self._stack = stack
+        self.ports = [free_port(), free_port()]
+        self.origin = f"http://localhost:{self.ports[0]}"
+        argv = ["node", "tests/fleet/provider.mjs", f"{self.origin}/callback"]
+        provider = stack.enter_context(
+            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+        )
+        stack.callback(provider.terminate)
+        assert provider.stdout is not None
+        self.issuer = provider.stdout.readline().decode().strip()
+        self.copies = [self.start(port) for port in self.ports]
+
+    def start(self, port: int) -> "program.Forked | subprocess.Popen[bytes]":
+        secret = self._place / "secret"
+        secret.write_text("a secret of the tests")
+        secret.chmod(0o600)
+        argv = [
+            *PROXY, "desk", "--database", self._url, "--port", str(port), "--url", self.origin,
+            "--issuer", self.issuer, "--client", "page", "--secret-file", str(secret),
+        ]  # fmt: skip
+        with (self._place / "desk.log").open("ab") as errors:
+            copy = program.start(argv, {**os.environ, "HOME": str(self._place)}, errors, ROOT)
+        self._stack.callback(lambda: (copy.kill(), copy.wait()))
+        assert copy.stdout is not None
+        assert copy.stdout.readline()
+        return copy
+
+
+def logged_in(browser: httpx.Client, pages: Pages) -> str:
+    """Log in as a person does, page by page. Return the last address."""
+    answer = browser.get(f"{pages.origin}/")
+    for _ in range(20):
+        if answer.is_redirect:
+            address = urljoin(str(answer.url), answer.headers["location"])
+            if urlsplit(address).path == "/page":
+                return address
+            answer = browser.get(address)
+            continue
+        form = re.search(r'<form[^>]*action="([^"]+)"', answer.text)
+        assert form is not None, answer.text
+        named = re.findall(r'name="prompt" value="(\w+)"', answer.text)
+        given = {"prompt": named[0], "login": "ada", "password": "x"}
+        answer = browser.post(urljoin(str(answer.url), form[1]), data=given)
+    raise AssertionError(answer.text)
+
+
+def opened(browser: httpx.Client, pages: Pages) -> dict[str, str]:
+    ticket = logged_in(browser, pages).partition("#")[2]
+    answer = browser.post(f"{pages.origin}/api/page", json={"ticket": ticket})
+    again = browser.post(f"{pages.origin}/api/page", json={"ticket": ticket})
+    assert (answer.status_code, again.status_code) == (200, 403)
+    return {"Authorization": f"Bearer {answer.json()['key']}"}
