@@ -237,7 +237,8 @@ class Fleet:
                 argv, stdout=subprocess.DEVNULL, stderr=errors, cwd=ROOT,
                 env={**os.environ, "HOME": str(self.place)},
             )  # fmt: skip
-        self._stack.callback(lambda: (running.kill(), running.wait()))
+        self._stack.callback(running.wait)
+        self._stack.callback(running.kill)
 
     def add_proxies(self, count: int, rounds: int) -> list[threading.Thread]:
         """Start so many real proxies and relays; return the threads of their agents."""

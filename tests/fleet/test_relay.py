@@ -208,5 +208,6 @@ def test_a_copy_of_a_machine_ends_no_question_of_the_first(machine: Machine) -> 
     machine.relays[0].wait()
     until(lambda: "database: well again" in log.read_text(), "nobody took over")
     assert copy.poll() is None
-    assert machine.there("deny", str(shown["id"]), "--key", str(machine.installation.root / "ada"))
+    done = machine.there("deny", str(shown["id"]), "--key", str(machine.installation.root / "ada"))
+    assert done.returncode == 0, done.stderr
     agent.result(call)
