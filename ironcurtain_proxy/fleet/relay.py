@@ -34,7 +34,7 @@ from ironcurtain_proxy.mailbox.messages import request_name, response_name
 from ironcurtain_proxy.private_directory import UnacceptableFileError
 
 LOOK_SECONDS: Final = 0.2
-_TAKEN_SECONDS: Final = 0.02
+_TAKEN_SECONDS: Final = 0.05
 """Seconds between two looks while a proxy is about to take an answer, for which a person waits."""
 _READ_SECONDS: Final = 5.0
 """Seconds after which answers are read without a notice."""
