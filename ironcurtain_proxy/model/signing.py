@@ -39,10 +39,6 @@ def risk_of(
     return "high" if opening is not None and RISKS.index(risk) < RISKS.index("high") else risk
 
 
-_COUNTER: Final = slice(33, 37)
-"""The bytes of an authenticator's data that hold its counter."""
-
-
 class Quorum(Struct, frozen=True):
     """A number of different persons who must sign an approval."""
 
@@ -53,9 +49,7 @@ class Quorum(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the quorum in words, such as `2 signatures of security`."""
-        if self.count == 0:
-            return "a person"
-        words = "1 signature" if self.count == 1 else f"{self.count} signatures"
+        words = {0: "a person", 1: "1 signature"}.get(self.count, f"{self.count} signatures")
         return f"{words} of {' or '.join(sorted(self.roles))}" if self.roles else words
 
 
@@ -99,7 +93,7 @@ class SignedAnswer(Struct, frozen=True, kw_only=True):
     @property
     def counter(self) -> int:
         """How often the authenticator has signed; 0: it does not count."""
-        return int.from_bytes(self.authenticator[_COUNTER], "big")
+        return int.from_bytes(self.authenticator[33:37], "big")
 
 
 class ReviewerKey(Struct, frozen=True, kw_only=True):
