@@ -94,10 +94,10 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
+    options = parser_of([name]).parse_args(arguments)
     # Imports make no garbage: collecting it costs a tenth of a start. Frozen, they are not looked
     # through afterwards either.
     gc.disable()
-    options = parser_of([name]).parse_args(arguments)
     run = _run_of(name)
     gc.freeze()
     gc.enable()

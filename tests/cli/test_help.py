@@ -1,7 +1,8 @@
 """The help of every command, and the words that it offers."""
 
 import argparse
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -24,10 +25,23 @@ def test_help_has_examples_and_ends_with_the_exit_status(
         main([command, "--help"])
     shown, complained = capsys.readouterr()
     assert complained == ""
+    assert gc.isenabled()
     assert left.value.code == 0
     assert f"ironcurtain-proxy {command}" in shown
     assert "examples" in shown
     assert "exit status: 0" in shown.partition("examples")[2]
+
+
+def helps_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield parser.format_help()
+    for action in parser._actions:
+        for inner in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from helps_of(inner)
+
+
+def test_every_action_of_a_command_has_help_of_its_own() -> None:
+    helps = [*helps_of(parser_of(COMMANDS))]
+    assert len(set(helps)) == len(helps) > len(COMMANDS) * 1.5
 
 
 def choices_of(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
