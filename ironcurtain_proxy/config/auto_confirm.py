@@ -66,7 +66,6 @@ _FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
     "session_type": frozenset({"process", "session", "model"}),
 }
 """The kinds of reviewers that take a key, for keys that not all kinds take."""
-_RENAMED: Final = {"model_id": "modelId", "api_base": "apiBase"}
 _NAME_LENGTH: Final = 64
 _REVIEWS: Final = (
     "needs a session_type, which says what it may review: manager, architect or high-level"

@@ -411,8 +411,6 @@ _BASIC_PLANE: Final = 0xFFFF
 # --- sentence
 
 
-MOST_WORDS: Final = 20
-"""The most words of a sentence."""
 SENSITIVE: Final = "which commonly holds secrets"
 
 _LONGEST: Final = 72

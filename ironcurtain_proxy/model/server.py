@@ -39,7 +39,6 @@ SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 PinMode: TypeAlias = Literal["on", "warn", "off"]
 """The consequence of a change. `on`: the part is held until a person accepts it. `warn`: the change
 is reported. `off`: nothing happens."""
-PIN_MODES: Final[tuple[PinMode, ...]] = get_args(PinMode)
 
 
 # --- addresses

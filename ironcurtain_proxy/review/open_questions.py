@@ -231,14 +231,6 @@ class OpenQuestions:
         self._tidy()
         return tuple((q.escalation, q.state) for q in self._questions.values())
 
-    def state_of(self, identifier: EscalationId) -> EscalationState | None:
-        """The state of a question; None: unknown, or settled long ago."""
-        self._tidy()
-        for question in self._questions.values():
-            if question.escalation.id == identifier:
-                return question.state
-        return None
-
     def _find(self, escalation: Escalation) -> _Question | None:
         self._tidy()
         # INVARIANT: an approval is bound to the session, the exact call and the policy version.

@@ -5,7 +5,7 @@ import pytest
 from ironcurtain_proxy.mediation.question import said_of_call
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import MOST_WORDS, OriginReason
+from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -38,6 +38,8 @@ PLACE = CommandPlace(
     ),
 )
 MODE = (OriginReason(origin="tool-policy", ground=Ground("approval-policy:all", "all")),)
+
+MOST_WORDS = 20
 
 
 def of_command(text: str) -> tuple[str, ...]:

@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from ironcurtain_proxy.model.decision import HUMAN, Ground
-from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Escalation,
+    EscalationId,
+    Ruling,
+)
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Reviewer
@@ -16,6 +21,10 @@ from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock
 
 YES = Approved(by=HUMAN)
+
+
+def state_of(desk: OpenQuestions, identifier: EscalationId) -> str | None:
+    return next((state for one, state in desk.open() if one.id == identifier), None)
 
 
 def question(number: int = 1, call: str = "same", policy: str = "p") -> Escalation:

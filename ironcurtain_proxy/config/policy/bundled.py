@@ -59,7 +59,6 @@ MOST_FILES: Final = 1000
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of all files of a bundle."""
 _LARGEST_NOTE: Final = 64 * 1024
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 EVERYBODY: Final = "*"
 
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
