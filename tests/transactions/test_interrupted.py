@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -290,10 +291,34 @@ def test_a_directory_that_becomes_a_link_during_the_commit_leads_nowhere(
     discard(view.directory)
 
 
-def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(tmp_path: Path) -> None:
-    base = tmp_path / "small"
+def fill(base: Path, what: str) -> list[Path]:
+    """Leave no free bytes, or no free files, on the file system of a directory."""
+    filled = [base / "fill"]
+    if what == "bytes":
+        with filled[0].open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(1 << 10)):
+                pass
+    else:
+        filled = [base / f"fill-{number}" for number in range(os.statvfs(base).f_favail)]
+        for one in filled:
+            one.touch()
+    return filled
+
+
+@pytest.mark.parametrize("what", ["bytes", "files"])
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(
+    tmp_path: Path, kind: str, what: str
+) -> None:
+    base, image = tmp_path / "small", tmp_path / "image"
     base.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(base)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=900", "none", str(base)]
+    if kind == "ext4":
+        with image.open("wb") as file:
+            file.truncate(8 << 20)
+        # Nothing of it is kept for root, who runs this.
+        subprocess.run(["mkfs.ext4", "-q", "-m0", "-N", "900", str(image)], check=True)
+        mount = ["mount", "-o", "loop", str(image), str(base)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
         pytest.skip("only root makes a small file system")
     try:
@@ -301,12 +326,12 @@ def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(tmp_path: Path
         furnish(w)
         view = view_of(w)
         before = state(w)
-        free = os.statvfs(base).f_bavail * os.statvfs(base).f_frsize
-        (base / "fill").write_bytes(b"x" * free)
+        filled = fill(base, what)
         with pytest.raises(OSError, match="space"):
             commit(view.directory)
         assert state(w) == before
-        (base / "fill").unlink()
+        for one in filled:
+            one.unlink()
         assert commit(view.directory) == []
         view.close()
         discard(view.directory)
