@@ -33,7 +33,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 # --- git states
 
-
 _HEX: Final = rb"[0-9a-f]{4,64}"
 _ORDER: Final = re.compile(
     rb"[ \t]*(?:"
@@ -108,7 +107,6 @@ def is_harmless_state(name: str, content: bytes) -> bool:
 
 # --- git index
 
-
 _KIND_BYTE: Final = 26
 """The byte of an entry's mode with its kind."""
 _KIND: Final = 0o170000 >> 8
@@ -130,8 +128,6 @@ _STAGE: Final = 0x3000
 _LONGEST_NAME: Final = 0x0FFF
 """The bits of the flags that hold the length of the path, as far as it fits."""
 _SHA1: Final = 20
-
-
 _UNSAFE: Final = re.compile(rb"/(?:\.{0,2}|\.[gG][iI][tT][ .]*(?::[^/]*)?|[gG][iI][tT]~1)(?:/|\Z)")
 """In `/` and a path: it leads out of the worktree, or into a directory of git. Git adds none."""
 _OFFSETS_VERSION: Final = 1
@@ -217,11 +213,13 @@ def looked_at_again(before: bytes, now: bytes, *, hash_length: int = _SHA1) -> b
     Raises:
         UnreadableIndexError: one of them is damaged, of an unknown version, or split.
     """
-    known, found = _entries(before, hash_length), _entries(now, hash_length)
-    for key, entry in found.items():
-        if key not in known or known[key].fixed != entry.fixed:
-            found[key] = entry._replace(fixed=bytes(_TIMES) + entry.fixed[_TIMES:])
-    return _written([*found.items()], hash_length)
+    known = {one.path: one.noted(before) for one in _places(before, hash_length)}
+    found, end = bytearray(now), 12
+    for one in _places(now, hash_length):
+        if known.get(one.path) != one.noted(now):
+            found[one.start : one.start + _TIMES] = bytes(_TIMES)
+        end = one.end
+    return bytes(found[:end]) + _digest(found[:end], hash_length)
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1) -> bytes | None:
@@ -276,6 +274,11 @@ class _PlaceOfEntry(NamedTuple):
     """Where the entry begins."""
     flags: int
     extended: int
+    end: int
+    """Where the next one begins."""
+
+    def noted(self, index: bytes) -> bytes:
+        return index[self.start : self.start + _FIXED]
 
 
 _Key: TypeAlias = tuple[bytes, int]
@@ -288,9 +291,9 @@ def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
     return one.fixed[_MODE] == other.fixed[_MODE] and one[1:] == other[1:]
 
 
-def _entries(index: bytes, hash_length: int) -> dict[_Key, _Entry]:
+def _entries(index: bytes, hash_length: int) -> Mapping[_Key, _Entry]:
     found: dict[_Key, _Entry] = {}
-    for path, start, flags, extended in _places(index, hash_length):
+    for path, start, flags, extended, _ in _places(index, hash_length):
         middle, end = start + _FIXED, start + _FIXED + hash_length
         entry = _Entry(index[start:middle], index[middle:end], flags & ~_LONGEST_NAME, extended)
         found[path, flags & _STAGE] = entry
@@ -326,7 +329,7 @@ def _places(index: bytes, hash_length: int, *, is_alone: bool = True) -> Iterato
             length = flags & _LONGEST_NAME
             if is_directory or length != len(path) or _UNSAFE.search(b"/" + path):
                 _check_path(path, length, is_directory=is_directory, is_alone=is_alone)
-            yield _PlaceOfEntry(path, start, flags, extended)
+            yield _PlaceOfEntry(path, start, flags, extended, following)
             starts.append(start if is_whole else 0)
             start = following
         _check_rest(index, start, index[: -hash_length or None], starts, is_alone=is_alone)
@@ -384,7 +387,7 @@ def _written(entries: Sequence[tuple[_Key, _Entry]], hash_length: int) -> bytes:
     return content + _digest(content, hash_length)
 
 
-def _digest(content: bytes, hash_length: int) -> bytes:
+def _digest(content: bytes | bytearray, hash_length: int) -> bytes:
     name = "sha1" if hash_length == _SHA1 else "sha256"
     return hashlib.new(name, content, usedforsecurity=False).digest()
 
@@ -434,7 +437,6 @@ def _check_offsets(table: bytes, starts: Sequence[int]) -> None:
 
 
 # --- git settings
-
 
 _Setting: TypeAlias = tuple[str, str | None, str, str]
 """Section, subsection, key and value; for a line that is not understood, the key is the line."""

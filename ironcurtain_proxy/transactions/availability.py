@@ -136,9 +136,7 @@ def _why_no_exchange(session: Path) -> str | None:
     directory = os.open(session / "probe", files.DIRECTORY)
     try:
         with closed_after(os.open("tree", files.DIRECTORY, dir_fd=directory)) as below:
-            os.link("file", "a2", src_dir_fd=directory, dst_dir_fd=below)
-            os.unlink("file", dir_fd=directory)
-            os.rename("a2", "gone", src_dir_fd=below, dst_dir_fd=below)
+            os.rename("file", "gone", src_dir_fd=directory, dst_dir_fd=below)
             files.exchange(directory, b"gone", below)
     except OSError as error:
         return f"the file system cannot exchange two files: {(error.strerror or '').lower()}"

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
+from ironcurtain_proxy.control_places.git_files import MOST_READ
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions.changes import EntryIdentity
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 DEEPEST: Final = 200
 """The most directories inside each other; each keeps two descriptors open."""
 _NO_REPLACE, _EXCHANGE = 1, 2
@@ -222,8 +224,7 @@ def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
     if stat.S_ISLNK(mode):
         return os.readlink(name, dir_fd=new) == os.readlink(name, dir_fd=old)
     with ExitStack() as opened:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        both = [os.open(name, flags, dir_fd=one) for one in (new, old)]
+        both = [os.open(name, READ, dir_fd=one) for one in (new, old)]
         for one in both:
             opened.callback(os.close, one)
         while part := os.read(both[0], _PART):
@@ -277,3 +278,27 @@ def copy(source: int, target: int) -> None:
                 break
             start += os.pwrite(target, part, start)
     os.ftruncate(target, end)
+
+
+def content(directory: int, name: bytes) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: it is not there, another kind of file, or too large.
+    """
+    with closed_after(os.open(name, READ, dir_fd=directory)) as opened:
+        return content_of(opened)
+
+
+def content_of(opened: int) -> bytes:
+    """Return what an opened regular file holds, from its beginning.
+
+    Raises:
+        OSError: it is another kind of file, or too large.
+    """
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    with os.fdopen(os.dup(opened), "rb") as file:
+        file.seek(0)
+        return file.read()

@@ -124,8 +124,7 @@ def _new_files(upper: int, steps: Iterable[Step], opened: ExitStack) -> list[int
         above, _, name = step.path.rpartition(b"/")
         try:
             with files.below(upper, above) as parent:
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                found.append(os.open(name, flags, dir_fd=parent))
+                found.append(os.open(name, files.READ, dir_fd=parent))
         except OSError:
             return None  # not readable for us
         opened.callback(os.close, found[-1])

@@ -6,7 +6,6 @@ they are merged by path. Where that cannot be, nothing of that repository comes 
 of one side and the index of the other, git would take what was committed for removed.
 """
 
-import errno
 import os
 import re
 import stat
@@ -19,14 +18,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import (
-    MOST_READ,
     UnreadableIndexError,
     hash_length_of,
     looked_at_again,
     merged,
 )
 from ironcurtain_proxy.control_places.rules import looks_like_repository
-from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import KeptBack, Step
 from ironcurtain_proxy.transactions.journal import Prepared, write_prepared
@@ -41,7 +38,6 @@ _MOST_INDEXES: Final = 64
 _PATIENCE: Final = 2.0
 """Seconds that a commit waits for the user's git to have written an index."""
 _PAUSE: Final = 0.01
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OBJECTS: Final = re.compile(rb"(?:^|/)(?:\.git|\.git/modules/.+)/objects/[0-9a-f]{2}\Z")
 _WORKTREE: Final = re.compile(rb"/worktrees/[^/]+\Z")
 _NOT_READ: Final = (UnreadableIndexError, FileNotFoundError, NotADirectoryError, TimeoutError)
@@ -69,7 +65,7 @@ class Indexes:
             if path not in self._opened:
                 with suppress(OSError), files.below(host, one) as git:
                     # Git replaces the file, and never writes into it.
-                    self._opened[path] = os.open(INDEX, _READ, dir_fd=git)
+                    self._opened[path] = os.open(INDEX, files.READ, dir_fd=git)
 
     def keep(self, directory: Path, changed: Collection[bytes]) -> dict[bytes, str]:
         """Write down what the changed ones were. Return the names of the files by their paths.
@@ -82,7 +78,7 @@ class Indexes:
             found[path] = ""
             if path in self._opened:
                 found[path] = f"{os.fsdecode(INDEX)}-{number}"
-                (directory / found[path]).write_bytes(_content(self._opened[path]))
+                (directory / found[path]).write_bytes(files.content_of(self._opened[path]))
         return found
 
     def close(self) -> None:
@@ -188,13 +184,14 @@ def _merge_index(
     upper, host = trees
     step = steps[place]
     above = step.path.removesuffix(b"/" + INDEX)
-    with files.below(host, _repository_of(step.path)) as common:
-        length = hash_length_of(_file(common, b"config"))
+    length = hash_length_of(b"")
+    with suppress(FileNotFoundError), files.below(host, _repository_of(step.path)) as common:
+        length = hash_length_of(files.content(common, b"config"))
     with files.below(host, above) as theirs, files.below(upper, above) as ours:
         mine = os.stat(INDEX, dir_fd=ours, follow_symlinks=False)
-        content, now, before = _file(ours, INDEX), mine, b""
+        content, now, before = files.content(ours, INDEX), mine, b""
         if step.act == "swap":
-            now, before = _written_index(theirs), _file(theirs, INDEX)
+            now, before = _written_index(theirs), files.content(theirs, INDEX)
             if files.identity(now) != step.before or now.st_ctime_ns > prepared.started_ns:
                 if not base.is_file():
                     return False
@@ -227,22 +224,3 @@ def _written_index(git: int) -> os.stat_result:
             raise TimeoutError(0, "git is writing the index")
         time.sleep(_PAUSE)
     return os.stat(INDEX, dir_fd=git, follow_symlinks=False)
-
-
-def _file(directory: int, name: bytes) -> bytes:
-    with closed_after(os.open(name, _READ, dir_fd=directory)) as opened:
-        return _content(opened)
-
-
-def _content(opened: int) -> bytes:
-    """Return what a regular file holds.
-
-    Raises:
-        OSError: it is another kind of file, or too large.
-    """
-    status = os.fstat(opened)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    with os.fdopen(os.dup(opened), "rb") as file:
-        file.seek(0)
-        return file.read()

@@ -26,7 +26,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.control_places.git_files import MOST_READ
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
@@ -562,20 +561,9 @@ def _holds_anything(directory: int, name: bytes, deepest: int = files.DEEPEST) -
 
 
 def _read(directory: int, name: bytes) -> bytes | None:
-    try:
-        opened = os.open(
-            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
-        )
-    except OSError:
-        return None
-    try:
-        status = os.fstat(opened)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
-            return None
-        with os.fdopen(os.dup(opened), "rb") as file:
-            return file.read()
-    finally:
-        os.close(opened)
+    with suppress(OSError):
+        return files.content(directory, name)
+    return None
 
 
 def _target(directory: int, name: bytes) -> str:
