@@ -23,7 +23,7 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
-from ironcurtain_proxy.facts.catalogue import SEPARATOR, CataloguedTool
+from ironcurtain_proxy.facts.live_catalogue import SEPARATOR, CataloguedTool
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decision import in_record
 from ironcurtain_proxy.model.reply import (

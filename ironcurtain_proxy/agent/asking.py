@@ -82,11 +82,7 @@ class AgentClient(Protocol):
         """
 
     async def request(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        seconds: float,
-        caller: Caller | None = None,
+        self, method: str, params: Mapping[str, Json], seconds: float, caller: Caller | None = None
     ) -> Mapping[str, Json]:
         """Send the client a request; raises `AgentError` or `TimeoutError`."""
 

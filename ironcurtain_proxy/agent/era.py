@@ -46,10 +46,7 @@ NO_SUCH_RESOURCE: Final = -32002
 _INFO: Final[Mapping[str, "Json"]] = MappingProxyType({"name": NAME, "version": VERSION})
 
 REMOVED: Final = frozenset(
-    {
-        *("initialize", "ping", "logging/setLevel"),
-        *("resources/subscribe", "resources/unsubscribe"),
-    }
+    {*("initialize", "ping", "logging/setLevel"), *("resources/subscribe", "resources/unsubscribe")}
 )
 """The methods that no request of the newer era may use."""
 

@@ -108,10 +108,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "restart ironcurtain-proxy."
             ),
         ),
-        "kernel": (
-            "DENIED: {reason}",
-            "This is a defect of ironcurtain-proxy; its log says more.",
-        ),
+        "kernel": ("DENIED: {reason}", "This is a defect of ironcurtain-proxy; its log says more."),
     }
 )
 """The two blocks of each refusal."""

@@ -332,11 +332,7 @@ class Requests:
         """Created by the task that waits for it, once the agent has left."""
 
     def begin(
-        self,
-        service: Service,
-        request_id: "MessageId",
-        params: "Mapping[str, Json]",
-        size: int = 0,
+        self, service: Service, request_id: "MessageId", params: "Mapping[str, Json]", size: int = 0
     ) -> None:
         """Answer a request concurrently with all others.
 

@@ -100,11 +100,7 @@ class _Round:
     """One call, over all its requests."""
 
     def __init__(
-        self,
-        caller: Caller,
-        method: str,
-        request_id: "MessageId",
-        params: "Mapping[str, Json]",
+        self, caller: Caller, method: str, request_id: "MessageId", params: "Mapping[str, Json]"
     ) -> None:
         self.caller = caller
         self.newest = caller

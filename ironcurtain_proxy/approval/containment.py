@@ -190,8 +190,8 @@ def _needs(facts: Facts) -> frozenset[str]:
     if facts.command is None:
         return frozenset()
     # These modules hold tables of programs; only tools that run commands need them.
-    from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.operations import needs_of  # noqa: PLC0415
 
     return needs_of(facts.command, effect_of(facts.command, facts.place))
 
@@ -266,7 +266,7 @@ def _is_odd(fact: ArgumentFact) -> bool:
     """
     if not {"identifier", "unclear"} & {*fact.roles}:
         return False
-    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.places import names_a_secret_file  # noqa: PLC0415  as above
 
     return any(may_be_a_place(value) or names_a_secret_file(value.text) for value in fact.values)
 
@@ -291,7 +291,7 @@ def why_alone(facts: Facts, workspace: RealPath | None, *, held: bool) -> tuple[
 
 
 def _why_alone(facts: Facts, workspace: RealPath | None, *, held: bool) -> Iterator[str]:
-    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.places import names_a_secret_file  # noqa: PLC0415  as above
 
     request = facts.request
     if not request.annotated:
@@ -403,7 +403,7 @@ def hosts_of(facts: Facts) -> tuple[str, ...]:
     if facts.command is None:
         return ()
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
-    from ironcurtain_proxy.shell.targets import targets_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.outward import targets_of  # noqa: PLC0415
 
     found = targets_of(effect_of(facts.command, facts.place))
     return tuple([one.removeprefix(_HOST).lower() for one in found if one.startswith(_HOST)])

@@ -236,8 +236,8 @@ def _needs_of_command(
     if command is None:
         return frozenset(), False
     # These modules hold tables of programs; only tools that run commands need them.
-    from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.operations import needs_of  # noqa: PLC0415
 
     found = effect_of(command, place)
     return needs_of(command, found), found.effect == "reads"

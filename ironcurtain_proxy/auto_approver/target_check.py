@@ -48,8 +48,7 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import Arguments, RealPath
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
-from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.places import is_inside, is_protected_name, names_a_secret, path_of
 
 # --- what a command line does ---------------------------------------------------------------------
 # The actions of a shell command, if a message can ask for all its parts.

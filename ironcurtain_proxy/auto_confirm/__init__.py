@@ -1,12 +1,12 @@
 """The auto-confirm engine, off by default: approves routine calls, and chooses reviewers.
 
 - `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `engine_tables`: what it
-  knows. `running_engine`: its tasks, and what the timeline can take back.
+  knows.
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
-- `engine_memory`, `engine_knowledge`, `store`: the memory of the engine, in SQL.
-- `owed`, `upkeep`: writes that wait for a store that is missing, who owns a row, and the removal of
-  rows.
-- `notify`: notices. `notice_channels`: where they go to.
-- `windows`: testing windows and deployments that the operator announces.
+- `engine_memory`, `engine_knowledge`, `store`: the engine while it runs, its memory in SQL, who
+  owns a row, and the removal of rows.
+- `owed`: writes that wait for a store that is missing.
+- `notifier`: notices, in fixed words, and how they are sent. `notice_channels`: where to.
+- `session_files`: windows that the operator announces, and reviewers that were given up.
 """

@@ -1,4 +1,4 @@
-"""The engine's memory: reads and writes of the store, in threads with a deadline each.
+"""The engine while it runs: its memory in the store, its tasks, and what can be taken back.
 
 Theory of operation: the engine decides on what earlier calls taught it (`Knowledge`), and its own
 decisions become rows that later decisions read.
@@ -11,11 +11,13 @@ No row may stay open that nobody will close: writing the first row is shielded f
 and a row whose writing failed or timed out is noted as owed and closed later (see `owed`). If the
 store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine; that question
 is owed as a whole (`missed`), with the times at which it was asked and answered.
+
+The running engine: its tasks, failed reviewers, and calls that can be taken back.
 """
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,19 +27,38 @@ from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskStatus
 from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
-from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge, row_of, task_of
+from ironcurtain_proxy.auto_confirm.engine_knowledge import (
+    QUIET,
+    CachedKnowledge,
+    LazyStore,
+    Upkeep,
+    row_of,
+    task_of,
+    this_owner,
+)
+from ironcurtain_proxy.auto_confirm.notifier import Notifier, lost_notice
 from ironcurtain_proxy.auto_confirm.owed import (
     OwedLines,
     UnwrittenQuestions,
     forget_unwritten,
     unwritten_file,
 )
-from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
-from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE
+from ironcurtain_proxy.auto_confirm.reviewer import (
+    AFTER_SILENCE,
+    WITHDRAWN,
+    AutoConfirm,
+    Findings,
+    LedgerError,
+)
+from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, ReviewerChain
+from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
+from ironcurtain_proxy.auto_confirm.session_files import Windows, note_given_up
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     WITHDRAWN_BY,
@@ -48,9 +69,9 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     PermissionDecision,
     StoreLostError,
 )
-from ironcurtain_proxy.auto_confirm.upkeep import QUIET, LazyStore, Upkeep, this_owner
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.mailbox.reviewer import Mailbox
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import (
     Decider,
     Engine,
@@ -67,7 +88,12 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.model.request import AccessRequest, PathValue
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.ports import Clock, Timeline
+
+# --- engine memory
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -125,10 +151,7 @@ class StoreLedger:
 
     def __post_init__(self) -> None:
         self._knowledge = CachedKnowledge(
-            store=self.store,
-            clock=self.clock,
-            began=self.clock.now(),
-            in_thread=self._in_thread,
+            store=self.store, clock=self.clock, began=self.clock.now(), in_thread=self._in_thread
         )
         self._owner = this_owner()
         self._owed = OwedLines(self._in_thread)
@@ -170,10 +193,7 @@ class StoreLedger:
         # and a thread would cost more than the decision.
         windows = self.windows.read(now)
         return replace(
-            known,
-            moment=now.astimezone(),
-            testing=windows.testing,
-            deployment=windows.deployment,
+            known, moment=now.astimezone(), testing=windows.testing, deployment=windows.deployment
         )
 
     async def opened(
@@ -366,3 +386,139 @@ def _is_silence(ruling: Ruling) -> bool:
     if isinstance(ruling, Approved):
         return ruling.by == AFTER_SILENCE
     return isinstance(ruling, Declined) and ruling.kind == "expired"
+
+
+# --- calls that the timeline can take back --------------------------------------------------------
+# Calls that may be approved conditionally, because the timeline can undo them.
+#
+# Implements `auto_confirm.reviewer.Safeguards`.
+
+
+_CHANGES: Final[frozenset[ArgumentRole]] = frozenset({"write-path", "delete-path", "write-history"})
+_REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
+    "read-path",
+    "branch-name",
+    "commit-message",
+    "none",
+}
+"""Operations that no point undoes: they leave the machine, or rewrite history."""
+
+
+class RevocableCalls(Struct, frozen=True, kw_only=True):
+    """The calls of one session that change nothing but the workspace."""
+
+    workspace: RealPath
+    timeline: Timeline
+
+    def can_hold(self, escalation: Escalation) -> bool:
+        """Return whether all that the call may change is named, and lies in the workspace."""
+        request = escalation.request
+        roles = {role for fact in request.arguments for role in fact.roles}
+        changes = [fact for fact in request.arguments if not _CHANGES.isdisjoint(fact.roles)]
+        return (
+            escalation.sandboxed
+            and escalation.command is None
+            and request.effect != "reads"
+            and roles <= _REVOCABLE
+            # The server chooses the values of missing arguments.
+            and bool(changes)
+            and all(fact.values for fact in changes)
+            and all(path.is_within(self.workspace) for path in _changed(request))
+        )
+
+    async def holds(self, escalation: Escalation) -> bool:
+        """Return whether what the call may change can be brought back as it is now. Never fails."""
+        request = escalation.request
+        history = request.repository if _writes_history(request) else None
+        try:
+            if history is not None and not await anyio.to_thread.run_sync(_is_whole, history):
+                return False
+            for path in _changed(request):
+                if await self.timeline.unheld(path):
+                    return False
+        except Exception:  # noqa: BLE001  what cannot be found out is asked about
+            _log.exception("the timeline does not say what it holds")
+            return False
+        return True
+
+
+def _changed(request: AccessRequest) -> Iterator[RealPath]:
+    for fact in request.arguments:
+        if not _CHANGES.isdisjoint(fact.roles):
+            yield from [value.path for value in fact.values if isinstance(value, PathValue)]
+    if _writes_history(request) and request.repository is not None:
+        yield request.repository
+
+
+def _writes_history(request: AccessRequest) -> bool:
+    return any("write-history" in fact.roles for fact in request.arguments)
+
+
+def _is_whole(repository: RealPath) -> bool:
+    """Return whether its history lies in its own directory, not in another work tree's."""
+    directory = Path(str(repository), ".git")
+    return directory.is_dir() and not directory.is_symlink() and not _shares(directory)
+
+
+def _shares(directory: Path) -> bool:
+    return (directory / "commondir").exists()
+
+
+_CLOSE: Final = 2.0
+"""Seconds for connections to be closed."""
+
+
+@dataclass(slots=True)
+class AbandonedReviewers:
+    """The abandoned reviewers."""
+
+    notifier: Notifier
+    session_directory: Path
+    _names: list[str] = field(default_factory=list, init=False)
+
+    def note(self, reviewer: str) -> None:
+        """Report an abandoned reviewer on all channels."""
+        self._names.append(reviewer)
+        self.notifier.notify(lost_notice(reviewer))
+        try:
+            note_given_up(self.session_directory, self._names)
+        except OSError as error:
+            _log.warning("status does not show this: %s", error.strerror or error)
+
+
+def warm(first: Iterable[ProcessReviewer]) -> None:
+    """Start the reviewers that are asked first."""
+    for process in first:
+        process.warm()
+
+
+class EngineParts(Struct, frozen=True, kw_only=True):
+    """The engine and its background tasks."""
+
+    reviewer: AutoConfirm
+    chain: ReviewerChain
+    ledger: StoreLedger
+    notifier: Notifier
+    processes: tuple[ProcessReviewer, ...]
+    models: tuple[ModelReviewer, ...]
+    mailboxes: tuple[Mailbox, ...]
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run the engine's tasks until cancelled."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.notifier.run)
+                for process in self.processes:
+                    await tasks.start(process.run)
+                for mailbox in self.mailboxes:
+                    await tasks.start(mailbox.run)
+                for model in self.models:
+                    tasks.start_soon(model.warm)
+                tasks.start_soon(self.ledger.run)
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(_CLOSE, shield=True):
+                for model in self.models:
+                    await model.aclose()
+                await self.ledger.aclose()

@@ -26,15 +26,17 @@ from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     on_timeout,
 )
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
-from ironcurtain_proxy.auto_confirm.engine.history import compared, may_hold
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    TEMPORARY,
     ContextScore,
+    FilesFound,
     Interaction,
     Knowledge,
+    SessionType,
     WorkContext,
     context_score,
 )
-from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound, SessionType
+from ironcurtain_proxy.auto_confirm.engine.risk import compared, may_hold
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
 from ironcurtain_proxy.model.decision import TIMEOUT, Engine

@@ -13,15 +13,10 @@ from typing import Final, TypeAlias, assert_never
 import anyio
 from msgspec import Struct
 
-from ironcurtain_proxy.auto_confirm.briefing import (
-    REVIEW_BY_REQUESTER,
-    PassedOn,
-    is_same_party,
-)
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn, is_same_party
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
-from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
+from ironcurtain_proxy.auto_confirm.notifier import Notify, review_notice
 from ironcurtain_proxy.model.decision import (
     TIMEOUT,
     ClientDialog,

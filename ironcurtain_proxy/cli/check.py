@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_
 from ironcurtain_proxy.config.reading.problems import Problem, Report, nearest, shown
 from ironcurtain_proxy.config.settings import Settings, gather_settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.catalogue import SEPARATOR
+from ironcurtain_proxy.facts.live_catalogue import SEPARATOR
 from ironcurtain_proxy.facts.schema import compile_schema
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Deny

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.display import Selection, printable
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json

@@ -18,9 +18,9 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.catalogue import server_digest
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.live_catalogue import server_digest
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import KEPT_NAME, GrantsFile, GrantsFileError

@@ -14,8 +14,8 @@ from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.families import families_of, sought
+from ironcurtain_proxy.shell.outward import targets_of
 from ironcurtain_proxy.shell.statements import parse_command
-from ironcurtain_proxy.shell.targets import targets_of
 
 _UNREAD: Final[dict[str, Json]] = {
     "effect": "unknown",

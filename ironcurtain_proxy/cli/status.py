@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import effective_profile
-from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
+from ironcurtain_proxy.auto_confirm.session_files import given_up
 from ironcurtain_proxy.cli.doctor import hooks, store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings

@@ -22,7 +22,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 def listening_at(opened: Callable[[int], socket.socket], port: int) -> socket.socket:
     """Return a socket at the port; at 0, one that no approval of an agent's requests covers."""
     # Only this command reads the tables of shell commands.
-    from ironcurtain_proxy.shell.local_services import may_be_a_service  # noqa: PLC0415
+    from ironcurtain_proxy.shell.kinds import may_be_a_service  # noqa: PLC0415
 
     if may_be_a_service(port):
         said = "an approval of requests to services of this machine would cover this port"

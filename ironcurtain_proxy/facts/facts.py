@@ -449,16 +449,13 @@ class FactReader:
         return tuple(paths), spelled if isinstance(value, list) else None
 
     def _values(
-        self,
-        strings: tuple[str, ...],
-        reading: ArgumentReading,
-        roles: tuple[ArgumentRole, ...],
+        self, strings: tuple[str, ...], reading: ArgumentReading, roles: tuple[ArgumentRole, ...]
     ) -> tuple[Value, ...] | Refusal:
         if reading == "identifier" and not IGNORES_CASE.isdisjoint(roles):
             return tuple([TextValue(text.lower()) for text in strings])
         if reading == "sql":
             # The parser of SQL, which only calls with SQL need.
-            from ironcurtain_proxy.sql.effects import sql_value  # noqa: PLC0415
+            from ironcurtain_proxy.facts.sql import sql_value  # noqa: PLC0415
 
             return tuple([sql_value(text) for text in strings])
         if reading != "url":
@@ -503,9 +500,7 @@ class FactReader:
             arguments=sent,
             repository=None if root is None else shared_directory(root),
             branch=_branch_of(
-                root if of_git else _working_root(facts),
-                remotes,
-                pushes=pushes or _may_push(sent),
+                root if of_git else _working_root(facts), remotes, pushes=pushes or _may_push(sent)
             ),
             pushes=pushes,
         )

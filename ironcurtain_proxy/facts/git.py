@@ -291,8 +291,7 @@ class GitRemotes:
             branch: the one that is checked out.
         """
         listing, settings = self._run(
-            repository,
-            (("remote", "-v"), ("config", "-z", "--get-regexp", _PUSHES)),
+            repository, (("remote", "-v"), ("config", "-z", "--get-regexp", _PUSHES))
         )
         remotes, values = _read_listing(listing), _read_settings(settings)
         if remotes is None or values is None:

@@ -191,7 +191,7 @@ _CREDENTIALS: Final = re.compile(
     r"|\bkeys?\b|private.?key|access.?key|\botp\b|one.?time|2fa|mfa|two.?factor|verification.?code"
     r"|security.?code|\bcvv\b|\bcvc\b|\bcard\b|credit.?card|iban|\bssn\b|social.?security"
     r"|seed.?phrase|recovery.?(?:code|phrase)|mnemonic|auth(?:entication|orization)?.?code"
-    r"|contraseña|mot.de.passe|kennwort|geheim",
+    r"|contraseña|mot.de.passe|kennwort|geheim"
 )
 _SEPARATORS: Final = re.compile(r"[\s_\-.:/\\]+")
 _MAX_FIELDS: Final = 100

@@ -33,11 +33,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
-from ironcurtain_proxy.facts.catalogue import CataloguedTool, canonical, fingerprint
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.live_catalogue import as_unknown, guessed, widened
+from ironcurtain_proxy.facts.live_catalogue import (
+    CataloguedTool,
+    as_unknown,
+    canonical,
+    fingerprint,
+    guessed,
+    widened,
+)
 from ironcurtain_proxy.facts.operations import (
     OperationSource,
     ViewFinder,
@@ -215,12 +221,7 @@ class Resolver:
     """Implements `ports.FactGatherer` for one session."""
 
     def __init__(
-        self,
-        tools: ToolSource,
-        facts: FactReader,
-        mounts: MountTable,
-        *,
-        deadline: float = 5.0,
+        self, tools: ToolSource, facts: FactReader, mounts: MountTable, *, deadline: float = 5.0
     ) -> None:
         """Set up the resolver.
 

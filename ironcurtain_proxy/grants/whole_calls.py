@@ -15,7 +15,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.grant import CallPattern, Grant
 from ironcurtain_proxy.model.request import ArgumentFact, may_be_a_place, sql_of
-from ironcurtain_proxy.shell.secrets import names_a_secret_file
+from ironcurtain_proxy.shell.places import names_a_secret_file
 
 _NO_PATTERN: Final[frozenset[ArgumentRole]] = frozenset({"sql", "unclear"})
 _OWN: Final[frozenset[ArgumentRole]] = frozenset({"identifier", "unclear", "none"})

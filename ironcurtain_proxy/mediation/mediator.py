@@ -292,11 +292,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         return await self.journal.refuse(case, "policy", CHANGED)
 
     async def _forward(
-        self,
-        case: Case,
-        facts: Facts,
-        consent: Consent,
-        on_progress: ProgressListener | None,
+        self, case: Case, facts: Facts, consent: Consent, on_progress: ProgressListener | None
     ) -> Reply:
         decision, settlement = case.decision, case.settlement
         settled = settlement is not None and settlement.effect == "allow"

@@ -238,7 +238,7 @@ def _remote(value: UrlValue) -> str:
 def _of_paths(
     by_role: Mapping[ArgumentRole, list[Value]], workspace: RealPath | None, home: str | None
 ) -> Iterator[_Said]:
-    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.places import names_a_secret_file  # noqa: PLC0415  as above
 
     for role, (rank, does) in _PATHS.items():
         paths = [one for one in by_role.get(role, ()) if isinstance(one, PathValue)]

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation

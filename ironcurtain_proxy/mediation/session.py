@@ -116,11 +116,7 @@ class Session(Struct, frozen=True, kw_only=True):
             edits=terms.edits,
         )
         escalated = EscalatedCalls(
-            world=world,
-            approvals=approvals,
-            frame=frame,
-            signed=signed,
-            grant_ttl=terms.grant_ttl,
+            world=world, approvals=approvals, frame=frame, signed=signed, grant_ttl=terms.grant_ttl
         )
         return cls(
             in_force=in_force,

@@ -138,10 +138,7 @@ class SignedAnswers(Struct, kw_only=True):
         return ""
 
     def _believed(
-        self,
-        question: Escalation,
-        ruling: Ruling | Held | AlreadyUsed | Superseded,
-        needs: str,
+        self, question: Escalation, ruling: Ruling | Held | AlreadyUsed | Superseded, needs: str
     ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Return an answer as it counts; `needs` says what it must come from, if anything."""
         if not isinstance(ruling, Approved):

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.decision.authorizer import goes_by_name
-from ironcurtain_proxy.facts.catalogue import fingerprint
 from ironcurtain_proxy.facts.client_tools import ServerCall
+from ironcurtain_proxy.facts.live_catalogue import fingerprint
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.families import moved
 from ironcurtain_proxy.grants.format import KeptGrant

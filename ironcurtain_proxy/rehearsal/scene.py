@@ -21,8 +21,8 @@ from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, ServerCall
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.case import Judgement

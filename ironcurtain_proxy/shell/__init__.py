@@ -1,16 +1,18 @@
 """Shell commands: grammar, effects, kinds of operations.
 
 - `statements`, `words`, `constants`: a text becomes a `ParsedCommand`. `here_documents`: what the
-  grammar does not read is read without them. `counters`: arithmetic that runs nothing.
+  grammar does not read is read without them.
 - `effects`: what a command can do, the worst of its parts.
-- `grammar`, `programs`: the options of programs, by the table `programs.toml`.
-- `reads`, `readers`: what only reads.
-- `outward`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
+- `grammar`, `programs`: the options of programs, by the table `programs.toml`; what only reads.
+  `readers`: find, tests and git among them.
+- `outward`: what leaves the sandbox, and where to. `places`: what lies where, and what names a
+  secret.
 - `wrappers`: programs that run others.
 - `launchers`: programs that fetch what they run, as commands of servers.
-- `capabilities`, `operations`: what a profile and the engine ask of a command.
-- `families`, `family_table`, `kinds`: what an approval of a command may cover.
+- `operations`: what a profile and the engine ask of a command.
+- `families`, `family_table`, `kinds`: what an approval of a command may cover, also of the
+  developer's own services.
 - `quiet`: local parts that need no approval beside one that reaches out, what one part may change
-  of the others, and the files that a command runs. `local_services`: the developer's own services.
+  of the others, and the files that a command runs.
 - `in_words`: what a command does, in sentences for the person who is asked.
 """

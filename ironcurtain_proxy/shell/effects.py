@@ -22,16 +22,27 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.shell.grammar import grammar_of, read_options
-from ironcurtain_proxy.shell.local_services import asks_this_machine_alone
+from ironcurtain_proxy.shell.grammar import (
+    SHOWN_VARIABLES,
+    directory_after,
+    grammar_of,
+    read_options,
+    reading_program,
+    shows_variables,
+    why_not_assign,
+    why_not_reader,
+    why_not_redirect,
+)
+from ironcurtain_proxy.shell.kinds import asks_this_machine_alone
 from ironcurtain_proxy.shell.outward import (
     ELSEWHERE,
     SHOW_NO_CONTENT,
+    may_lead_elsewhere,
     name_of,
     why_beyond,
     why_outward,
 )
-from ironcurtain_proxy.shell.places import OUTSIDE
+from ironcurtain_proxy.shell.places import OUTSIDE, is_in_git_data, shows_git_configuration
 from ironcurtain_proxy.shell.readers import (
     CHECKS,
     VERSIONS,
@@ -39,17 +50,6 @@ from ironcurtain_proxy.shell.readers import (
     why_not_git,
     why_not_test,
 )
-from ironcurtain_proxy.shell.reads import (
-    SHOWN_VARIABLES,
-    directory_after,
-    reading_program,
-    shows_variables,
-    why_not_assign,
-    why_not_reader,
-    why_not_redirect,
-)
-from ironcurtain_proxy.shell.secrets import is_in_git_data, shows_git_configuration
-from ironcurtain_proxy.shell.targets import may_lead_elsewhere
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
 EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]

@@ -33,12 +33,7 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
-from ironcurtain_proxy.shell.effects import (
-    Part,
-    effect_of,
-    effect_of_part,
-    only_reads_elsewhere,
-)
+from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part, only_reads_elsewhere
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
@@ -53,16 +48,19 @@ from ironcurtain_proxy.shell.family_table import (
     spelled,
     task_of,
 )
+from ironcurtain_proxy.shell.grammar import SHOWN_VARIABLES
 from ironcurtain_proxy.shell.kinds import (
+    CLIENTS,
+    database_of,
     graphql,
     of_fetches,
     plain_request,
     reading,
     reading_of_api,
+    service_of,
     wider,
 )
-from ironcurtain_proxy.shell.local_services import CLIENTS, database_of, service_of
-from ironcurtain_proxy.shell.outward import sub_commands
+from ironcurtain_proxy.shell.outward import HARMLESS_VARIABLES, may_lead_elsewhere, sub_commands
 from ironcurtain_proxy.shell.places import (
     glob_directory,
     is_inside,
@@ -70,13 +68,11 @@ from ironcurtain_proxy.shell.places import (
     is_protected_name,
     is_within,
     may_write,
+    names_a_secret,
     path_of,
 )
 from ironcurtain_proxy.shell.quiet import Disturbance, disturbances, is_quiet, scripts_run
 from ironcurtain_proxy.shell.readers import why_not_git
-from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
-from ironcurtain_proxy.shell.secrets import names_a_secret
-from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhere
 
 
 def families_of(

@@ -21,9 +21,14 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
-from ironcurtain_proxy.shell.places import is_inside, is_of_project, is_protected_name, path_of
+from ironcurtain_proxy.shell.places import (
+    is_inside,
+    is_of_project,
+    is_protected_name,
+    names_a_secret,
+    path_of,
+)
 from ironcurtain_proxy.shell.programs import expanded, paths, word_lists
-from ironcurtain_proxy.shell.secrets import names_a_secret
 
 # --- family table
 

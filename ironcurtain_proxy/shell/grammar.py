@@ -4,16 +4,33 @@ One notation states it, for all tables of `programs.toml` (its top explains the 
 an option, the value of an option, or an operand only where the grammar says so for certain. An
 option that it does not state, an abbreviated one, a value that could be an option, or a word that
 only the shell knows, makes the reading fail: callers then treat the command as not understood.
+
+Commands that are proved to only read.
+
+A part of a command only reads where its program, its sub-command and each of its options stand in
+the table of `programs.toml`, and each of its operands is of the kind that the table
+says. Everything else is judged by other means: the tables may be small, because a command that is
+missing costs at most a question.
+
+What stays out on purpose: programs that take code or a configuration file as an operand, programs
+that read the project's own files to decide what they run (build tools, package tools, test
+runners, version managers), files outside the workspace, and names that commonly hold secrets.
 """
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.model.request import Word
+from ironcurtain_proxy.model.request import Assignment, CommandPlace, Redirection, Word
+from ironcurtain_proxy.shell.places import names_a_secret, path_of, why_not_list, why_not_read
+from ironcurtain_proxy.shell.programs import entries, expanded
+
+# --- grammar
+
 
 Arity: TypeAlias = Literal["none", "value", "attached", "optional", "separate", "pair"]
 """The value of an option: `attached` needs one in the same word, `optional` may have one there,
@@ -199,3 +216,218 @@ def _could_be_an_option(word: Word) -> bool:
         return True
     is_option = word.prefix.startswith("-") and len(word.prefix) > 1
     return is_option and not _NUMBER.fullmatch(word.text or "")
+
+
+# --- reads
+
+
+SHOWN_VARIABLES: Final = frozenset(
+    {"PWD", "OLDPWD", "HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "HOSTNAME", "RANDOM",
+     "LINENO", "SECONDS", "BASH_VERSION", "UID", "EUID", "PPID", "OSTYPE", "HOSTTYPE"}
+)  # fmt: skip
+"""Variables whose value may be shown. Others may hold a secret of the server."""
+
+
+Operands: TypeAlias = Literal["none", "text", "names", "files", "listed", "pattern"]
+Check: TypeAlias = Callable[[ParsedOptions], str | None]
+"""A further check: gives the reason why a call is more than reading, or None."""
+
+
+class ReadingProgram(Struct, frozen=True):
+    """A program or a sub-command, and the conditions under which it only reads."""
+
+    grammar: Grammar
+    operands: Operands
+    most: int | None
+    """The most operands."""
+    check: str
+    """The name of a further check; empty: there is none."""
+
+
+@functools.cache
+def reading_program(name: str) -> ReadingProgram | None:
+    """Return the entry of a program, or of a program with its sub-command; None: there is none."""
+    text = entries("reads").get(name)
+    if text is None:
+        return None
+    text = expanded(text)
+    kind, _, most = next(iter(_OPERANDS.findall(text)), "text").partition(":")
+    check = _CHECK.search(text)
+    return ReadingProgram(
+        grammar_of(text),
+        _KINDS[kind],
+        int(most) if most else None,
+        "" if check is None else check[1],
+    )
+
+
+_OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|listed|pattern)(?::\d+)?)\)")
+_CHECK: Final = re.compile(r"\{([\w-]+)\}")
+_KINDS: Final[Mapping[str, Operands]] = {
+    "none": "none", "text": "text", "names": "names", "files": "files", "listed": "listed",
+    "pattern": "pattern"
+}  # fmt: skip
+
+
+def why_not_reader(
+    found: ReadingProgram,
+    words: Sequence[Word],
+    place: CommandPlace,
+    variables: frozenset[str],
+    checks: Mapping[str, Check],
+) -> str | None:
+    """Return the reason why a call of the program does more than read; None: it only reads.
+
+    Args:
+        found: the program's entry in the table.
+        words: the words behind its name.
+        place: the directories around it.
+        variables: those whose value may be shown.
+        checks: the further checks, by name.
+    """
+    reading = read_options(found.grammar, words, globs=_reads_each(found))
+    if isinstance(reading, str):
+        return reading
+    if found.most is not None and len(reading.operands) > found.most:
+        return "it has more operands than reading takes"
+    for name, value in reading.options:
+        option = found.grammar.options.get(name)
+        reason = _why_not_value(option.kind if option else "", name, value, place, variables)
+        if reason is not None:
+            return reason
+    reason = _operands(found, reading, place, variables)
+    if reason is None and found.check:
+        reason = checks[found.check](reading)
+    return reason
+
+
+_VALUES: Final = {
+    "n": re.compile(r"[+-]?[\d.]+[A-Za-z%]*", re.ASCII),
+    "c": re.compile(r"[\d,+$-]+", re.ASCII),
+    "w": re.compile(r"[\w:,+%.@-]+", re.ASCII),
+    "e": re.compile(r"[A-Za-z][\w-]*(?://TRANSLIT|//IGNORE)?", re.ASCII),
+}
+"""The values of options by kind. A value of another kind would mean that the arity differs."""
+
+
+def _why_not_value(
+    kind: str, name: str, value: Word | None, place: CommandPlace, variables: frozenset[str]
+) -> str | None:
+    if value is None:
+        return None
+    if not value.variables <= variables:
+        return "it shows a variable"
+    if kind == "p":
+        return why_not_read(value, place)
+    if kind == "s" and names_a_secret([value]):
+        return "it names what commonly holds secrets"
+    pattern = _VALUES.get(kind)
+    if pattern is not None and not pattern.fullmatch(value.text or ""):
+        return f"the value of {name} is not understood"
+    return None
+
+
+def _reads_each(found: ReadingProgram) -> bool:
+    """Return whether each operand is a file to read, so that their number does not matter.
+
+    Behind a pattern, no check looks at the files.
+    """
+    return found.most is None and (
+        found.operands == "pattern" or (found.operands in {"files", "listed"} and not found.check)
+    )
+
+
+def _operands(
+    found: ReadingProgram, reading: ParsedOptions, place: CommandPlace, variables: frozenset[str]
+) -> str | None:
+    operands = reading.operands
+    match found.operands:
+        case "none":
+            return "it has an operand" if operands else None
+        case "text":
+            return shows_variables(operands, variables)
+        case "names":
+            known = all(word.text is not None for word in operands)
+            return None if known else "it has an operand that is not known"
+        case "listed":
+            reasons = (why_not_list(word, place) for word in operands)
+            return next((one for one in reasons if one is not None), None)
+        case "files" | "pattern":
+            options = found.grammar.options
+            given = any(name in options and options[name].is_pattern for name, _ in reading.options)
+            skipped = 1 if found.operands == "pattern" and not given else 0
+            if any(word.splits for word in operands[:skipped]):
+                return "its pattern is not known"
+            reason = shows_variables(operands[:skipped], variables)
+            reasons = (why_not_read(word, place) for word in operands[skipped:])
+            return reason or next((one for one in reasons if one is not None), None)
+        case _:
+            assert_never(found.operands)
+
+
+def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | None:
+    """The reason why printing these words shows a variable's value; None: it shows none."""
+    if any(not word.variables <= variables for word in words):
+        return "it shows a variable"
+    return None
+
+
+_HARMLESS: Final = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|CLICOLOR|COLUMNS|IFS")
+_CATS: Final = frozenset({"GIT_PAGER", "PAGER", "GH_PAGER"})
+LOCAL_NAME: Final = re.compile(
+    r"(?!path$|fpath$|cdpath$|manpath$|module_path$|mailpath$|.*proxy$|prompt$|argv$|status$)"
+    r"[a-z]\w*",
+    re.ASCII,
+)
+"""Variables that the shell itself may be given. Some lower-case ones mean something to zsh."""
+
+
+def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:
+    """The reason why an assignment can change what programs do, or None if it cannot."""
+    if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
+        return None
+    if not alone and one.value.text is not None:
+        if _HARMLESS.fullmatch(one.name) and _is_plain(one.name, one.value.text):
+            return None
+        if one.name in _CATS and one.value.text in {"cat", ""}:
+            return None
+    return "a variable is set that may change what programs do"
+
+
+def _is_plain(name: str, value: str) -> bool:
+    """Whether a value of a harmless variable names no file.
+
+    The C library opens `LANGUAGE=../x` and `LC_ALL=/x` as files of translations: text that
+    programs use as formats. `TZ=:/x` is a file too.
+    """
+    if name == "TZ":
+        return not value.startswith(("/", ":")) and ".." not in value
+    return "/" not in value or name == "IFS"
+
+
+def why_not_redirect(
+    one: Redirection, place: CommandPlace, variables: frozenset[str]
+) -> str | None:
+    """The reason why a redirection does more than read; None: it only reads."""
+    target = one.target
+    match one.operator:
+        case "<&-" | ">&-":
+            return None
+        case "<<" | "<<<":
+            return shows_variables([target], variables)
+        case "<":
+            return why_not_read(target, place)
+        case ">&" | "<&" if (target.text or "").isascii() and (target.text or "").isdigit():
+            return None
+        case ">" | ">>" | "&>" | "&>>" | ">|" | ">&" if target.text == "/dev/null":
+            return None
+        case _:
+            return "output is written to a file"
+
+
+def directory_after(rest: Sequence[Word], place: CommandPlace) -> str | None:
+    """The directory that a `cd` leads to; None if that is not known."""
+    operands = [word for word in rest if word.text != "--"]
+    if len(operands) != 1 or (operands[0].text or "-").startswith("-"):
+        return None
+    return path_of(operands[0], place)

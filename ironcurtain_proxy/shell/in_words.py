@@ -22,20 +22,21 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
+from ironcurtain_proxy.shell.operations import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.outward import (
     BARE_INSTALLERS,
     ELSEWHERE,
+    UNKNOWN_HOST,
     deletes_repository,
     may_fetch,
     sub_commands,
+    targets_of,
     why_privileged,
     words_beyond,
     words_elsewhere,
 )
-from ironcurtain_proxy.shell.secrets import names_a_secret
-from ironcurtain_proxy.shell.targets import UNKNOWN_HOST, targets_of
+from ironcurtain_proxy.shell.places import names_a_secret
 
 _DOWNLOADERS: Final = words("curl wget http https xh aria2c")
 _INTERPRETERS: Final = words("sh bash zsh dash ksh fish python python3 node ruby perl php")

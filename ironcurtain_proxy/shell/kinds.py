@@ -1,18 +1,33 @@
-"""Kinds: sub-commands that one approval covers together, and spellings of one sub-command.
+"""What one approval covers together: kinds of sub-commands, and the developer's own services.
 
 To the person who is asked, `gh pr view 12`, `gh run list` and `gh api repos/o/r/pulls/12/files` are
 one thing: GitHub is read, of one repository. What writes, and what reads secrets, variables, other
 repositories or the account, is no such kind.
+
+To the person who is asked, `curl http://localhost:3000/health` and `nc -z localhost 5432` are one
+thing: what runs on this machine is looked at. Only plain requests count: the address is written
+out, no file is written, none is sent but those of the project without secrets, no redirect is
+followed, and nothing leads through another host.
+A database is a kind of its own, of which only statements that plainly read count.
+Ports where something hands on requests or steers this machine are left out (proxies, tunnels,
+container engines, clusters, debuggers), and so are those that a system gives out by itself. The
+page of a reviewer listens on none of the others (`may_be_a_service`). Link-local addresses, with
+the metadata of a cloud, are no addresses of services.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, Family, Word
+from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, CommandPlace, Family, Word
+from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
+from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
+
+# --- kinds
+
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(
@@ -233,3 +248,256 @@ def _sorted(kept: Sequence[str]) -> _Request:
         else:
             others.append(word)
     return _Request(tuple(methods), tuple(fields), tuple(others))
+
+
+# --- local services
+
+
+_CURL: Final = grammar_of(
+    """
+    -s -S -i -I -v -f -k -g -G -N -4 -6 -# -m=t -X=t -H=t -d=t -F=t -o=t -w=t -A=t --silent
+    --show-error --form=t --data-binary=t --include --head --verbose --fail --fail-with-body
+    --insecure --globoff --get --no-buffer --compressed --no-progress-meter --ipv4 --ipv6
+    --max-time=t --connect-timeout=t --retry=t --retry-delay=t --retry-connrefused
+    --request=t --header=t --data=t --data-raw=t --json=t
+    --output=t --write-out=t --user-agent=t
+    """
+)
+_NETCAT: Final = grammar_of("-z -v -n -w=n -G=n -4 -6")
+_REDIS: Final = grammar_of("-h~t -p~n")
+_POSTGRES: Final = grammar_of("-h=t -p=n -U=t -d=t -t=n -q --host=t --port=n --username=t")
+_PSQL: Final = grammar_of(
+    """
+    -h=t -p=n -U=t -d=t -c=t -t -A -x -q -X -w --host=t --port=n --username=t --dbname=t --command=t
+    --tuples-only --no-align --expanded --quiet --no-psqlrc --no-password --csv
+    """
+)
+_MYSQL: Final = grammar_of(
+    """
+    -h=t -P=n -u=t -D=t -e=t -p[t] -s -N -B -t -E --host=t --port=n --user=t --database=t
+    --execute=t --password[t] --silent --batch --table --skip-column-names
+    """
+)
+_STATEMENT: Final = re.compile(
+    r"""\s*(?:
+    select\s(?:[\w\s,.*=<>!%:"'|+-]
+        |(?<![.\w"])(?:count|max|min|sum|avg|now|version|lower|upper|length|coalesce)\s*\([\w\s.*,"']*\))+
+    |show\s+[\w\s]+ | (?:describe|desc)\s+\w+ | \\(?:d[tnuixvf]?|l)\+?(?:\s[\w.]+)?
+    )\s*;?\s*""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+"""One statement that only reads tables: no function but these, which reach no file and no host."""
+_MORE: Final = re.compile(
+    r"\b(?:into|for|shadow|\w*shadow|\w*authid|\w*user_mappings?|mysql)\b|\\d\w*\s.*passw",
+    re.ASCII | re.IGNORECASE,
+)
+"""A word with which such a statement writes, locks, or shows the passwords of the database."""
+_ADDRESS: Final = (
+    r"(?P<host>localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0|10(?:\.\d{1,3}){3}|192\.168(?:\.\d{1,3}){2}"
+    r"|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2})"
+)
+_URL: Final = re.compile(
+    rf"(?:https?://)?{_ADDRESS}(?::(?P<port>\d{{1,5}}))?(?:[/?][^\s\\{{}}\[\]]*)?", re.ASCII
+)
+_URL_START: Final = re.compile(rf"(?:https?://)?{_ADDRESS}(?::(?P<port>\d{{1,5}}))?[/?]", re.ASCII)
+"""The known beginning of an address whose path is known only when the command runs."""
+_HOST: Final = re.compile(_ADDRESS, re.ASCII)
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})  # noqa: S104  compared
+_WEB: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+_LEAST, _MOST = 1024, 32767
+_CLOSED: Final = frozenset(
+    {1080, 1081, 2019, 2375, 2376, 2377, 2379, 2380, 3128, 3129, 3389, 4040, 4243, 4444, 5037,
+     5555, 5900, 5901, 5985, 5986, 6000, 6443, 7681, 7890, 7891, 8001, 8118, 8200, 8500, 8790, 8808,
+     8888, 9050, 9051, 9090, 9150, 10250, 10255, 16443, *range(9222, 9231)}
+)  # fmt: skip
+
+
+def service_of(
+    words: Sequence[Word], place: CommandPlace, known: frozenset[str] = frozenset()
+) -> str | None:
+    """Return the address of the services that a request reaches: `localhost`, or `10.0.0.2`.
+
+    Return None for any other command, and where more than one address is named.
+
+    Args:
+        words: of the command.
+        place: where it runs.
+        known: the variables that the same text has set, whose values it may send.
+    """
+    if not words or any(word.splits or not word.variables <= known for word in words):
+        return None
+    program = _PROGRAMS.get(words[0].text or "")
+    if program is None:
+        return None
+    grammar, targets = program
+    given = read_options(grammar, words[1:])
+    found = None if isinstance(given, str) else targets(_without_own_files(given, place))
+    if not found or not all(may_be_a_service(port) for _, port in found):
+        return None
+    hosts = {"localhost" if host in _HERE else host for host, _ in found}
+    return hosts.pop() if len(hosts) == 1 else None
+
+
+def may_be_a_service(port: int) -> bool:
+    """Return whether an approval of services of the developer's own covers a port.
+
+    INVARIANT: what steers this machine or answers questions listens on no such port.
+    """
+    return port in _WEB.values() or (_LEAST <= port <= _MOST and port not in _CLOSED)
+
+
+def asks_this_machine_alone(words: Sequence[Word]) -> bool:
+    """Return whether a request reaches this machine and nothing else, at whatever port."""
+    program = _PROGRAMS.get((words[0].text or "") if words else "")
+    if program is None or any(word.splits for word in words):
+        return False
+    given = read_options(program[0], words[1:])
+    found = None if isinstance(given, str) else program[1](given)
+    return bool(found) and all(host in _HERE for host, _ in found or ())
+
+
+_Targets = Sequence[tuple[str, int]] | None
+
+
+def _of_curl(given: ParsedOptions) -> _Targets:
+    for name, word in given.options:
+        text = "" if word is None else word.prefix
+        # `%output{FILE}` of `-w` writes a file, `@FILE` reads one.
+        if text.startswith("@") or "%output" in text:
+            return None
+        if name in _FORM and (word is None or word.text is None or {"@", "<"} & {*word.text}):
+            return None
+        if name in {"-o", "--output"} and text != "/dev/null":
+            return None
+        # Only in what is sent may something stand that is known when the command runs.
+        if word is not None and word.text is None and (name not in _SENT or not text):
+            return None
+    found = [_address(word) for word in given.operands]
+    return [one for one in found if one is not None and None not in found]
+
+
+def _without_own_files(given: ParsedOptions, place: CommandPlace) -> ParsedOptions:
+    """Return the options of a request without those that send files of the project's own.
+
+    Their content could as well stand in the request. `-` is what another part shows.
+    """
+    return ParsedOptions(
+        tuple([one for one in given.options if not _sends_own_file(*one, place)]), given.operands
+    )
+
+
+def _sends_own_file(name: str, word: Word | None, place: CommandPlace) -> bool:
+    pattern = _FORM_FILE if name in _FORM else _DATA_FILE if name in _DATA else None
+    found = None if word is None or pattern is None else pattern.fullmatch(word.text or "")
+    if found is None or found[1] == "-":
+        return found is not None
+    file = Word(found[1])
+    path = path_of(file, place)
+    return path is not None and may_write(path, place) and why_not_read(file, place) is None
+
+
+_FORM: Final = frozenset({"-F", "--form"})
+_DATA: Final = frozenset({"-d", "--data", "--data-binary", "--json"})
+_FORM_FILE: Final = re.compile(r"[\w.-]+=@([^@<;,=\s]+)(?:;type=[\w./+-]+)?")
+_DATA_FILE: Final = re.compile(r"@([^@\s]+)")
+_SENT: Final = frozenset({"-d", "--data", "--data-raw", "--json", "-H", "--header"})
+
+
+def _address(word: Word) -> tuple[str, int] | None:
+    """Return host and port of a URL, whose path may be known only when the command runs."""
+    pattern = _URL.fullmatch if word.text is not None else _URL_START.match
+    found = pattern(word.prefix)
+    if found is None:
+        return None
+    scheme = "https" if word.prefix.startswith("https:") else "http"
+    return found["host"], int(found["port"] or _WEB[scheme])
+
+
+def _of_netcat(given: ParsedOptions) -> _Targets:
+    match [word.text or "" for word in given.operands]:
+        case [host, port] if port.isdecimal() and _HOST.fullmatch(host):
+            is_scan = any(name == "-z" for name, _ in given.options)
+            return [(host, int(port))] if is_scan else None
+        case _:
+            return None
+
+
+def _of_redis(given: ParsedOptions) -> _Targets:
+    is_ping = [(word.text or "").lower() for word in given.operands] == ["ping"]
+    return _named(given, 6379) if is_ping else None
+
+
+_REDIS_READS: Final = frozenset(
+    {"get", "mget", "exists", "type", "ttl", "pttl", "strlen", "keys", "scan", "dbsize",
+     "hget", "hgetall", "hkeys", "hlen", "llen", "lrange", "scard", "smembers", "zcard", "zrange",
+     "info"}
+)  # fmt: skip
+"""Commands of Redis that only read data. `config get` also shows passwords."""
+
+
+def _of_postgres(given: ParsedOptions) -> _Targets:
+    return _named(given, 5432) if not given.operands else None
+
+
+def database_of(words: Sequence[Word]) -> tuple[str, ...] | None:
+    """Return address, user and name of the database on an own address that a command only reads."""
+    program = words[0].text or "" if words else ""
+    known = _DATABASES.get(program)
+    if known is None or any(word.text is None for word in words):
+        return None
+    grammar, port = known
+    given = read_options(grammar, words[1:])
+    if isinstance(given, str):
+        return None
+    # To MySQL `-p` is a password, and `-P` the port.
+    secret = {"-p", "--password"} if program in {"mysql", "mariadb"} else set[str]()
+    others = [one for one in given.options if one[0] not in secret]
+    named = _named(ParsedOptions(tuple(others), ()), port)
+    names = [word.text or "" for word in given.operands]
+    if program == "redis-cli":
+        is_plain = {name.lower() for name in names[:1]} <= _REDIS_READS and bool(names)
+    else:
+        is_plain = _only_reads(given) and all(re.fullmatch(r"[\w-]+", name) for name in names)
+    if named is None or not is_plain or not all(may_be_a_service(at) for _, at in named):
+        return None
+    [(host, at)] = named
+    here = "localhost" if host in _HERE else host
+    said = {name.lstrip("-")[0].lower(): word.text or "" for name, word in others if word}
+    name = said.get("d", "") or " ".join(names[: program != "redis-cli"])
+    if said.get("d") and program != "redis-cli" and names:
+        return None
+    return f"{here}:{at}", f"user={said.get('u', '')}", f"database={name}"
+
+
+def _only_reads(given: ParsedOptions) -> bool:
+    """Return whether a database client is given statements that only read, and its host."""
+    statements = [word.text or "" for word in given.values_of(*_STATEMENTS)]
+    is_plain = all(_STATEMENT.fullmatch(one) and not _MORE.search(one) for one in statements)
+    return bool(statements) and is_plain and given.has("-h", "--host")
+
+
+_STATEMENTS: Final = frozenset({"-c", "--command", "-e", "--execute"})
+
+
+def _named(given: ParsedOptions, port: int) -> _Targets:
+    """Return the address that options name; without them it is this machine's."""
+    said = {name.lstrip("-")[0].lower(): word.text or "" for name, word in given.options if word}
+    host, text = said.get("h", "localhost"), said.get("p", str(port))
+    # What stands for a database may be a whole connection string with another host.
+    if not _HOST.fullmatch(host) or not text.isdecimal() or "=" in said.get("d", ""):
+        return None
+    return [(host, int(text))] if "://" not in said.get("d", "") else None
+
+
+_PROGRAMS: Final[Mapping[str, tuple[Grammar, Callable[[ParsedOptions], _Targets]]]] = {
+    "curl": (_CURL, _of_curl),
+    "nc": (_NETCAT, _of_netcat),
+    "redis-cli": (_REDIS, _of_redis),
+    "pg_isready": (_POSTGRES, _of_postgres),
+}
+_DATABASES: Final[Mapping[str, tuple[Grammar, int]]] = {
+    "psql": (_PSQL, 5432), "mysql": (_MYSQL, 3306), "mariadb": (_MYSQL, 3306),
+    "redis-cli": (_REDIS, 6379),
+}  # fmt: skip
+CLIENTS: Final = frozenset(_DATABASES)
+"""The programs whose reading of one database is a kind."""

@@ -1,14 +1,185 @@
-"""Paths in shell commands, compared with the directories around the command.
+"""Paths and words of shell commands: within which directory, and whether they name secrets.
 
 Paths are compared as text. The sandbox confines access through links; a wrong result here only
 costs a question.
+
+Words of commands that name files with secrets, by the table of `credentials`.
 """
 
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
+from ironcurtain_proxy.credentials.names import TREE, compiled
+from ironcurtain_proxy.credentials.table import examples, patterns
 from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
-from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
+
+# --- secrets
+
+
+_OURS: Final = frozenset({".ironcurtain", "environ", "keychains"})
+"""Names besides those of the table: the proxy's own, `/proc/PID/environ`, keychains of macOS."""
+_DATA: Final = re.compile(
+    r".*\.(?:json|ya?ml|toml|ini|txt|csv|xml|properties|cfg|conf|db|enc|bak|backup|\d+)"
+)
+"""Endings of files. After `secrets.` any other word may be the name of a variable."""
+_IN_PROGRAMS: Final = re.compile(r".*(?:process|meta)\.env")
+"""The environment in a program's text: `process.env`."""
+_HOME: Final = re.compile(r"^(?:\$home|\$\{home\})(?=/|$)")
+_TILDE: Final = "~"
+_GLOBS: Final = ("*", "?", "[")
+_GLOB_PART: Final = re.compile(r"[*?]+|\[[^\]]*\]")
+_SEPARATORS: Final = re.compile(r"[\\=:@,;'\"\s]+")
+"""What stands between paths in a word: `--file=.env`, `user@host:.ssh/id_rsa`."""
+
+
+_ENGLISH: Final = frozenset({"shadow", "gshadow", "sudoers", "environ", "keychains", "credentials"})
+"""Names that are words of English as well. In a text of several words they name a file only where
+the text says so: `/etc/shadow`, `open('credentials')`."""
+_AS_FILE: Final = re.compile(
+    rf"(?<=[/\\\\=:@'\"])(?:{'|'.join(_ENGLISH)})|(?:{'|'.join(_ENGLISH)})(?=[/\\\\'\"])"
+)
+
+
+def names_a_secret(words: Iterable[Word]) -> bool:
+    """Whether a word names a file that commonly holds keys or passwords, or may match one."""
+    return any(_names_one(word) for word in words)
+
+
+def names_a_secret_file(text: str) -> bool:
+    """Whether a text that a server may open as a file, or as a glob, names a secret."""
+    if any(sign in text for sign in _GLOBS):
+        pattern = _GLOB_PART.sub("*", text)
+        return _names_one(Word(text=None, pattern=pattern)) or _names_one(Word(text=text))
+    return _names_one(Word(text=text))
+
+
+def shows_git_configuration(words: Sequence[Word]) -> bool:
+    """Whether a command shows the configuration of a repository, with the URLs of its remotes.
+
+    Args:
+        words: the whole command.
+    """
+    texts = [word.pattern if word.text is None else word.text for word in words]
+    if any(map(_CONFIGURATION.search, texts)):
+        return True
+    program = texts[0].rpartition("/")[2] if texts else ""
+    if program in _EVERY_FILE and any(re.search(r"(?:^|/)\.git/?$", text) for text in texts):
+        return True
+    if program != "git":
+        return False
+    rest = texts[1:]
+    at = next((n for n, text in enumerate(rest) if text in {"remote", "config"}), len(rest))
+    match rest[at:]:
+        case ["remote", *more]:
+            return any(text in {"get-url", "show", "--verbose"} or "v" in text[1:2] or "*" in text
+                       for text in more)  # fmt: skip
+        case ["config", *more]:
+            return any(map(_SHOWS.search, more))
+        case _:
+            return False
+
+
+def is_in_git_data(directory: str | None) -> bool:
+    """Whether a directory lies in git's own, where `config` is the configuration."""
+    return directory is not None and ".git" in directory.lower().split("/")
+
+
+_EVERY_FILE: Final = frozenset({"rg", "grep", "egrep", "fgrep", "ag", "ack", "cp", "tar", "zip"})
+"""Programs that show or copy every file of a directory."""
+_CONFIGURATION: Final = re.compile(
+    r"(?:^|[/=:@'\"(])\.git/(?:(?:worktrees|modules)/.*)?(?:config(?:\.worktree)?\b|[^/]*\*[^/]*$)",
+    re.IGNORECASE,
+)
+_SHOWS: Final = re.compile(
+    r"^(?:-l|--list|--get-.*|list|.*\*.*)$|url|http|credential|remote", re.IGNORECASE
+)
+
+
+def may_match_a_secret(name: str) -> bool:
+    """Return True if a pattern for names of files may match one that holds secrets.
+
+    Strictly: without a known ending, or with that of a key, it may.
+
+    Args:
+        name: the pattern, with `*` for what is not known.
+    """
+    before, _, ending = name.lower().rpartition(".")
+    if not before or "*" in ending or not ending or name.startswith("."):
+        return True
+    return _is_secret(f"/x.{ending}") or _matches_a_name(name.lower())
+
+
+def _names_one(word: Word) -> bool:
+    text = (word.pattern if word.text is None else word.text).lower()
+    # The whole as well: a name of a directory may have a blank.
+    paths = [_HOME.sub(_TILDE, path) for path in (text, *_SEPARATORS.split(text))]
+    in_words = len(text.split()) > 1 and not _AS_FILE.search(text)
+    is_one = _may_be_secret if word.text is None else _is_secret
+    for path in paths:
+        parts = [part for part in path.split("/") if part]
+        if in_words and parts and parts[-1] in _ENGLISH:
+            parts.pop()
+        # Where a pattern or a `..` leads is not known: each part may be the last.
+        is_open = word.text is None or ".." in parts
+        if not _OURS.isdisjoint(parts) or _is_secret(f"/{'/'.join(parts)}"):
+            return True
+        if is_open and any(is_one(f"/{part}") for part in parts):
+            return True
+    return False
+
+
+def _may_be_secret(path: str) -> bool:
+    """Return True if one component with `*` may stand for a secret."""
+    part = path[1:]
+    if "*" in part and part.strip("*"):
+        # `*.json` means files of the workspace; `.*`, `id_*` and `.ss*` do not.
+        hidden = part.startswith(_SUSPICIOUS) and _matches_a_name(part)
+        return hidden or _is_secret(path.replace("*", "x"))
+    return _is_secret(path)
+
+
+def _matches_a_name(pattern: str) -> bool:
+    matching = re.compile(".*".join(map(re.escape, re.split(r"\*+", pattern))))
+    return any(map(matching.fullmatch, _plain_names()))
+
+
+@cache
+def _plain_names() -> tuple[str, ...]:
+    """The names of the table that are one component without `*`.
+
+    Without `cookies.txt` and the like: `*.txt` means the texts of a project.
+    """
+    found = (one.removesuffix(TREE) for one in patterns() if not one.endswith(".txt"))
+    return (*[one for one in found if "*" not in one and "/" not in one], *_OURS)
+
+
+_SUSPICIOUS: Final = (
+    ".", "id_", "shad", "*ssh", "*env", "*aws", "*rsa", "*25519", "credentials", "secrets"
+)  # fmt: skip
+
+
+@cache
+def _loose_patterns() -> tuple[frozenset[str], frozenset[str]]:
+    """The patterns of names that only a file has, and those that may be a word of a program."""
+    every = patterns(_TILDE)
+    loose = frozenset(
+        [one for one in every if one.endswith(".*") and not one.startswith((".", "id_"))]
+    )
+    return every - loose, loose
+
+
+def _is_secret(path: str) -> bool:
+    only_files, loose = _loose_patterns()
+    found = compiled(only_files).match(path) and not _IN_PROGRAMS.fullmatch(path)
+    found = found or (compiled(loose).match(path) and _DATA.fullmatch(path) is not None)
+    return found and not compiled(examples()).match(path)
+
+
+# --- places
+
 
 _SYSTEM: Final = (
     *("/usr", "/opt", "/bin", "/lib", "/lib64", "/nix", "/snap", "/Applications", "/System"),

@@ -34,11 +34,16 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part
 from ironcurtain_proxy.shell.family_table import is_free_path
+from ironcurtain_proxy.shell.grammar import LOCAL_NAME, SHOWN_VARIABLES
 from ironcurtain_proxy.shell.outward import sub_commands
-from ironcurtain_proxy.shell.places import is_inside, is_of_project, may_write, path_of
+from ironcurtain_proxy.shell.places import (
+    is_inside,
+    is_of_project,
+    may_write,
+    names_a_secret,
+    path_of,
+)
 from ironcurtain_proxy.shell.programs import word_lists
-from ironcurtain_proxy.shell.reads import LOCAL_NAME, SHOWN_VARIABLES
-from ironcurtain_proxy.shell.secrets import names_a_secret
 
 # --- quiet
 

@@ -16,16 +16,21 @@ from typing import Final
 
 from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.grammar import ParsedOptions
-from ironcurtain_proxy.shell.places import path_of, why_not_read
-from ironcurtain_proxy.shell.reads import (
+from ironcurtain_proxy.shell.grammar import (
     LOCAL_NAME,
     Check,
+    ParsedOptions,
     reading_program,
     shows_variables,
     why_not_reader,
 )
-from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret, names_a_secret_file
+from ironcurtain_proxy.shell.places import (
+    may_match_a_secret,
+    names_a_secret,
+    names_a_secret_file,
+    path_of,
+    why_not_read,
+)
 
 # --- readers
 

@@ -28,9 +28,16 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
-from ironcurtain_proxy.shell.counters import C_FOR, counted
 from ironcurtain_proxy.shell.here_documents import lifted
-from ironcurtain_proxy.shell.words import BLANK, WORD_KINDS, TextReading, read_test_word, read_word
+from ironcurtain_proxy.shell.words import (
+    BLANK,
+    C_FOR,
+    WORD_KINDS,
+    TextReading,
+    counted,
+    read_test_word,
+    read_word,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node

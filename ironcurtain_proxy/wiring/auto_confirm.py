@@ -13,30 +13,32 @@ from typing import TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import WorkContext
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
-from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.notify.notifier import (
-    ApprovalTally,
-    NoticeSender,
-    Notifier,
-    Summaries,
-)
-from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
-from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect, MakeDialect
-from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
-from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec, launcher, redact
-from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
-from ironcurtain_proxy.auto_confirm.running_engine import (
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore
+from ironcurtain_proxy.auto_confirm.engine_memory import (
     AbandonedReviewers,
     EngineParts,
     RevocableCalls,
+    StoreLedger,
     warm,
 )
+from ironcurtain_proxy.auto_confirm.notifier import ApprovalTally, NoticeSender, Notifier, Summaries
+from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
+from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
+    CallDialect,
+    LineDialect,
+    MakeDialect,
+)
+from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import (
+    ProcessReviewer,
+    ProcessSpec,
+    launcher,
+    redact,
+)
+from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm import (
     PROVIDER_VARIABLE,
     AutoConfirmConfig,
@@ -191,10 +193,7 @@ def _seat(
         case "process":
             process = ProcessReviewer(
                 ProcessSpec(
-                    name=spec.name,
-                    command=spec.command,
-                    env=spec.env,
-                    dialect=_dialect(spec),
+                    name=spec.name, command=spec.command, env=spec.env, dialect=_dialect(spec)
                 ),
                 clock=around.clock,
                 launch=launcher(settings.session_log.parent, settings.session_log),
@@ -211,10 +210,7 @@ def _seat(
         case "model":
             model = _model(spec, settings, around)
             return Seat(
-                ask=model.ask,
-                is_reachable=model.is_reachable,
-                session=spec.name,
-                may_deny=may_deny,
+                ask=model.ask, is_reachable=model.is_reachable, session=spec.name, may_deny=may_deny
             ), model
 
 
@@ -237,10 +233,7 @@ def _credential(spec: ReviewerSpec) -> Credential:
 
 
 def _mailbox(
-    directory: Path | None,
-    settings: Settings,
-    clock: Clock,
-    credential: Credential | None = None,
+    directory: Path | None, settings: Settings, clock: Clock, credential: Credential | None = None
 ) -> Mailbox:
     return Mailbox(
         MailboxSettings(

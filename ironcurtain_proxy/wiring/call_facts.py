@@ -19,10 +19,10 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.facts.arguments import Speller
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import MountTable, PathReader
 from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource

@@ -265,12 +265,7 @@ def _credentials(
 
 
 def _folders(
-    spec: ServerSpec,
-    settings: Settings,
-    profile: SandboxProfile,
-    needs: PackNeeds,
-    *,
-    make: bool,
+    spec: ServerSpec, settings: Settings, profile: SandboxProfile, needs: PackNeeds, *, make: bool
 ) -> tuple[PrivateFolder, ...]:
     """The folders of the home directory that a server has for itself.
 

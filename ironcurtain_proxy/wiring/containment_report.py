@@ -62,10 +62,7 @@ class ContainmentReport:
 
 
 def containment_report(
-    settings: Settings,
-    loaded: LoadedPolicy,
-    environ: Mapping[str, str],
-    sandbox: Available | None,
+    settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], sandbox: Available | None
 ) -> ContainmentReport | None:
     """The effect of containment, or None if it is off, or a server's sandbox is not possible.
 

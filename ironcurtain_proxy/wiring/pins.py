@@ -11,8 +11,7 @@ from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.eras import ServerDescription
-from ironcurtain_proxy.facts.catalogue import pin_digest
-from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, pin_digest
 from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
 from ironcurtain_proxy.pins.store import PINS_NAME, PinStore

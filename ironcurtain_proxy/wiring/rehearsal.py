@@ -22,7 +22,7 @@ from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_rev
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.rehearsal import Rehearsal
 from ironcurtain_proxy.model.case import Judgement
@@ -125,10 +125,7 @@ async def _uris(servers: DownstreamServers, name: str) -> tuple[str, ...]:
 
 
 def rehearsal_for(
-    settings: Settings,
-    loaded: LoadedPolicy,
-    environ: Mapping[str, str],
-    sandbox: Available | None,
+    settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], sandbox: Available | None
 ) -> Rehearsal:
     """Join the parts. Starts and writes nothing.
 

@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, real
 from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.catalogue import server_digest
+from ironcurtain_proxy.facts.live_catalogue import server_digest
 from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.grants.session_grants import SessionGrants
@@ -29,12 +29,7 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
-from ironcurtain_proxy.model.signing import (
-    NO_SIGNATORIES,
-    ReviewerKey,
-    Signatories,
-    SignedAnswer,
-)
+from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signatories, SignedAnswer
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
@@ -178,7 +173,7 @@ def persisted_grants(
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_approver.reviewer import AutoApprover
-    from ironcurtain_proxy.auto_confirm.running_engine import EngineParts
+    from ironcurtain_proxy.auto_confirm.engine_memory import EngineParts
 
 _log = logging.getLogger(__name__)
 

@@ -140,11 +140,7 @@ def _leave(settings: Settings) -> None:
 
 
 async def _live(
-    proxy: Proxy,
-    client: LateChannel,
-    read: int,
-    write: int,
-    unhooked: Callable[[], str] | None,
+    proxy: Proxy, client: LateChannel, read: int, write: int, unhooked: Callable[[], str] | None
 ) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)

@@ -28,7 +28,7 @@ from ironcurtain_proxy.config.policy.policy_file import all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_general, proposals
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.case import Judgement
@@ -336,10 +336,7 @@ class Suggesting:
     """The search for rules."""
 
     def __init__(
-        self,
-        replaying: Replaying,
-        loaded: LoadedPolicy,
-        is_directory: Callable[[RealPath], bool],
+        self, replaying: Replaying, loaded: LoadedPolicy, is_directory: Callable[[RealPath], bool]
     ) -> None:
         """Keep the policy in force, and the judge of calls."""
         self._replaying = replaying

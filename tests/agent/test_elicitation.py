@@ -233,10 +233,7 @@ async def test_a_question_that_is_withdrawn_is_taken_back_from_the_client() -> N
             tasks.cancel_scope.cancel()
         told = await client.receive()
     assert told["method"] == "notifications/cancelled"
-    assert told["params"] == {
-        "requestId": asked["id"],
-        "reason": "the question was withdrawn",
-    }
+    assert told["params"] == {"requestId": asked["id"], "reason": "the question was withdrawn"}
 
 
 async def test_a_client_that_leaves_gives_no_answer() -> None:

@@ -360,9 +360,7 @@ async def test_a_call_that_waits_for_a_reviewer_is_answered_before_a_client_give
         assert agent.calls.begun == ["held"]
 
 
-async def test_a_call_that_nobody_comes_back_for_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_call_that_nobody_comes_back_for_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "LEG", 0.01)
     monkeypatch.setattr(rounds, "_UNCLAIMED", 0.01)
     async with an_agent() as agent:

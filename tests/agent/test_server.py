@@ -135,10 +135,7 @@ async def test_a_level_that_is_none_is_refused(params: Json) -> None:
         assert agent.calls.levels == []
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["tasks/list", "tools/uncall", "", "TOOLS/LIST"],
-)
+@pytest.mark.parametrize("method", ["tasks/list", "tools/uncall", "", "TOOLS/LIST"])
 async def test_a_method_that_is_not_served_is_not_found(method: str) -> None:
     async with an_agent() as agent:
         for _ in range(2):

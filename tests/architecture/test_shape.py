@@ -44,7 +44,6 @@ STILL_SMALL: Final = frozenset(
         "config.reading.suggestions",
         "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
-        "sql.harmless",
     }
 )
 """Modules that are to be merged, or have a reason. The list only becomes shorter."""

@@ -16,14 +16,14 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     NightMode,
     SafetyRule,
 )
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Findings, Ledger, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decision import TIMEOUT, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.review.terminal import FirstReviewer
@@ -40,11 +40,7 @@ PLAIN_EDIT = replace(
 
 LENIENT = replace(SETTINGS, on_timeout={"edit": "approve"})
 
-READ, EDIT, DELETE = (
-    calls.read("/srv/project/a"),
-    calls.edit("/srv/project/a"),
-    calls.delete(),
-)
+READ, EDIT, DELETE = (calls.read("/srv/project/a"), calls.edit("/srv/project/a"), calls.delete())
 ELSEWHERE = calls.edit("/srv/other/a")
 BY_MANAGER = Approved(by=Program("architect_manager", "named"))
 DENIED = Declined(by=Program("architect_manager", "named"), kind="denied")

@@ -8,9 +8,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine_knowledge import STALE, CachedKnowledge
+from ironcurtain_proxy.auto_confirm.engine_knowledge import STALE, CachedKnowledge, LazyStore
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.anyio

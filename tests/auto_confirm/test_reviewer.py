@@ -28,7 +28,7 @@ from tests.auto_confirm.engine_session import (
     engine_session,
     model,
 )
-from tests.auto_confirm.notify.listeners import HANGING, notifying
+from tests.auto_confirm.listeners import HANGING, notifying
 from tests.auto_confirm.store.direct import trail
 from tests.auto_confirm.store.specimens import auto_approved
 from tests.mailbox.mailbox_fixture import until

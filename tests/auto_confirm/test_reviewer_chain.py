@@ -12,11 +12,11 @@ import pytest
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
+from ironcurtain_proxy.auto_confirm.notifier import ReviewNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat
 from ironcurtain_proxy.model.decision import HUMAN, KERNEL, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from tests.auto_confirm.notify.listeners import HANGING, notifying
+from tests.auto_confirm.listeners import HANGING, notifying
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import until
 from tests.questions import a_question

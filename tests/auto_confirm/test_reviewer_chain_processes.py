@@ -7,12 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.auto_confirm.reviewer_chain import (
-    ReviewerChain,
-    Seat,
-    without_briefing,
-)
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
+from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
+from ironcurtain_proxy.auto_confirm.reviewers.process import ReviewerProcess, Start
 from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing

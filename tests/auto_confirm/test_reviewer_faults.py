@@ -12,19 +12,14 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
-from ironcurtain_proxy.auto_confirm.engine_knowledge import LONGEST_TEXT
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LONGEST_TEXT, LazyStore
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.owed import (
-    OwedLines,
-    forget_unwritten,
-    unwritten_questions,
-)
+from ironcurtain_proxy.auto_confirm.owed import OwedLines, forget_unwritten, unwritten_questions
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decision import Engine
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -138,9 +133,7 @@ async def test_a_conditional_approval_holds_only_if_the_call_can_be_taken_back(
         assert ruling.revocable is now
 
 
-async def test_a_conditional_approval_that_could_not_be_written_is_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_conditional_approval_that_could_not_be_written_is_none(tmp_path: Path) -> None:
     class Full(Traced):
         async def opened(
             self, escalation: Escalation, decision: EngineDecision, found: Findings

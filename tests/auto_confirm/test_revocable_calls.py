@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.running_engine import RevocableCalls
+from ironcurtain_proxy.auto_confirm.engine_memory import RevocableCalls
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
@@ -54,11 +54,7 @@ def top(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def revocable(top: Path, limits: Limits | None = None) -> AsyncIterator[RevocableCalls]:
     timeline = WorkspaceTimeline(
-        top.parent / "timeline",
-        real(top),
-        limits or Limits(),
-        session="s",
-        now=SystemClock().now,
+        top.parent / "timeline", real(top), limits or Limits(), session="s", now=SystemClock().now
     )
     try:
         yield RevocableCalls(workspace=real(top), timeline=timeline)

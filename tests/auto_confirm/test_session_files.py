@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
-from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    TEMPORARY,
+    FilesFound,
+    Interaction,
+    Knowledge,
+)
+from ironcurtain_proxy.auto_confirm.engine.settings import ROWS
 from ironcurtain_proxy.auto_confirm.reviewer import SessionFiles
 from ironcurtain_proxy.credentials.table import names, places
 from ironcurtain_proxy.model.escalation import EscalationId
@@ -38,8 +42,7 @@ async def test_only_what_the_session_made_below_tmp_is_edited_unasked(
     below_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY",
-        (RealPath.from_text(str(below_tmp)),),
+        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY", (RealPath.from_text(str(below_tmp)),)
     )
     session, made = SessionFiles(), below_tmp / "report.txt"
     request = calls.edit(str(made)).request
@@ -61,8 +64,7 @@ async def test_a_failed_call_makes_nothing_the_session_s_own(
     below_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY",
-        (RealPath.from_text(str(below_tmp)),),
+        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY", (RealPath.from_text(str(below_tmp)),)
     )
     session, place = SessionFiles(), below_tmp / "dump.sql"
     request = calls.edit(str(place)).request

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from ironcurtain_proxy.audit.shipping import STYLES
-from ironcurtain_proxy.auto_confirm.windows import NAMES
+from ironcurtain_proxy.auto_confirm.session_files import NAMES
 from ironcurtain_proxy.cli import main, parser_of
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.cli.audit import _FORMATS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.windows import OpenWindows, Windows
+from ironcurtain_proxy.auto_confirm.session_files import OpenWindows, Windows
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -274,10 +274,7 @@ def _base_modules() -> Iterator[str]:
         "__main__",
     )
     first = {
-        *("wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"),
-        *("auto_confirm.engine_memory_rows", "auto_confirm.engine_knowledge"),
-        "auto_confirm.upkeep",
-        "auto_confirm.running_engine",
+        *("wiring.auto_confirm", "auto_confirm.engine_memory", "auto_confirm.engine_knowledge"),
     }
     for module in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)

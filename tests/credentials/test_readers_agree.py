@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from ironcurtain_proxy.audit.credential_files import writes_credentials
-from ironcurtain_proxy.auto_confirm.engine.patterns import FilesFound, SessionPlaces
+from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, SessionPlaces
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.reading.problems import Report
@@ -23,7 +23,7 @@ from ironcurtain_proxy.decision.rules import covers
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import PathValue, Word
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.places import names_a_secret
 
 HOME: Final = "/home/u"
 WORKSPACE: Final = "/home/u/project"

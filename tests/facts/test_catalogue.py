@@ -1,6 +1,6 @@
 """Which tools there are, and under which names."""
 
-from ironcurtain_proxy.facts.catalogue import build_catalogue
+from ironcurtain_proxy.facts.live_catalogue import build_catalogue
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 

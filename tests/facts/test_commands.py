@@ -174,11 +174,7 @@ def test_git_only_reads_in_a_worktree_that_git_made(
 def test_what_a_script_says_is_part_of_the_place(project: Path) -> None:
     """Else it could be exchanged while a person reads the command."""
     script = project / "src/b.sh"
-    grounds = CommandContext(
-        workspace=str(project),
-        directory={"shell": "/"}.get,
-        sought=sought,
-    )
+    grounds = CommandContext(workspace=str(project), directory={"shell": "/"}.get, sought=sought)
     request = AccessRequest(
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.catalogue import fingerprint
+from ironcurtain_proxy.facts.live_catalogue import fingerprint
 from ironcurtain_proxy.model.values import Json
 
 

@@ -146,10 +146,7 @@ BAD = remote("bad", f"url = {EVIL}")
             id="the branch's for pushes",
         ),
         pytest.param(
-            ORIGIN + BAD + BRANCH + "\tpushRemote = bad\n",
-            "fetch",
-            {GOOD},
-            id="not for fetches",
+            ORIGIN + BAD + BRANCH + "\tpushRemote = bad\n", "fetch", {GOOD}, id="not for fetches"
         ),
         pytest.param(
             ORIGIN + BAD + "[remote]\n\tpushDefault = bad\n",

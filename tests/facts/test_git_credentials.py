@@ -7,8 +7,8 @@ import pytest
 
 from ironcurtain_proxy.facts.pushes import shows_credentials
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.operations import needs_of
 from tests.facts.test_commands import facts_of
 
 REMOTE = "https://me:ghp_0123456789abcdefghij0123456789abcdef@example.org/a/b"

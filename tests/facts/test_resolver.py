@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.facts.arguments import Refusal
-from ironcurtain_proxy.facts.catalogue import build_catalogue
 from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.live_catalogue import build_catalogue
 from ironcurtain_proxy.facts.paths import MountTable, PathReader, PathReading
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation

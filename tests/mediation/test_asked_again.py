@@ -114,11 +114,7 @@ async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval
     reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert isinstance(reply, Refused)
     last = harness.recorder.records[-1]
-    assert (last.decided_by, last.effect, last.escalation_result) == (
-        KERNEL,
-        "escalate",
-        "denied",
-    )
+    assert (last.decided_by, last.effect, last.escalation_result) == (KERNEL, "escalate", "denied")
     assert len(harness.servers.forwarded) == 1
 
 

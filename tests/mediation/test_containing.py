@@ -246,8 +246,7 @@ async def test_an_end_of_containment_while_a_call_waits_holds_for_that_call() ->
 
 @pytest.mark.parametrize(("fails", "passed"), [(False, 30), (True, 20)])
 async def test_a_contained_call_is_repeated_as_long_as_it_succeeds(
-    fails: bool,
-    passed: int,
+    fails: bool, passed: int
 ) -> None:
     async def act(call: AuthorizedCall) -> ToolResult:
         return structs.replace(DONE, result={"content": [], "isError": fails})

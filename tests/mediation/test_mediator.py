@@ -333,9 +333,7 @@ async def test_words_in_meta_or_arguments_about_the_session_change_nothing() -> 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(("allow", "escalate", "deny")), st.booleans(), st.integers(0, 2))
 def test_only_an_allowed_known_recorded_call_is_ever_forwarded(
-    effect: Effect,
-    known: bool,
-    failing_from: int,
+    effect: Effect, known: bool, failing_from: int
 ) -> None:
     harness = Harness(
         policy(effect),

@@ -66,11 +66,7 @@ def after(make: Callable[[SignedAnswer], SignedAnswer]) -> Callable[..., SignedA
 
 def before(**changed: object) -> Callable[..., SignedAnswer]:
     """An answer that its author signed for something else."""
-    return lambda key, question: signed(
-        key,
-        question,
-        lambda one: structs.replace(one, **changed),
-    )
+    return lambda key, question: signed(key, question, lambda one: structs.replace(one, **changed))
 
 
 UNTRUE = "its signature does not fit what it says"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.catalogue import pin_digest
+from ironcurtain_proxy.facts.live_catalogue import pin_digest
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import without_workspace

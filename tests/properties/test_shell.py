@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.request import CommandPlace
-from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
-from ironcurtain_proxy.shell.operations import operation_of
+from ironcurtain_proxy.shell.operations import needs_of, operation_of
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.wrappers import any_program
 from tests.examples import examples

@@ -5,8 +5,5 @@ from typing import Final
 from ironcurtain_proxy.model.request import CommandPlace
 
 PROJECT: Final = CommandPlace(
-    workspace="/home/u/project",
-    directory="/home/u/project",
-    home="/home/u",
-    has_repository=True,
+    workspace="/home/u/project", directory="/home/u/project", home="/home/u", has_repository=True
 )

@@ -3,8 +3,8 @@
 import pytest
 
 from ironcurtain_proxy.model.annotation import CAPABILITIES
-from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.operations import needs_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 

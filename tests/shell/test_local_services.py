@@ -8,7 +8,7 @@ from ironcurtain_proxy.cli.web import listening_at
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
-from ironcurtain_proxy.shell.local_services import may_be_a_service
+from ironcurtain_proxy.shell.kinds import may_be_a_service
 from ironcurtain_proxy.shell.programs import paths
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from ironcurtain_proxy.model.request import Word
-from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.operations import needs_of
+from ironcurtain_proxy.shell.places import names_a_secret
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 

@@ -4,8 +4,8 @@ import pytest
 
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.outward import UNKNOWN_HOST, targets_of
 from ironcurtain_proxy.shell.statements import parse_command
-from ironcurtain_proxy.shell.targets import UNKNOWN_HOST, targets_of
 from tests.shell.places import PROJECT
 
 

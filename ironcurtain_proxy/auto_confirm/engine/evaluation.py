@@ -24,10 +24,9 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     Hundredths,
     Interaction,
     Knowledge,
+    RiskBand,
 )
-from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord, Row
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
     LOW_AT_MOST,
@@ -44,7 +43,12 @@ from ironcurtain_proxy.auto_confirm.engine.risk import (
     rows_of,
     verdict_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, TimeoutAction
+from ironcurtain_proxy.auto_confirm.engine.settings import (
+    AutoConfirmSettings,
+    MatrixWord,
+    Row,
+    TimeoutAction,
+)
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Engine

@@ -1,9 +1,14 @@
-"""The engine's input: a call, the score of its place, and the knowledge about its session.
+"""The engine's input: a call, its session's place, and the patterns that were promoted.
 
 INVARIANT: only the call comes from the agent. The session's type and health, the queue and the time
 come from the proxy and the operator.
+
+A promoted pattern approves an operation on certain paths. Every condition must hold for everything
+that the call names. Conditions are not weighed: a pattern
+that matches by two of four would approve any path.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,19 +17,278 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import (
-    NOTHING_FOUND,
-    ApprovalPattern,
-    FilesFound,
-    Party,
-    SafePath,
-    SessionPlaces,
-    SessionType,
-)
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.credentials.table import is_credential
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Origin
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Arguments, RealPath
+
+# --- sessions -------------------------------------------------------------------------------------
+# Sessions as parties: who asks, and who reviews.
+
+
+SessionType: TypeAlias = Literal["worker", "manager", "architect", "high-level", "codex", "unknown"]
+"""The type of session that the operator registered. Never read from a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """A session that asks or reviews."""
+
+    session: str
+    session_type: SessionType
+
+
+# --- places ---------------------------------------------------------------------------------------
+# Places of the safety rules, and the paths in them.
+#
+# Every path here is real, and paths are compared by components.
+
+
+TEMPORARY: Final = (RealPath(("tmp",)), RealPath(("private", "tmp")))
+
+_HOMES: Final = RealPath(("home",))
+
+_PROJECT_ROOT: Final = "project_root"
+_TELLING: Final = re.compile(r".*(?:credential|secret|passw|token).*|id_[a-z0-9]+", re.IGNORECASE)
+"""Further names that may be those of secrets: an approval needs to be sure."""
+
+
+class FilesFound(Struct, frozen=True):
+    """What the paths of a call are on the disk."""
+
+    files: frozenset[RealPath] = frozenset()
+    """Plain files with one name, neither directories nor sockets nor links."""
+    own: frozenset[RealPath] = frozenset()
+    """Entries of `/tmp` that this session made, or that do not exist yet."""
+
+
+NOTHING_FOUND: Final = FilesFound()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlaces:
+    """The workspace and home of a session, and what a call's paths are. Real paths."""
+
+    workspace: RealPath | None = None
+    """The workspace, or None if every path lies outside."""
+    home: RealPath | None = None
+    found: FilesFound = NOTHING_FOUND
+
+    def in_workspace(self, path: RealPath) -> bool:
+        """Return whether a path is the workspace or lies in it."""
+        return self.workspace is not None and path.is_within(self.workspace)
+
+    def is_secret(self, path: RealPath) -> bool:
+        """Return True if the file holds credentials by the table of all readers."""
+        home = None if self.home is None else str(self.home)
+        workspace = None if self.workspace is None else str(self.workspace)
+        return is_credential(str(path), home, workspace)
+
+    def is_public(self, path: RealPath) -> bool:
+        """Return whether anyone may read a path in the workspace, the user's home or /tmp.
+
+        A name that looks like a secret is never public. Outside the workspace, only a plain file is
+        public that is not hidden, in the home, or in /tmp if this session made it: a directory
+        shows what is hidden in it, and other files in /tmp are of other programs.
+        """
+        if self.is_secret(path) or any(map(_TELLING.fullmatch, path.parts)):
+            return False
+        if self.in_workspace(path):
+            return True
+        if path not in self.found.files:
+            return False
+        at_home = self.home is not None and path.is_within(self.home)
+        return self.in_own_temporary(path) or (at_home and not _is_hidden(path, self.home))
+
+    def is_of_others(self, path: RealPath) -> bool:
+        """Return True for what other programs keep below /tmp, and for homes of other users."""
+        if self.in_workspace(path) or (self.home is not None and path.is_within(self.home)):
+            return False
+        if path.is_within(_HOMES) or path in TEMPORARY:
+            return True
+        return in_temporary(path) and not self.in_own_temporary(path)
+
+    def in_own_temporary(self, path: RealPath) -> bool:
+        """Return whether this session made the path below /tmp, and it is not hidden there."""
+        return (
+            in_temporary(path)
+            and any(path.is_within(one) for one in self.found.own)
+            and not any(_is_hidden(path, base) for base in TEMPORARY if path.is_within(base))
+        )
+
+
+def _is_hidden(path: RealPath, base: RealPath | None) -> bool:
+    below = path.parts[0 if base is None else len(base.parts) :]
+    return any(part.startswith(".") for part in below)
+
+
+def in_temporary(path: RealPath) -> bool:
+    """Return whether a path lies below /tmp. The directory itself does not."""
+    return any(path != base and path.is_within(base) for base in TEMPORARY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafePath:
+    """A row of `safe_paths`: a directory in which an operation is nothing special."""
+
+    path: str
+    """`project_root/` is the workspace; a relative path lies in the workspace."""
+    operation: str | None = None
+    """The kind of operation. `None` means every operation."""
+
+    def contains(self, path: RealPath, operation: str, places: SessionPlaces) -> bool:
+        """Return whether the safe path covers a real path for an operation, by whole components."""
+        directory = self._directory(places)
+        if directory is None or self.operation not in (None, operation):
+            return False
+        return path.is_within(directory)
+
+    def _directory(self, places: SessionPlaces) -> RealPath | None:
+        parts = tuple([part for part in self.path.split("/") if part])
+        # A row with `..`, or an empty one, would make every path safe.
+        if not parts or not {".", ".."}.isdisjoint(parts):
+            return None
+        if self.path.startswith("/"):
+            return RealPath(parts)
+        if places.workspace is None:
+            return None
+        below = parts[1:] if parts[0] == _PROJECT_ROOT else parts
+        return RealPath(places.workspace.parts + below)
+
+
+# --- patterns of paths ----------------------------------------------------------------------------
+# A small language of regular expressions for paths, matched in linear time.
+#
+# An operator's pattern is matched against an agent's path, so no path may make the match take
+# for ever. Python's own engine backtracks; the engine of `pydantic_core` (Rust's) does not.
+#
+# The language is what both engines read alike: literals, `.`, classes (`[^/]`), `* + ? {n,m}`
+# after one of these, and groups with alternatives (`(src|tests)`), never repeated. The rest is
+# refused.
+
+
+MAX_SUBJECT: Final = 1024
+"""Characters of a path or an address; a longer one matches nothing."""
+_MAX_PATTERN: Final = 512
+_MAX_COUNT: Final = 64
+
+_ESCAPED: Final = r"\\(?:[dwsDWS]|[^A-Za-z0-9])"
+_CLASS: Final = rf"\[\^?+\]?+(?:{_ESCAPED}|[^\\\[\]])*+\]"
+_COUNT: Final = r"\{([0-9]{1,3})(?:,([0-9]{0,3}))?\}"
+_ATOM: Final = rf"(?:{_ESCAPED}|{_CLASS}|[^\\\[\]{{}}()*+?|^$])"
+_PATTERN: Final = re.compile(
+    rf"\^?((?:{_ATOM}(?:[*+?]|{_COUNT})?|\((?:\?:)?|[)|])*+)\$?", re.DOTALL
+)
+_TOKEN: Final = re.compile(rf"({_ESCAPED})|({_CLASS})|{_COUNT}", re.DOTALL)
+_AMBIGUOUS_IN_CLASS: Final = ("--", "&&", "||", "~~")
+_SETS: Final = {"d": "[0-9]", "w": "[0-9A-Za-z_]", "s": r"[ \t\n\r\f\v]"}
+"""ASCII, as in the rules for paths."""
+
+
+class PathRegex(Struct, frozen=True):
+    """A compiled pattern."""
+
+    text: str
+    _validator: SchemaValidator
+
+    def fullmatch(self, subject: str) -> bool:
+        """Return whether the pattern matches a whole path, False if longer than `MAX_SUBJECT`."""
+        return len(subject) <= MAX_SUBJECT and self._validator.isinstance_python(subject)
+
+
+def compile_path_regex(text: str) -> PathRegex:
+    """Read a pattern.
+
+    Raises:
+        ConfigurationError: it is too long, or has something in it that is not understood.
+    """
+    if not text or len(text) > _MAX_PATTERN:
+        raise ConfigurationError(f"a path pattern has 1 to {_MAX_PATTERN} characters")
+    found = _PATTERN.fullmatch(text)
+    if found is None:
+        raise ConfigurationError("path pattern: something in it is not understood")
+    inner = _TOKEN.sub(_translated, found[1])
+    try:
+        # The pattern is compiled alone first: unbalanced brackets could join with those added here.
+        re.compile(found[1])
+        pattern = rf"\A(?:{inner})\z"
+        return PathRegex(text, SchemaValidator(core_schema.str_schema(pattern=pattern)))
+    except (SchemaError, re.error):
+        raise ConfigurationError("path pattern: something in it is not understood") from None
+
+
+def _translated(token: re.Match[str]) -> str:
+    escape, group, least, most = token.groups()
+    if escape is not None:
+        return _unescaped(escape)
+    if group is not None:
+        if any(sign in group for sign in _AMBIGUOUS_IN_CLASS):
+            raise ConfigurationError("path pattern: a class must not have --, &&, || or ~~ in it")
+        return re.sub(_ESCAPED, lambda inner: _unescaped(inner[0]), group, flags=re.DOTALL)
+    if max(int(least), int(most or 0)) > _MAX_COUNT:
+        raise ConfigurationError(f"path pattern: a count is from 0 to {_MAX_COUNT}")
+    return token[0]
+
+
+def _unescaped(escape: str) -> str:
+    """Return an escape in a form that every engine reads alike."""
+    sign = escape[1]
+    known = _SETS.get(sign.lower())
+    if known is None:
+        return rf"\x{{{ord(sign):x}}}"
+    return known if sign.islower() else known.replace("[", "[^", 1)
+
+
+RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+"""SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""
+
+SAFE_BANDS: Final[tuple[RiskBand, ...]] = ("SAFE", "LOW")
+"""The bands of operations that the engine is meant to approve."""
+HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
+"""The bands that always go to a reviewer; no pattern approves them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPattern:
+    """A row of `approval_patterns`, its expression compiled."""
+
+    name: str
+    operation: OperationKind
+    scope: PathRegex | None = None
+    """The scope as a path pattern. `None` means any scope, which is never an exact match."""
+    session_type: SessionType | None = None
+    """The type of session. `None` means every known type."""
+    risk_level: RiskBand | None = None
+    """The operator's estimate; the computed risk of the call counts as well."""
+    auto_approve: bool = False
+
+    def knows(
+        self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
+    ) -> bool:
+        """Return whether the pattern covers such calls, approved or not."""
+        if operation == "unknown" or operation != self.operation:
+            return False
+        if self.session_type is not None and self.session_type != session_type:
+            return False
+        if self.scope is None:
+            return not scopes
+        return bool(scopes) and all(self.scope.fullmatch(scope) for scope in scopes)
+
+    def approves(
+        self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
+    ) -> bool:
+        """Return whether the pattern matches exactly and is enabled."""
+        return (
+            self.auto_approve
+            and self.scope is not None
+            and self.risk_level not in HIGH_BANDS
+            and self.knows(operation, scopes, session_type)
+        )
+
 
 # --- the score of a session's place ---------------------------------------------------------------
 # The score of a session's place: its directory, branch and variables against the required ones.

@@ -9,27 +9,41 @@ The answer of the matrix and the operator's rules on a call, and who reviews it.
 
 The strictest answer on any part of a call counts. A rule can make it stricter; a rule can approve
 only where the matrix leaves the question open.
+
+The comparison of a call with earlier work, and how many calls may be held.
+
+Novelty counts against a call, and repetition never counts for it: an agent gains nothing by doing
+a thing often.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
-from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.matrix import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    Hundredths,
+    Interaction,
+    Knowledge,
+    Party,
+    RiskBand,
+)
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.settings import (
+    HUMAN,
     ROWS,
+    AutoConfirmSettings,
     MatrixWord,
     Row,
     RowLevel,
+    SafetyRule,
     key_of,
     may_review,
 )
-from ironcurtain_proxy.auto_confirm.engine.patterns import Party, RiskBand
-from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath
 
@@ -362,10 +376,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 def route_of(
-    interaction: Interaction,
-    subject: CallSubject,
-    risk: Hundredths,
-    settings: AutoConfirmSettings,
+    interaction: Interaction, subject: CallSubject, risk: Hundredths, settings: AutoConfirmSettings
 ) -> Route:
     """Return the reviewer that fits a call, before it is known who may review it."""
     targets = settings.escalation_targets
@@ -417,3 +428,106 @@ def _fitting(
             if not all(may_review(party, row, requester) for row in rows):
                 continue
         yield name
+
+
+# --- history
+
+
+ENOUGH: Final = 100
+"""The calls that must be decided before a call can count as unusual."""
+
+EVERYDAY: Final[frozenset[OperationKind]] = frozenset(
+    {"read", "list", "edit", "git-commit", "git-pull", "git-fetch", "shell-safe", "test"}
+)
+"""Operations that are part of any work, and never unusual."""
+
+_PathParts: TypeAlias = tuple[str, ...]
+
+_SAME: Final = 100
+_NEXT_TO: Final = 75
+_AROUND: Final = 50
+
+
+def compared(
+    interaction: Interaction, subject: CallSubject, knowledge: Knowledge
+) -> tuple[Interaction, Knowledge]:
+    """Return the call and the knowledge, completed by the comparison."""
+    past = knowledge.history
+    return (
+        replace(interaction, unusual=is_unusual(subject.operation, past.operations)),
+        replace(
+            knowledge,
+            context_similarity=similarity(
+                _outside(subject.paths, interaction.workspace), past.directories
+            ),
+        ),
+    )
+
+
+def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
+    """Return whether no earlier call did this.
+
+    Args:
+        operation: what the call does.
+        seen: how often each operation was approved.
+    """
+    return operation not in EVERYDAY and sum(seen.values()) >= ENOUGH and not seen.get(operation)
+
+
+def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> Hundredths:
+    """Return the nearness of the paths to earlier work: the farthest path counts.
+
+    Args:
+        paths: the paths of the call.
+        directories: the directories of recent approvals. Without any there is no statement.
+    """
+    if not directories:
+        return _SAME
+    known = {directory.parts for directory in directories}
+    elsewhere = [path.parts for path in paths if known.isdisjoint(_above(path.parts))]
+    if not elsewhere:
+        return _SAME
+    # An agent can name any number of paths, so no path is compared with every directory.
+    beside = {parts[:-1] for parts in known}
+    around = {above for parts in known for above in _above(parts)}
+    return min(_nearness(parts, beside, around) for parts in elsewhere)
+
+
+def _above(parts: _PathParts) -> Iterator[_PathParts]:
+    """Return a path and all its parents."""
+    return (parts[:length] for length in range(len(parts), -1, -1))
+
+
+def _nearness(
+    parts: _PathParts, beside: AbstractSet[_PathParts], around: AbstractSet[_PathParts]
+) -> Hundredths:
+    if parts[:-2] in beside:
+        return _NEXT_TO
+    return _AROUND if parts[:-1] in around else 0
+
+
+def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[RealPath]:
+    """Return the paths outside the workspace; work inside the workspace is always expected."""
+    return [path for path in paths if workspace is None or not path.is_within(workspace)]
+
+
+# --- the states of an interaction -----------------------------------------------------------------
+# The states of an interaction, and how many may be held.
+#
+# pending ──▶ auto_approved
+#    └─────▶ held ──▶ approved | rejected
+#             ├─────▶ escalated ──▶ approved | rejected     no answer: the next reviewer
+#             │           └──────▶ timed_out ──▶ auto_approved | rejected      the final table
+#             └─────▶ timed_out                             there is no next one
+
+
+MOST_HELD: Final = 3
+
+
+def may_hold(held_risks: Sequence[Hundredths]) -> bool:
+    """Return whether another call of a session may be held.
+
+    Args:
+        held_risks: the risk of each call of the session that is held, in hundredths.
+    """
+    return len(held_risks) <= MOST_HELD and all(risk <= HIGH_AT_MOST for risk in held_risks)

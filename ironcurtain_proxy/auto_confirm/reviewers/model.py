@@ -13,14 +13,7 @@ from typing import Final, Literal, TypeAlias
 import anyio
 from msgspec import Struct
 
-from ironcurtain_proxy.auto_confirm.briefing import (
-    MAX_NAME,
-    PassedOn,
-    Redact,
-    View,
-    cut,
-    view_of,
-)
+from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, PassedOn, Redact, View, cut, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import ReviewQueue, read_object
 from ironcurtain_proxy.llm.litellm_model import Completion, LlmLog, Model, usage_of, warm_within
@@ -214,12 +207,7 @@ class ModelReviewer:
             case "approve":
                 return Approved(by=by, reasoning=answer.reason)
             case "deny":
-                return Declined(
-                    by=by,
-                    kind="denied",
-                    reason=answer.reason,
-                    note=answer.reason,
-                )
+                return Declined(by=by, kind="denied", reason=answer.reason, note=answer.reason)
             case "pass":
                 return PassedOn("its model passed")
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
+from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
 from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, HUMAN, WITHDRAWN_BY, TaskStatus
 from ironcurtain_proxy.auto_confirm.store.store import Store, is_stuck
@@ -125,10 +125,7 @@ class Metrics:
 
 
 def compute(
-    store: Store,
-    now: datetime,
-    since: datetime | None = None,
-    unwritten: Collection[str] = (),
+    store: Store, now: datetime, since: datetime | None = None, unwritten: Collection[str] = ()
 ) -> Metrics:
     """Compute all metrics from one state of the store.
 
@@ -247,9 +244,7 @@ def _was_answered() -> "sa.ColumnElement[bool]":
 
 
 def _count(
-    connection: Connection,
-    where: "sa.ColumnElement[bool]",
-    source: sa.FromClause = INTERACTIONS,
+    connection: Connection, where: "sa.ColumnElement[bool]", source: sa.FromClause = INTERACTIONS
 ) -> int:
     count = sa.select(sa.func.count()).select_from(source).where(where)
     return connection.execute(count).scalar_one()
@@ -282,10 +277,7 @@ def _distribution(
         return connection.execute(chosen.offset(rank(share, count)).limit(1)).scalar()
 
     return Distribution(
-        count=count,
-        p50=percentile(0.5),
-        p99=percentile(0.99),
-        within_target=int(below),
+        count=count, p50=percentile(0.5), p99=percentile(0.99), within_target=int(below)
     )
 
 

@@ -15,8 +15,13 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, InteractionHistory
-from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand, SafePath
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    HIGH_BANDS,
+    ApproveRate,
+    InteractionHistory,
+    RiskBand,
+    SafePath,
+)
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
     LONGEST_REGEX,
@@ -213,9 +218,7 @@ def _proposal(
     )
 
 
-def _sortable(
-    group: tuple[tuple[str, str | None], Sequence[_Evidence]],
-) -> tuple[str, str]:
+def _sortable(group: tuple[tuple[str, str | None], Sequence[_Evidence]]) -> tuple[str, str]:
     return group[0][0], group[0][1] or ""
 
 

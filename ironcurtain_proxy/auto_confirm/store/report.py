@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS, RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.metrics import (
     FIGURES,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model import decision
 from ironcurtain_proxy.model.decision import Engine, Person, Program, in_record, of_record

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import SessionHealth
-from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS
+from ironcurtain_proxy.auto_confirm.engine.interaction import SAFE_BANDS, SessionHealth
 from ironcurtain_proxy.auto_confirm.store import interactions, patterns
 from ironcurtain_proxy.auto_confirm.store.database import Database
 from ironcurtain_proxy.auto_confirm.store.interactions import LONGEST_WAIT, OPEN, OURS

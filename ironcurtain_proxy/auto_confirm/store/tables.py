@@ -261,9 +261,7 @@ SEEDED: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")
 """Safe paths of the document. They only increase confidence."""
 
 _VERSION: Final = sa.Table(
-    VERSION_TABLE,
-    sa.MetaData(),
-    sa.Column("version_num", sa.String(32), primary_key=True),
+    VERSION_TABLE, sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True)
 )
 _LOCK: Final = 0x1C0_51DE
 """The number of PostgreSQL's advisory lock for migrations."""

@@ -5,14 +5,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision, evaluate
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.patterns import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApprovalPattern,
     FilesFound,
+    Interaction,
+    Knowledge,
     SafePath,
     compile_path_regex,
 )
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -129,9 +130,7 @@ def strange(*paths: str) -> Interaction:
 
 
 def decided(
-    interaction: Interaction,
-    settings: AutoConfirmSettings = ON,
-    knowledge: Knowledge = CALM,
+    interaction: Interaction, settings: AutoConfirmSettings = ON, knowledge: Knowledge = CALM
 ) -> EngineDecision:
     return evaluate(interaction, settings, knowledge)
 

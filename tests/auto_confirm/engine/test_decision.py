@@ -12,8 +12,12 @@ from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     EngineDecision,
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
-from ironcurtain_proxy.auto_confirm.engine.settings import RuleAction, SafetyRule, UnknownAction
+from ironcurtain_proxy.auto_confirm.engine.settings import (
+    MatrixWord,
+    RuleAction,
+    SafetyRule,
+    UnknownAction,
+)
 from ironcurtain_proxy.auto_confirm.store.rows import Status
 from ironcurtain_proxy.model.decision import Engine
 from tests.auto_confirm.engine import calls

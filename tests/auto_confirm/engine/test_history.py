@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
-from ironcurtain_proxy.auto_confirm.engine.history import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.risk import (
     ENOUGH,
     EVERYDAY,
     compared,
     is_unusual,
     similarity,
 )
-from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided

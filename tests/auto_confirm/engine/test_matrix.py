@@ -5,16 +5,15 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.matrix import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.settings import (
     GIT_PUSH_MAIN,
     MATRIX,
     ROWS,
     Row,
+    SafetyRule,
     may_review,
 )
-from ironcurtain_proxy.auto_confirm.engine.patterns import Party, SessionType
-from ironcurtain_proxy.auto_confirm.engine.settings import SafetyRule
 from tests.auto_confirm.engine import calls
 
 COLUMNS: Final[tuple[SessionType, ...]] = ("worker", "manager", "architect", "high-level")
@@ -90,9 +89,7 @@ def test_a_cell_is_as_the_document_has_it(line: tuple[str, str, str, str, Sessio
 
 
 @pytest.mark.parametrize("line", CELLS)
-def test_a_cell_decides_the_call_it_speaks_of(
-    line: tuple[str, str, str, str, SessionType],
-) -> None:
+def test_a_cell_decides_the_call_it_speaks_of(line: tuple[str, str, str, str, SessionType]) -> None:
     name, level, action, cell, column = line
     decision = calls.decided(replace(EXAMPLES[name], session_type=column))
     assert name in [row.name for row in ROWS.values() if row.key in decision.rows]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import MAX_SUBJECT, compile_path_regex
+from ironcurtain_proxy.auto_confirm.engine.interaction import MAX_SUBJECT, compile_path_regex
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.auto_confirm.engine import calls
 

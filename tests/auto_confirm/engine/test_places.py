@@ -7,13 +7,11 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,
-    WorkContext,
-    context_score,
-)
-from ironcurtain_proxy.auto_confirm.engine.patterns import (
     FilesFound,
     SafePath,
     SessionPlaces,
+    WorkContext,
+    context_score,
     in_temporary,
 )
 from ironcurtain_proxy.auto_confirm.engine.settings import NightMode

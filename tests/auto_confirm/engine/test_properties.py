@@ -229,11 +229,7 @@ def test_no_word_that_an_agent_adds_makes_things_better(
 )
 @pytest.mark.requirement("X-10")
 def test_another_thing_that_a_call_touches_never_makes_it_less_risky(
-    call: Interaction,
-    config: AutoConfirmSettings,
-    known: Knowledge,
-    path: str,
-    role: ArgumentRole,
+    call: Interaction, config: AutoConfirmSettings, known: Knowledge, path: str, role: ArgumentRole
 ) -> None:
     more = calls.path_fact("more", path, roles=(role,))
     request = structs.replace(call.request, arguments=(*call.request.arguments, more))

@@ -38,18 +38,12 @@ def test_a_band_ends_where_the_document_says(hundredths: int, band: str) -> None
         (calls.fetch(), {"base: no row": 50, "external host": 5}),
         (calls.fetch("127.0.0.1.nip.io"), {"base: no row": 50, "external host": 5}),
         (calls.query(), {"base: no row": 50, "database": 5}),
-        (
-            calls.edit("/tmp/a"),
-            {"base: File edit in /tmp/": 30, "outside the workspace": 10},
-        ),
+        (calls.edit("/tmp/a"), {"base: File edit in /tmp/": 30, "outside the workspace": 10}),
         (
             calls.fetch("prod.example.org"),
             {"base: no row": 50, "external host": 5, "production target": 10},
         ),
-        (
-            calls.query("DROP TABLE a"),
-            {"base: no row": 50, "database": 5, "destructive word": 10},
-        ),
+        (calls.query("DROP TABLE a"), {"base: no row": 50, "database": 5, "destructive word": 10}),
     ],
 )
 @pytest.mark.requirement("B-14")

@@ -12,8 +12,8 @@ import orjson
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import Redacted
-from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
+from ironcurtain_proxy.auto_confirm.reviewers.process import (
+    ProcessReviewer,
     ProcessSpec,
     ReviewerProcess,
     Start,

@@ -10,9 +10,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notify.notices import lost_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier
-from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
+from ironcurtain_proxy.auto_confirm.notifier import NoticeSender, Notifier, lost_notice
+from ironcurtain_proxy.auto_confirm.session_files import (
     FILE_NAME,
     AbandonedReviewer,
     given_up,
@@ -40,7 +39,7 @@ def test_status_names_what_a_running_session_gave_up(
 def test_what_an_ended_session_gave_up_is_not_said(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; "
-        "from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up; "
+        "from ironcurtain_proxy.auto_confirm.session_files import note_given_up; "
         "note_given_up(pathlib.Path(sys.argv[1]), ['architect'])"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path / "s1"], check=True, timeout=50)

@@ -12,18 +12,16 @@ from ironcurtain_proxy.auto_confirm.briefing import view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     MAX_ANSWER,
+    MAX_LISTING,
+    MAX_PAGES,
     NOTHING_OPEN,
+    PROTOCOL_VERSION,
     TOO_LONG,
+    CallDialect,
     NoAnswer,
     ParsedOutput,
     ProcessAnswer,
     review_fields,
-)
-from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
-    MAX_LISTING,
-    MAX_PAGES,
-    PROTOCOL_VERSION,
-    CallDialect,
 )
 from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.jsonrpc.pipes import Oversize

@@ -12,10 +12,17 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import NOTHING_OPEN, TOO_LONG
-from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
-from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
+    MAX_PAGES,
+    NOTHING_OPEN,
+    TOO_LONG,
+    CallDialect,
+)
+from ironcurtain_proxy.auto_confirm.reviewers.process import (
+    MAX_WARNINGS,
+    ProcessReviewer,
+    ProcessSpec,
+)
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from tests.auto_confirm.reviewers.managers.attacking_by_calls import NOISE, SPOILT

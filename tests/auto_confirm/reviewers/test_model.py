@@ -12,11 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.briefing import (
-    PassedOn,
-    Redacted,
-    view_of,
-)
+from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import (
     ANSWER_SCHEMA,

@@ -14,8 +14,12 @@ import pytest
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
-from ironcurtain_proxy.auto_confirm.reviewers.process import PAUSES, WELL_AFTER, ProcessReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
+from ironcurtain_proxy.auto_confirm.reviewers.process import (
+    PAUSES,
+    WELL_AFTER,
+    ProcessReviewer,
+    ProcessSpec,
+)
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import TIMEOUT, Program

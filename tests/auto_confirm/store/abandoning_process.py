@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from ironcurtain_proxy.auto_confirm.engine_knowledge import this_owner
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.auto_confirm.upkeep import this_owner
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
 

@@ -3,7 +3,7 @@
 import os
 from itertools import count
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import RiskBand
 from ironcurtain_proxy.auto_confirm.store.rows import (
     Ending,
     EscalationTask,

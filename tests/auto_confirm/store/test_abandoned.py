@@ -11,12 +11,12 @@ import anyio
 import pytest
 import sqlalchemy as sa
 
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore, is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store import interactions
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import TASKS
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore, is_gone, this_owner
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests import program
 from tests.auto_confirm.store.direct import pending_of_others, record_interaction, recorded
 from tests.auto_confirm.store.specimens import interaction, task

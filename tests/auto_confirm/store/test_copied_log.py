@@ -11,12 +11,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ironcurtain_proxy.auto_confirm import upkeep
+from ironcurtain_proxy.auto_confirm import engine_knowledge
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store import database
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from tests.auto_confirm.store.specimens import auto_approved
 from tests.mailbox.mailbox_fixture import until
 
@@ -97,14 +97,14 @@ def test_the_log_of_a_file_that_was_replaced_is_not_copied(sqlite_store: Store) 
 async def test_a_session_copies_the_log_after_its_first_question(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "COPY", 0.01)
+    monkeypatch.setattr(engine_knowledge, "COPY", 0.01)
     looked: list[object] = []
 
     async def in_thread(work: Callable[[], T], /) -> T:
         looked.append(work)
         return await anyio.to_thread.run_sync(work)
 
-    duty = upkeep.Upkeep(store=LazyStore(lambda: sqlite_store), in_thread=in_thread)
+    duty = engine_knowledge.Upkeep(store=LazyStore(lambda: sqlite_store), in_thread=in_thread)
     path = path_of(sqlite_store)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(duty.run)
@@ -124,8 +124,8 @@ async def test_an_outage_is_said_once_and_a_server_has_no_log_to_copy(
     caplog: pytest.LogCaptureFixture,
     opened: bool,
 ) -> None:
-    monkeypatch.setattr(upkeep, "COPY", 0.001)
-    monkeypatch.setattr(upkeep, "LOOK", 0.001)
+    monkeypatch.setattr(engine_knowledge, "COPY", 0.001)
+    monkeypatch.setattr(engine_knowledge, "LOOK", 0.001)
     failures = 0
 
     async def in_thread(work: Callable[[], T], /) -> T:
@@ -139,7 +139,7 @@ async def test_an_outage_is_said_once_and_a_server_has_no_log_to_copy(
         # As on a server: there is no file.
         store.get()
         monkeypatch.setattr(sqlite_store._database, "file", None)
-    duty = upkeep.Upkeep(store=store, in_thread=in_thread)
+    duty = engine_knowledge.Upkeep(store=store, in_thread=in_thread)
     duty.used.set()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(duty.run)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
 from ironcurtain_proxy.auto_confirm.store.report import Series, collect, engine_part
 from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus
@@ -65,8 +65,7 @@ def fill(store: Store, clock: FakeClock) -> None:
         clock.seconds = hour * 3600
         for band in bands[:2]:
             auto_approved(
-                store,
-                interaction(status="auto_approved", band=band, decision_ms=3.0, session=EVIL),
+                store, interaction(status="auto_approved", band=band, decision_ms=3.0, session=EVIL)
             )
         identifier = record_interaction(store, interaction(band=bands[hour % 5], operation=EVIL))
         open_task(store, identifier, task(reason=EVIL))
@@ -146,7 +145,7 @@ def test_the_rate_of_safe_operations_is_that_of_each_stretch(filled: Day) -> Non
     slots = collect(filled.store).slots
     # At 0 and 1 o'clock, 5 and 6, … a safe operation went to a reviewer.
     assert [(slot.safe_approved, slot.safe_decided) for slot in slots[:5]] == [
-        *((2, 3), (2, 3), (2, 2), (2, 2), (2, 2)),
+        *((2, 3), (2, 3), (2, 2), (2, 2), (2, 2))
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import (
     Distribution,
     Metrics,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
-from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, RiskBand
 from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, PatternRow, StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from tests.auto_confirm.store.direct import use_pattern

@@ -15,18 +15,18 @@ import anyio.to_thread
 import pytest
 import sqlalchemy as sa
 
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
+from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.rows import StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
-from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
-from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests.auto_confirm.store.aged_interactions import TODAY, Past, ids, lived, wind
 from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.anyio
 
-LOGGER = "ironcurtain_proxy.auto_confirm.upkeep"
+LOGGER = "ironcurtain_proxy.auto_confirm.engine_knowledge"
 
 
 @dataclass
@@ -103,10 +103,7 @@ async def test_what_is_old_goes_after_the_first_question_and_not_before(
 ) -> None:
     keep = timedelta(days=90)
     with filled(url, tmp_path, clock) as store:
-        async with (
-            hearing("were removed") as heard,
-            session(url, tmp_path, clock, keep) as ledger,
-        ):
+        async with hearing("were removed") as heard, session(url, tmp_path, clock, keep) as ledger:
             assert await settled(store) == 2
             await ledger.knowledge("s1")
             with anyio.fail_after(30):
@@ -119,10 +116,7 @@ async def test_a_session_that_keeps_everything_removes_nothing(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     with filled(None, tmp_path, clock) as store:
-        async with (
-            hearing("removed") as heard,
-            session(None, tmp_path, clock, None) as ledger,
-        ):
+        async with hearing("removed") as heard, session(None, tmp_path, clock, None) as ledger:
             await ledger.knowledge("s1")
             assert await settled(store) == 2
         assert heard.lines == []
@@ -189,8 +183,8 @@ async def test_a_session_that_ends_does_not_wait_for_the_rest(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.interactions.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.PAUSE", 3600)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_knowledge.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_knowledge.PAUSE", 3600)
     with filled(None, tmp_path, clock) as store:
         lived(store, clock, Past("approved", age=92))
         wind(clock, TODAY)

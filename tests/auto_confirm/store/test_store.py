@@ -143,7 +143,7 @@ def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: F
     )
     assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "open"]
     assert [one.decision for one in trail(store, identifier)] == [
-        *("escalated", "timed_out", "escalated"),
+        *("escalated", "timed_out", "escalated")
     ]
     clock.seconds = 600
     assert store.end(identifier, ends("rejected", "timeout", "nobody answered"))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_confirm import notifier as notifications
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
@@ -20,12 +21,10 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
     TmuxChannel,
     WebhookChannel,
 )
-from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
-from ironcurtain_proxy.auto_confirm.notify.notices import summary_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Summaries
+from ironcurtain_proxy.auto_confirm.notifier import ApprovalTally, Summaries, summary_notice
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import decided
-from tests.auto_confirm.notify.listeners import (
+from tests.auto_confirm.listeners import (
     HANGING,
     WRITE_ARGUMENTS,
     Hook,

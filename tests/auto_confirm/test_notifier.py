@@ -19,9 +19,8 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
     TmuxChannel,
     WebhookChannel,
 )
-from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier
-from tests.auto_confirm.notify.listeners import (
+from ironcurtain_proxy.auto_confirm.notifier import NoticeSender, Notifier, review_notice
+from tests.auto_confirm.listeners import (
     HANGING,
     WRITE_ARGUMENTS,
     Hook,
@@ -112,10 +111,7 @@ async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path
             notifier.notify(NOTE)
             notifier.notify(
                 review_notice(
-                    interaction_id=NOTE.interaction_id,
-                    operation=attack,
-                    target=attack,
-                    priority=9,
+                    interaction_id=NOTE.interaction_id, operation=attack, target=attack, priority=9
                 )
             )
             await told(notifier, 2)

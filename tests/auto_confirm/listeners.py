@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
-from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier, Summaries
+from ironcurtain_proxy.auto_confirm.notifier import NoticeSender, Notifier, Summaries
 from tests.mailbox.mailbox_fixture import until
 
 HANGING = CommandChannel(argv=("sh", "-c", "sleep 600"))

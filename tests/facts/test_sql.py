@@ -2,8 +2,8 @@
 
 import pytest
 
+from ironcurtain_proxy.facts.sql import effect_of
 from ironcurtain_proxy.model.values import SqlEffect, gravest, is_at_most
-from ironcurtain_proxy.sql.effects import effect_of
 
 READS = (
     "SELECT name FROM sqlite_master WHERE type='table' ORDER BY name;",
