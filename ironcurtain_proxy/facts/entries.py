@@ -14,7 +14,7 @@ the command, and the question about the next attempt names the host.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -22,7 +22,7 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.arguments import canonical_git_url, git_domain, is_ordinary_remote
-from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git import GitRemotes, beginning_of
 from ironcurtain_proxy.facts.pushes import destinations
 from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import Json
@@ -59,20 +59,31 @@ def scripts_entry(text: str, task: str | None) -> str | None:
 
 
 def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
-    found: dict[str, Json] = {}
-    pending = [task]
+    def named_in(name: str) -> list[str] | None:
+        said = scripts.get(name)
+        text = said if isinstance(said, str) else ""
+        if _RUNS_OTHERS.search(text):
+            return None
+        return [f"pre{name}", f"post{name}", *_TOKEN.findall(text)]
+
+    found = _closure([task], scripts, named_in)
+    return scripts if found is None else {name: scripts.get(name) for name in found}
+
+
+def _closure(
+    start: Iterable[str], known: Container[str], named_in: Callable[[str], list[str] | None]
+) -> list[str] | None:
+    """Return the entries that are reached from some; None if one may reach any of them."""
+    found: dict[str, None] = {}
+    pending = list(start)
     while pending:
         name = pending.pop()
-        if name in found:
-            continue
-        said = scripts.get(name)
-        found[name] = said
-        pending += [other for other in (f"pre{name}", f"post{name}") if other in scripts]
-        if isinstance(said, str):
-            if _RUNS_OTHERS.search(said):
-                return scripts
-            pending += [token for token in _TOKEN.findall(said) if token in scripts]
-    return found
+        names = () if name in found else named_in(name)
+        if names is None:
+            return None
+        found[name] = None
+        pending += [one for one in names if one in known]
+    return list(found)
 
 
 class EntryRules(Struct, frozen=True):
@@ -88,17 +99,15 @@ class EntryRules(Struct, frozen=True):
         """The entry of some targets: their rules, those that they name, and the common text."""
         if not targets or not all(name in self.blocks for name in targets):
             return self.text
-        found: dict[str, str] = {}
-        pending = list(targets)
-        while pending:
-            name = pending.pop()
-            if name in found:
-                continue
-            found[name] = self.blocks[name]
-            if _CALLS_ITSELF.search(found[name]):
-                return self.text
-            pending += [token for token in _TOKEN.findall(found[name]) if token in self.blocks]
-        return "\0".join([self.common, *(f"{name}\n{found[name]}" for name in sorted(found))])
+
+        def named_in(name: str) -> list[str] | None:
+            block = self.blocks[name]
+            return None if _CALLS_ITSELF.search(block) else _TOKEN.findall(block)
+
+        found = _closure(targets, self.blocks, named_in)
+        if found is None:
+            return self.text
+        return "\0".join([self.common, *(f"{name}\n{self.blocks[name]}" for name in sorted(found))])
 
 
 _CALLS_ITSELF: Final = re.compile(r"\$[({]MAKE|\bg?make\b|\bjust\b|^[^\t ][^:\n]*:[^=\n]*[$%*]",
@@ -205,30 +214,22 @@ def mise_entry(text: str, task: str) -> MiseEntry | None:
     chosen = _tasks_reached(tasks, task)
     environment = document.get("env", {})
     loaded = environment.get("_") if isinstance(environment, dict) else None
-    files = [*_texts(loaded), *[name for one in chosen.values() for name in _texts(_file_of(one))]]
+    files = [
+        *_texts(loaded),
+        *_texts([one.get("file") for one in chosen.values() if isinstance(one, dict)]),
+    ]
     if any(re.search(r"[{*$~]", name) for name in files):
         return None
     return MiseEntry(repr([document, chosen]), tuple(files))
 
 
 def _tasks_reached(tasks: Mapping[str, object], task: str) -> Mapping[str, object]:
-    found: dict[str, object] = {}
-    pending = [task]
-    while pending:
-        name = pending.pop()
-        if name in found or (name not in tasks and name != task):
-            continue
-        said = tasks.get(name)
-        found[name] = said
-        text = " ".join(_texts(said))
-        if "mise" in text or "*" in text:
-            return tasks
-        pending += _TOKEN.findall(text)
-    return found
+    def named_in(name: str) -> list[str] | None:
+        text = " ".join(_texts(tasks.get(name)))
+        return None if "mise" in text or "*" in text else _TOKEN.findall(text)
 
-
-def _file_of(task: object) -> object:
-    return task.get("file") if isinstance(task, dict) else None
+    found = _closure([task], tasks, named_in)
+    return tasks if found is None else {name: tasks.get(name) for name in found}
 
 
 def _texts(value: object) -> list[str]:
@@ -275,12 +276,7 @@ def hosts_of(
     if name == "gh":
         return _GITHUB
     read = _READERS.get(name)
-    if (
-        read is None
-        or home is None
-        or directory is None
-        or any(one.startswith(_ELSEWHERE) for one in words)
-    ):
+    if read is None or not home or not directory or any(w.startswith(_ELSEWHERE) for w in words):
         return ()
     try:
         parts = directory.rstrip("/").split("/")
@@ -329,9 +325,8 @@ def _uv(above: Sequence[str], home: str) -> tuple[str, ...]:
 
 
 def _cargo(above: Sequence[str], home: str) -> tuple[str, ...]:
-    places = [
-        f"{top}/.cargo/{name}" for top in (*above, home) for name in ("config.toml", "config")
-    ]
+    names = ("config.toml", "config")
+    places = [f"{top}/.cargo/{name}" for top in (*above, home) for name in names]
     return () if any(map(os.path.lexists, places)) else _CRATES
 
 
@@ -346,13 +341,8 @@ _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
 
 
 def _text(path: str) -> str:
-    """The text of a configuration; empty: there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return ""
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(_MAX_BYTES + 1)
+    """Return the text of a configuration, empty if there is none."""
+    content = beginning_of(path, _MAX_BYTES + 1) or b""
     if len(content) > _MAX_BYTES:
         raise ValueError(path)
     return content.decode()

@@ -1,4 +1,4 @@
-"""Read-only git: its processes, and the URLs of remotes.
+"""Read-only git: its processes, and the URLs of remotes. Small files, read without git.
 
 Read-only git commands, run concurrently with one deadline and a limit on their output.
 
@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import selectors
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,36 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.arguments import Refusal
+
+# --- small files
+
+
+class IrregularFileError(OSError):
+    """A directory, a pipe or a device where a file was expected."""
+
+
+def beginning_of(path: str, most: int) -> bytes | None:
+    """Return the first bytes of a regular file, or None if there is none. Waits for no pipe.
+
+    Raises:
+        IrregularFileError: it is no regular file.
+        OSError: it cannot be read.
+        ValueError: the path is none.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise IrregularFileError(path)
+        content = b""
+        while block := os.read(descriptor, most - len(content)):
+            content += block
+        return content
+    finally:
+        os.close(descriptor)
+
 
 # --- git process
 
@@ -223,7 +254,7 @@ class GitRemotes:
             return _NO_TEXT
         if repository is None:
             return self._outside(remote)
-        if not _is_directory(repository):
+        if not os.path.isdir(repository):  # noqa: PTH112  a text
             return (remote,)
         return self._inside(remote, repository, operation)
 
@@ -234,7 +265,7 @@ class GitRemotes:
 
         `origin` counts besides git's own default: servers fill it in by themselves.
         """
-        if not _is_directory(repository):
+        if not os.path.isdir(repository):  # noqa: PTH112  a text
             return ()
         listing, settings, head = self._run(
             repository,
@@ -404,11 +435,6 @@ class GitRemotes:
         if no_repository:
             environment["GIT_DIR"] = "/dev/null"
         return run_git(commands, directory, environment, self._deadline)
-
-
-def _is_directory(place: str) -> bool:
-    """Whether a path is a directory; unlike `Path.is_dir`, never raises for a long name."""
-    return os.path.isdir(place)  # noqa: PTH112
 
 
 _OVERRIDES: Final = (

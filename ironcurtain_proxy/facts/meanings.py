@@ -6,8 +6,7 @@ digest.
 
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -25,7 +24,7 @@ from ironcurtain_proxy.facts.entries import (
     mise_entry,
     scripts_entry,
 )
-from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git import GitRemotes, beginning_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
 from ironcurtain_proxy.model.request import CommandPlace, DiskLookups, Family
 
@@ -56,14 +55,9 @@ class _Reading(Struct):
     def text(self, path: str) -> str | None:
         """The text of a file, or None if there is none."""
         found = _content(path)
-        if found is None:
-            return None
-        if len(found) > _MAX_TEXT:
+        if len(found or b"") > _MAX_TEXT:
             raise _UnclearError
-        try:
-            return found.decode()
-        except UnicodeDecodeError:
-            raise _UnclearError from None
+        return None if found is None else found.decode()
 
     def note(self, path: str, counts: str | None = None) -> None:
         """Add a file to the digest: the part that counts, else all of it."""
@@ -340,31 +334,13 @@ def _content(path: str) -> bytes | None:
     """The content of a regular file, or None if there is none.
 
     Raises:
-        OSError: it cannot be read.
-        _UnclearError: it is no regular file, or too large.
+        OSError: it is no regular file, or cannot be read.
+        _UnclearError: it is too large, or a link that leads nowhere.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        if os.path.islink(path):  # noqa: PTH114  a text
-            raise _UnclearError from None
-        return None
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-            raise _UnclearError
-        return b"".join(_blocks(descriptor))
-    finally:
-        os.close(descriptor)
-
-
-def _blocks(descriptor: int) -> Iterator[bytes]:
-    left = _MAX_BYTES + 1
-    while block := os.read(descriptor, min(left, 1 << 20)):
-        left -= len(block)
-        if left <= 0:
-            raise _UnclearError
-        yield block
+    found = beginning_of(path, _MAX_BYTES + 1)
+    if len(found or b"") > _MAX_BYTES or (found is None and os.path.islink(path)):  # noqa: PTH114
+        raise _UnclearError
+    return found
 
 
 def settled(place: CommandPlace, sought: DiskLookups, remotes: GitRemotes | None) -> CommandPlace:

@@ -9,7 +9,6 @@ Passwords and tokens in the configuration of a repository.
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
@@ -24,7 +23,12 @@ from ironcurtain_proxy.facts.arguments import (
     is_unambiguous,
     strings_of,
 )
-from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
+from ironcurtain_proxy.facts.git import (
+    GitRemotes,
+    IrregularFileError,
+    RemoteOperation,
+    beginning_of,
+)
 from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -293,16 +297,9 @@ def shows_credentials(directory: str) -> bool:
 
 def _holds_credentials(path: str) -> bool:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+        text = beginning_of(path, _LARGEST + 1) or b""
+    except IrregularFileError:
         return False
     except (OSError, ValueError):
         return True
-    try:
-        is_file = stat.S_ISREG(os.fstat(file).st_mode)
-        text = os.read(file, _LARGEST + 1) if is_file else b""
-        return len(text) > _LARGEST or _CREDENTIALS.search(text) is not None
-    except OSError:
-        return True
-    finally:
-        os.close(file)
+    return len(text) > _LARGEST or _CREDENTIALS.search(text) is not None

@@ -23,6 +23,7 @@ import anyio
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
+from ironcurtain_proxy.facts.git import beginning_of
 from ironcurtain_proxy.model.values import Arguments, RealPath
 
 # --- repositories
@@ -305,11 +306,7 @@ def _is_plain_branch(shared: str, tags: frozenset[str], name: str) -> bool:
 def _packed(shared: str) -> frozenset[str] | None:
     """Return the packed tags and branches of `origin`, or None if they are not known."""
     try:
-        descriptor = os.open(f"{shared}/packed-refs", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read(_MAX_PACKED + 1)
-    except FileNotFoundError:
-        return frozenset()
+        content = beginning_of(f"{shared}/packed-refs", _MAX_PACKED + 1) or b""
     except OSError:
         return None
     if len(content) > _MAX_PACKED:
@@ -384,18 +381,8 @@ def _joined(place: str, text: str) -> str:
 def _first_line(path: str) -> str | None:
     """The first line of a small regular file, or None if it is no such file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = beginning_of(path, _MAX_BYTES)
+        return None if data is None else data.split(b"\n", 1)[0].decode().strip()
     except (OSError, ValueError):
-        # ValueError: git's file names an impossible path.
-        return None
-    try:
-        data = os.read(descriptor, _MAX_BYTES)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    line = data.split(b"\n", 1)[0]
-    try:
-        return line.decode().strip()
-    except UnicodeDecodeError:
+        # ValueError: git's file names an impossible path, or is no text.
         return None

@@ -1,11 +1,7 @@
-"""A shell text as commands.
-
-The simple commands of a shell text, from the grammar's tree.
+"""A shell text as commands, from the grammar's tree.
 
 Between the parts that are read there may only be blanks. So a text that the grammar skips, and
 bash would not, is found.
-
-The commands that a shell text would run, parsed with a shell grammar.
 
 The grammar (tree-sitter's, of bash) says where things are; `words` and `statements`
 hold that against the text. A part that the grammar and bash could understand differently makes the
