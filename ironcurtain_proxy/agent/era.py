@@ -52,30 +52,26 @@ REMOVED: Final = frozenset(
 
 _LISTS_LAST: Final = 30_000
 """Milliseconds for which a client may use a list again: a server may change its own in silence."""
-_CACHED: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "server/discover": _LISTS_LAST,
-        "tools/list": _LISTS_LAST,
-        "prompts/list": _LISTS_LAST,
-        "resources/list": _LISTS_LAST,
-        "resources/templates/list": _LISTS_LAST,
-        "resources/read": 0,
-    }
-)
+_CACHED: Final[Mapping[str, int]] = {
+    "server/discover": _LISTS_LAST,
+    "tools/list": _LISTS_LAST,
+    "prompts/list": _LISTS_LAST,
+    "resources/list": _LISTS_LAST,
+    "resources/templates/list": _LISTS_LAST,
+    "resources/read": 0,
+}
 """How long the result of a method may be used again, by method; others may not be."""
 
 NOT_CROSSING: Final = frozenset({TASKS})
 """Extensions that clients and servers cannot use with each other through the proxy."""
 
-CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
-    {
-        "completions": {},
-        "logging": {},
-        "prompts": {"listChanged": True},
-        "resources": {"subscribe": True, "listChanged": True},
-        "tools": {"listChanged": True},
-    }
-)
+CAPABILITIES: Final[Mapping[str, "Json"]] = {
+    "completions": {},
+    "logging": {},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "tools": {"listChanged": True},
+}
 """The capabilities that the proxy declares to the agent, as far as its servers have them."""
 
 _OF_SERVERS: Final = ("completions", "prompts", "resources")

@@ -12,7 +12,6 @@ the policy lets it read. Each message names the request.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -36,13 +35,11 @@ if TYPE_CHECKING:
 # --- operations
 
 
-LISTS: Final[Mapping[str, ListKind]] = MappingProxyType(
-    {
-        "resources/list": "resources",
-        "resources/templates/list": "resourceTemplates",
-        "prompts/list": "prompts",
-    }
-)
+LISTS: Final[Mapping[str, ListKind]] = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
 """The key of the list in a method's result, by method."""
 
 REQUESTS: Final[frozenset[Method]] = frozenset(

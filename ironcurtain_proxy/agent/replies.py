@@ -13,7 +13,6 @@ tool with such a name is never reached.
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, assert_never
 
 from ironcurtain_proxy.model.decision import (
@@ -40,77 +39,75 @@ from ironcurtain_proxy.model.values import Arguments, Json
 
 NOT_APPROVED: Final = "{kind} '{name}' execution denied: {whom} did not approve the action"
 
-REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
-    {
-        "unknown-tool": ("{reason}",),
-        "arguments": ("{reason}",),
-        "policy": (
-            "DENIED: {reason}",
-            (
-                "The policy forbids this call (rule: {rule}). The denial is final: do not retry "
-                "it or look for a way around it. Use another approach, or tell the user that the "
-                "policy would have to be changed."
-            ),
+REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = {
+    "unknown-tool": ("{reason}",),
+    "arguments": ("{reason}",),
+    "policy": (
+        "DENIED: {reason}",
+        (
+            "The policy forbids this call (rule: {rule}). The denial is final: do not retry "
+            "it or look for a way around it. Use another approach, or tell the user that the "
+            "policy would have to be changed."
         ),
-        # Programs match the first block word for word.
-        "no-reviewer": (
-            "{kind} '{name}' execution denied: no approval channel available",
-            (
-                "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
-                "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "
-                "exactly that, and that the operator of this proxy can open the reviewer's screen: "
-                "then the call can be made again. Meanwhile continue with what needs no approval."
-            ),
+    ),
+    # Programs match the first block word for word.
+    "no-reviewer": (
+        "{kind} '{name}' execution denied: no approval channel available",
+        (
+            "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
+            "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "
+            "exactly that, and that the operator of this proxy can open the reviewer's screen: "
+            "then the call can be made again. Meanwhile continue with what needs no approval."
         ),
-        # Programs match the first block word for word.
-        "declined": (
-            NOT_APPROVED,
-            (
-                "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
-                "again or to do it another way."
-            ),
+    ),
+    # Programs match the first block word for word.
+    "declined": (
+        NOT_APPROVED,
+        (
+            "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
+            "again or to do it another way."
         ),
-        "expired": (
-            "{kind} '{name}' execution denied: nobody answered in time",
-            (
-                "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
-                "user, who may ask for it again."
-            ),
+    ),
+    "expired": (
+        "{kind} '{name}' execution denied: nobody answered in time",
+        (
+            "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
+            "user, who may ask for it again."
         ),
-        "lapsed": (
-            "DENIED: {reason}",
-            (
-                "Nothing was done (rule: {rule}). The call may be made again: what is not "
-                "approved any more is asked about then."
-            ),
+    ),
+    "lapsed": (
+        "DENIED: {reason}",
+        (
+            "Nothing was done (rule: {rule}). The call may be made again: what is not "
+            "approved any more is asked about then."
         ),
-        "held": (
-            "HELD: {note}",
-            (
-                "ESCALATION REQUIRED: {clause}. Rule: {rule}. A reviewer has been asked and "
-                "has not answered yet. Go on with something else; make exactly the same call again "
-                "later: it is not asked about twice, and runs once when it is approved."
-            ),
+    ),
+    "held": (
+        "HELD: {note}",
+        (
+            "ESCALATION REQUIRED: {clause}. Rule: {rule}. A reviewer has been asked and "
+            "has not answered yet. Go on with something else; make exactly the same call again "
+            "later: it is not asked about twice, and runs once when it is approved."
         ),
-        "limit": (
-            "HELD: too many calls of this session wait for a reviewer",
-            (
-                "ESCALATION REQUIRED: {clause}. Rule: {rule}. Nobody has been asked about this "
-                "call yet. Go on with something else; make exactly the same call again later."
-            ),
+    ),
+    "limit": (
+        "HELD: too many calls of this session wait for a reviewer",
+        (
+            "ESCALATION REQUIRED: {clause}. Rule: {rule}. Nobody has been asked about this "
+            "call yet. Go on with something else; make exactly the same call again later."
         ),
-        "breaker": ("CIRCUIT BREAKER: {reason}",),
-        "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
-        "audit": (
-            "DENIED: {reason}",
-            (
-                "The audit log cannot be written. Tell the user: the operator has to repair it and "
-                "restart ironcurtain-proxy."
-            ),
+    ),
+    "breaker": ("CIRCUIT BREAKER: {reason}",),
+    "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
+    "audit": (
+        "DENIED: {reason}",
+        (
+            "The audit log cannot be written. Tell the user: the operator has to repair it and "
+            "restart ironcurtain-proxy."
         ),
-        "kernel": ("DENIED: {reason}", "This is a defect of ironcurtain-proxy; its log says more."),
-    }
-)
+    ),
+    "kernel": ("DENIED: {reason}", "This is a defect of ironcurtain-proxy; its log says more."),
+}
 """The two blocks of each refusal."""
 
 WORKING_DIRECTORY_RULE: Final = "git-path-enrichment-failed"

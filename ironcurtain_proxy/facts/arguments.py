@@ -24,7 +24,6 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -240,16 +239,14 @@ _PLAIN_READINGS: Final[frozenset[ArgumentReading]] = frozenset(
 )
 
 
-_READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = MappingProxyType(
-    {
-        "path": "path",
-        "url": "url",
-        "uri": "uri",
-        "identifier": "identifier",
-        "sql": "sql",
-        "command": "text",
-    }
-)
+_READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = {
+    "path": "path",
+    "url": "url",
+    "uri": "uri",
+    "identifier": "identifier",
+    "sql": "sql",
+    "command": "text",
+}
 
 
 def reading_of(roles: tuple[ArgumentRole, ...]) -> ArgumentReading:
@@ -321,9 +318,10 @@ NO_WORKING_DIRECTORY: Final = (
     "Git server has no working directory set. Call git_set_working_dir first."
 )
 
-_SETS_DIRECTORY: Final[Mapping[str, str]] = MappingProxyType(
-    {"git_set_working_dir": "path", "git_clone": "localPath"}
-)
+_SETS_DIRECTORY: Final[Mapping[str, str]] = {
+    "git_set_working_dir": "path",
+    "git_clone": "localPath",
+}
 """Tools after which their server works in another directory, by the argument that names it."""
 
 _SHOWN_AS: Final = "Working directory"

@@ -15,7 +15,6 @@ the command, and the question about the next attempt names the host.
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import orjson
@@ -334,10 +333,10 @@ def _go(_above: Sequence[str], home: str) -> tuple[str, ...]:
     return () if os.path.lexists(f"{home}/.config/go/env") else _GO
 
 
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
-    {"npm": _npm, "pnpm": _npm, "npx": _npm, "pip": _pip, "pip3": _pip, "uv": _uv, "uvx": _uv,
-     "cargo": _cargo, "go": _go}
-)  # fmt: skip
+_READERS: Final[Mapping[str, _Reader]] = {
+    **dict.fromkeys(("npm", "pnpm", "npx"), _npm), **dict.fromkeys(("pip", "pip3"), _pip),
+    **dict.fromkeys(("uv", "uvx"), _uv), "cargo": _cargo, "go": _go,
+}  # fmt: skip
 
 
 def _text(path: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -290,44 +289,38 @@ _MISE_FILES: Final = (
 _MISE_TASKS: Final = (
     "mise-tasks", ".mise-tasks", "mise/tasks", ".mise/tasks", ".config/mise/tasks",
 )  # fmt: skip
-_SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "npm": (".npmrc",),
-        "pnpm": (".npmrc", "pnpm-workspace.yaml", ".pnpmfile.cjs"),
-        "yarn": (".yarnrc", ".yarnrc.yml", ".npmrc"),
-        "bun": ("bunfig.toml", ".env", ".env.local", ".npmrc"),
-    }
-)
+_SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "npm": (".npmrc",),
+    "pnpm": (".npmrc", "pnpm-workspace.yaml", ".pnpmfile.cjs"),
+    "yarn": (".yarnrc", ".yarnrc.yml", ".npmrc"),
+    "bun": ("bunfig.toml", ".env", ".env.local", ".npmrc"),
+}
 """Files that set the shell of scripts, or further programs."""
 
 _MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
-_READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
-    {
-        "commondir": _repository,
-        "package.json": _package,
-        "GNUmakefile": _make,
-        "justfile": _just,
-        "mise.toml": _mise,
-        "Taskfile.yml": _task_file,
-        "compose.yaml": _compose,
-        "turbo.json": _turbo,
-        "nx.json": _nx,
-    }
-)
+_READERS: Final[Mapping[str, _MeaningReader]] = {
+    "commondir": _repository,
+    "package.json": _package,
+    "GNUmakefile": _make,
+    "justfile": _just,
+    "mise.toml": _mise,
+    "Taskfile.yml": _task_file,
+    "compose.yaml": _compose,
+    "turbo.json": _turbo,
+    "nx.json": _nx,
+}
 """The readers by the first file in which a family may be defined."""
-_RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = MappingProxyType(
-    {
-        _repository: frozenset({"git"}),
-        _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
-        _make: frozenset({"make", "gmake"}),
-        _just: frozenset({"just"}),
-        _mise: frozenset({"mise"}),
-        _task_file: frozenset({"task"}),
-        _compose: frozenset({"docker", "docker-compose"}),
-        _turbo: frozenset({"turbo", "npx", "pnpm", "yarn"}),
-        _nx: frozenset({"nx", "npx", "pnpm", "yarn"}),
-    }
-)
+_RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = {
+    _repository: frozenset({"git"}),
+    _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
+    _make: frozenset({"make", "gmake"}),
+    _just: frozenset({"just"}),
+    _mise: frozenset({"mise"}),
+    _task_file: frozenset({"task"}),
+    _compose: frozenset({"docker", "docker-compose"}),
+    _turbo: frozenset({"turbo", "npx", "pnpm", "yarn"}),
+    _nx: frozenset({"nx", "npx", "pnpm", "yarn"}),
+}
 
 
 def _content(path: str) -> bytes | None:

@@ -191,15 +191,13 @@ def _undescribed(request: AccessRequest) -> str:
 _BY_SQL: Final = MappingProxyType(
     {"reads": "Reads", "writes": "Changes", "destroys": "Deletes from", "runs": "Runs code in"}
 )
-_BY_EFFECT: Final[Mapping[ToolEffect, _Said]] = MappingProxyType(
-    {
-        "sends": (19, "Sends to other people or machines"),
-        "destroys": (21, "Deletes"),
-        "runs": (22, "Runs programs"),
-        "writes": (56, "Changes files"),
-        "reads": (57, "Only reads"),
-    }
-)
+_BY_EFFECT: Final[Mapping[ToolEffect, _Said]] = {
+    "sends": (19, "Sends to other people or machines"),
+    "destroys": (21, "Deletes"),
+    "runs": (22, "Runs programs"),
+    "writes": (56, "Changes files"),
+    "reads": (57, "Only reads"),
+}
 
 
 def _by_role(request: AccessRequest) -> dict[ArgumentRole, list[Value]]:
@@ -260,12 +258,15 @@ def _of_paths(
             yield (rank, f"{does} of the repository {_places(repositories, home)}.")
 
 
-_PATHS: Final[Mapping[ArgumentRole, _Said]] = MappingProxyType(
-    {"delete-path": (11, "Deletes"), "write-path": (12, "Writes"), "read-path": (16, "Reads")}
-)
-_HISTORY: Final[Mapping[ArgumentRole, str]] = MappingProxyType(
-    {"delete-history": "May lose commits", "write-history": "Changes the history"}
-)
+_PATHS: Final[Mapping[ArgumentRole, _Said]] = {
+    "delete-path": (11, "Deletes"),
+    "write-path": (12, "Writes"),
+    "read-path": (16, "Reads"),
+}
+_HISTORY: Final[Mapping[ArgumentRole, str]] = {
+    "delete-history": "May lose commits",
+    "write-history": "Changes the history",
+}
 
 
 def _places(values: Sequence[PathValue], home: str | None) -> str:
@@ -303,13 +304,11 @@ def _of_people_and_places(
         yield (6, f"{does} {named} at GitHub: {tool}.")
 
 
-_NAMED: Final[Mapping[ArgumentRole, Callable[[str, str], str]]] = MappingProxyType(
-    {
-        "email-address": lambda named, tool: f"Sends to {named}: {tool}.",
-        "share-permission": lambda named, tool: f"Shares with others, as {named}: {tool}.",
-        "proxy-domain": lambda named, tool: f"Opens the network to {named}: {tool}.",
-    }
-)
+_NAMED: Final[Mapping[ArgumentRole, Callable[[str, str], str]]] = {
+    "email-address": lambda named, tool: f"Sends to {named}: {tool}.",
+    "share-permission": lambda named, tool: f"Shares with others, as {named}: {tool}.",
+    "proxy-domain": lambda named, tool: f"Opens the network to {named}: {tool}.",
+}
 
 
 class Frame(Struct, frozen=True, kw_only=True):

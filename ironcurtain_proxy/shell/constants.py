@@ -22,14 +22,14 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
 
 _PLAIN: Final = re.compile(r"[\w./:@%+,=-]+")
 """A value that stays one word, and matches no files, without quotes around it."""
-_REDEFINES: Final = frozenset(
-    {"eval", "source", ".", "mapfile", "readarray", "let", "getopts", "trap", "alias", "unset",
-     "typeset", "local", "declare", "readonly", "builtin", "coproc", "enable", "set", "shopt",
-     "exec", "shift", "select", "function", "printf", "wait"}
-)  # fmt: skip
+_REDEFINES: Final = words(
+    "eval source . mapfile readarray let getopts trap alias unset typeset local declare readonly "
+    "builtin coproc enable set shopt exec shift select function printf wait"
+)
 """Programs that may give any variable another value, in ways that are not read here."""
 _SPECIAL: Final = re.compile(
     r"(?:BASH|FUNC|COMP|PIPE|DIR|HIST|EPOCH).*|IFS|PWD|OLDPWD|S?RANDOM|SECONDS|LINENO|REPLY|OPT.*"

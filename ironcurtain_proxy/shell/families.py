@@ -71,6 +71,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
+from ironcurtain_proxy.shell.programs import word_set
 from ironcurtain_proxy.shell.quiet import Disturbance, disturbances, is_quiet, scripts_run
 from ironcurtain_proxy.shell.readers import why_not_git
 
@@ -196,13 +197,8 @@ def _known_beside(beside: Sequence[Part], place: CommandPlace) -> CommandPlace:
 def _makes_no_reference(part: Part) -> bool:
     """Return whether a part adds neither a tag nor a branch of another name to a repository."""
     if part.program == "git":
-        return "".join(sub_commands(part.command.words[1:])[:1]) in _ADD_NO_TAG
+        return "".join(sub_commands(part.command.words[1:])[:1]) in word_set("add-no-tag")
     return part.program in {"gh", "sleep"} or is_quiet(part)
-
-
-_ADD_NO_TAG: Final = frozenset(
-    {"add", "commit", "checkout", "switch", "restore", "rm", "mv", "stash", "push"}
-)
 
 
 def _settled(family: Family, place: CommandPlace, disturbed: frozenset[Disturbance]) -> Family:

@@ -16,7 +16,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
@@ -28,7 +28,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
-from ironcurtain_proxy.shell.programs import expanded, paths, word_lists
+from ironcurtain_proxy.shell.programs import expanded, paths, word_lists, word_set
 
 # --- family table
 
@@ -59,10 +59,7 @@ class Task:
 
 _OPERAND: Final = re.compile(r"\((\w+)\)")
 _FILES: Final = re.compile(r"<([^>]*)>")
-_OPERANDS: Final[Mapping[str, OperandKind]] = {
-    "paths": "paths", "files": "files", "text": "text", "names": "names", "first": "first",
-    "refs": "refs", "api": "api", "bucket": "bucket",
-}  # fmt: skip
+_OPERANDS: Final[Mapping[str, OperandKind]] = {kind: kind for kind in get_args(OperandKind)}
 
 
 @functools.cache
@@ -112,13 +109,6 @@ def _found(path: tuple[str, ...]) -> Task | None:
 
 
 _SCRIPT_RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "bun", "mise", "task"})
-_HANDS_ON: Final = words(
-    """
-    npm yarn pnpm bun cargo mise task dotnet swift bazel vitest jest turbo nx gradle stack cabal ng
-    mix gotestsum tox nox hatch meson pants buck2 deno gradlew cross
-    """
-)
-"""Programs that hand the words behind `--` to what they run. For others they are operands."""
 _TESTS: Final = re.compile(
     r"test|t\b|lint|check|spec|e2e|unit|fmt|format|type|build|bench|cover|jest|tox|nox|run\b|py\d"
 )
@@ -130,7 +120,7 @@ def behind_dashes(task: Task) -> Task:
     name = task.path[0].rpartition("/")[2]
     if name in _SCRIPT_RUNNERS and not _TESTS.search(task.path[-1]):
         return Task(path=task.path)
-    if name not in _HANDS_ON:
+    if name not in word_set("hands-on"):
         return Task(path=task.path, operands=task.operands)
     # Names of tests and files.
     return _task(_AFTER, task_texts()[_AFTER])
@@ -210,35 +200,11 @@ def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
     return found
 
 
-_NEVER: Final = words(
-    """
-    publish deploy release push upload merge apply destroy delete rm remove prune purge reset clean
-    drop uninstall unpublish yank promote rollback exec ssh scp sudo su doas shell eval login logout
-    token auth secret secrets
-    """
-)
 _CODE: Final = frozenset({"-c", "-e", "--eval", "-p", "--print", "-r", "--exec", "--command"})
-_INTERPRETERS: Final = words(
-    """
-    python python3 node ruby perl php bash sh zsh lua deno bun Rscript psql mysql sqlite3 redis-cli
-    mongosh
-    """
-)
-_PROTECTED_BRANCHES: Final = frozenset(
-    {
-        "main",
-        "master",
-        "trunk",
-        "develop",
-        "production",
-        "prod",
-        "release",
-        "stable",
-        "HEAD",
-        "@",
-        "",
-    }
-)
+_PROTECTED_BRANCHES: Final = {
+    *words("main master trunk develop production prod release stable HEAD @"),
+    "",
+}
 
 
 _SHARED_NAME: Final = re.compile(
@@ -269,13 +235,13 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     if name == "git":
         return _never_git(texts)
     path = [text for text in texts[1:4] if not text.startswith("-")]
-    if any(text in _NEVER for text in path[:2]) and task.path[-1:] != ("rm",):
+    if any(text in word_set("never") for text in path[:2]) and task.path[-1:] != ("rm",):
         return True
     if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
         return True
     if _reads_statements(name, texts[1:]) or " ".join(texts) in _FROM_INPUT:
         return True
-    if name not in _INTERPRETERS:
+    if name not in word_set("family-table-interpreters"):
         return False
     # What an interpreter is handed by an option, or reads from its input, is code.
     scripts = {"python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "lua"}
@@ -307,7 +273,7 @@ def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:
     if not words:
         return None
     name = words[0].text or ""
-    if name.rpartition("/")[2] in _RUN_SCRIPTS and _table_name(name) is not None:
+    if name.rpartition("/")[2] in word_set("run-scripts") and _table_name(name) is not None:
         operand = words[1] if len(words) > 1 else Word("-")
         script = None if operand.prefix.startswith("-") else path_of(operand, place)
     elif "/" in name and _table_name(name) is None:
@@ -318,17 +284,10 @@ def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:
     return script if script and is_inside(script, place) and not is_framework else None
 
 
-_RUN_SCRIPTS: Final = words(
-    """
-    python python3 node ruby perl php bash sh zsh lua Rscript ts-node tsx source .
-    """
-)
-
-
 def names_what_is_never_general(texts: Sequence[str]) -> bool:
     """Whether the name of a script or an argument of it says that it deploys or deletes."""
     parts = (part for text in texts for part in re.split(r"[^a-z]+", text.lower()))
-    return not _NEVER.isdisjoint(parts)
+    return not word_set("never").isdisjoint(parts)
 
 
 def _never_git(texts: Sequence[str]) -> bool:
@@ -373,17 +332,6 @@ def _pushes_protected(operands: Sequence[str]) -> bool:
 
 _NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
 _WORD: Final = re.compile(r"[\w:,+%-]+(?:\.[\w:,+%-]+)*")
-_FORMATS: Final = words(
-    """
-    json jsonl ndjson yaml yml xml junit text txt plain csv tsv table wide name html markdown
-    md verbose dot dots tap spec compact stylish unix checkstyle github pretty short long line
-    list default documentation progress offenses gcc tty sarif colorized parseable human
-    concise full grouped quiet silent summary standard-verbose standard-quiet pkgname testname
-    testdox minimal normal detailed diagnostic diag d n q m v auto native no long-json simple
-    tree none basic nocolor errors all failures clang msvs visualstudio color emacs rich live
-    rawtext expanded always never doc documentation
-    """
-)
 _NAME: Final = re.compile(r"[\w.:@/#-]+")
 _LEADS_OUT: Final = re.compile(r"^[/~@+:]|://|(?:^|/)\.\.(?:/|$)")
 _TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
@@ -405,7 +353,7 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
         case "w":
             return bool(_WORD.fullmatch(text))
         case "f":
-            return text in _FORMATS or text.startswith(_TEMPLATES) or "{{" in text
+            return text in word_set("formats") or text.startswith(_TEMPLATES) or "{{" in text
         case "p":
             return is_free_path(word, place)
         case _:

@@ -83,6 +83,7 @@ _TOKEN: Final = re.compile(
 )
 
 
+@functools.cache
 def grammar_of(text: str) -> Grammar:
     """Return the grammar that a text states; words of it that state no option are passed over."""
     found: dict[str, Option] = {}

@@ -8,7 +8,6 @@ whole command besides. Nothing is decided here.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -37,31 +36,15 @@ from ironcurtain_proxy.shell.outward import (
     words_elsewhere,
 )
 from ironcurtain_proxy.shell.places import names_a_secret
+from ironcurtain_proxy.shell.programs import word_lists, word_set
 
 _DOWNLOADERS: Final = words("curl wget http https xh aria2c")
 _INTERPRETERS: Final = words("sh bash zsh dash ksh fish python python3 node ruby perl php")
 _EVALUATORS: Final = words("eval source .")
 _INSTALLS: Final = words("install i ci add update up upgrade sync download require get create init")
 _LAUNCHERS: Final = words("npx bunx uvx pnpx dlx")
-_PACKAGE_TOOLS: Final = words(
-    """
-    npm yarn pnpm bun pip pip3 python python3 uv poetry pdm pipenv conda mamba cargo go gem bundle
-    composer dotnet mix deno brew apt apt-get aptitude dnf yum apk pacman pipx
-    """
-)
 _PUBLISHES: Final = words("publish npm-publish upload deploy hex.publish release:perform unpublish")
 _COPIERS: Final = words("scp sftp rsync rclone")
-_ACCOUNTS: Final = MappingProxyType(
-    {
-        "gh": "GitHub", "hub": "GitHub", "glab": "GitLab", "tea": "Gitea", "jira": "Jira",
-        "linear": "Linear", "aws": "AWS", "gcloud": "Google Cloud", "gsutil": "Google Cloud",
-        "bq": "Google Cloud", "az": "Azure", "doctl": "DigitalOcean", "fly": "Fly.io",
-        "flyctl": "Fly.io", "heroku": "Heroku", "vercel": "Vercel", "netlify": "Netlify",
-        "wrangler": "Cloudflare", "firebase": "Firebase", "supabase": "Supabase",
-        "kubectl": "the cluster", "helm": "the cluster", "oc": "the cluster",
-    }
-)  # fmt: skip
-"""Services that a program uses with the user's own account."""
 _SERVICES: Final = words("docker podman nerdctl docker-compose buildah ollama code cursor open")
 """Programs that ask a service of this machine, outside the sandbox."""
 _LOOKS: Final = words("list ls view show status diff get describe logs log search checks version")
@@ -71,7 +54,7 @@ _PLAIN_FETCH: Final = re.compile(
 )
 """Options of downloads that send nothing."""
 _FORCES: Final = re.compile(r"--force.*|-[a-z]*[fd][a-z]*|--delete|--mirror|--prune|[+:].+")
-_MOVERS: Final = MappingProxyType({"mv": "Moves or replaces", "rsync": "Copies"})
+_MOVERS: Final = {"mv": "Moves or replaces", "rsync": "Copies"}
 _REMOVERS: Final = words("rm rmdir unlink shred trash srm")
 
 
@@ -300,7 +283,7 @@ def _installing(part: Part, path: Sequence[str], host: str) -> str | None:
     if name in _LAUNCHERS:
         return f"Downloads a package{source} and runs it: {_called(part.command, 2)}."
     is_bare = not path and name in BARE_INSTALLERS
-    if name not in _PACKAGE_TOOLS or not (is_bare or _INSTALLS & set(path)):
+    if name not in word_set("package-tools") or not (is_bare or _INSTALLS & set(path)):
         return None
     return f"Installs packages{source}, whose scripts may run: {_called(part.command, 3)}."
 
@@ -318,7 +301,8 @@ def _connecting(part: Part, _path: Sequence[str], host: str) -> str | None:
 
 
 def _using_an_account(part: Part, path: Sequence[str], host: str) -> str | None:
-    service = _ACCOUNTS.get(part.program or "")
+    accounts = word_lists("accounts").items()
+    service = next((name for name, programs in accounts if part.program in programs), None)
     if service is None:
         return None
     where = f"{service} ({host})" if host else service

@@ -23,8 +23,9 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, CommandPlace, Family, Word
-from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
+from ironcurtain_proxy.shell.grammar import ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
+from ironcurtain_proxy.shell.programs import entries, word_set
 
 # --- kinds
 
@@ -253,31 +254,6 @@ def _sorted(kept: Sequence[str]) -> _Request:
 # --- local services
 
 
-_CURL: Final = grammar_of(
-    """
-    -s -S -i -I -v -f -k -g -G -N -4 -6 -# -m=t -X=t -H=t -d=t -F=t -o=t -w=t -A=t --silent
-    --show-error --form=t --data-binary=t --include --head --verbose --fail --fail-with-body
-    --insecure --globoff --get --no-buffer --compressed --no-progress-meter --ipv4 --ipv6
-    --max-time=t --connect-timeout=t --retry=t --retry-delay=t --retry-connrefused
-    --request=t --header=t --data=t --data-raw=t --json=t
-    --output=t --write-out=t --user-agent=t
-    """
-)
-_NETCAT: Final = grammar_of("-z -v -n -w=n -G=n -4 -6")
-_REDIS: Final = grammar_of("-h~t -p~n")
-_POSTGRES: Final = grammar_of("-h=t -p=n -U=t -d=t -t=n -q --host=t --port=n --username=t")
-_PSQL: Final = grammar_of(
-    """
-    -h=t -p=n -U=t -d=t -c=t -t -A -x -q -X -w --host=t --port=n --username=t --dbname=t --command=t
-    --tuples-only --no-align --expanded --quiet --no-psqlrc --no-password --csv
-    """
-)
-_MYSQL: Final = grammar_of(
-    """
-    -h=t -P=n -u=t -D=t -e=t -p[t] -s -N -B -t -E --host=t --port=n --user=t --database=t
-    --execute=t --password[t] --silent --batch --table --skip-column-names
-    """
-)
 _STATEMENT: Final = re.compile(
     r"""\s*(?:
     select\s(?:[\w\s,.*=<>!%:"'|+-]
@@ -326,12 +302,7 @@ def service_of(
     """
     if not words or any(word.splits or not word.variables <= known for word in words):
         return None
-    program = _PROGRAMS.get(words[0].text or "")
-    if program is None:
-        return None
-    grammar, targets = program
-    given = read_options(grammar, words[1:])
-    found = None if isinstance(given, str) else targets(_without_own_files(given, place))
+    found = _reached(words, place)
     if not found or not all(may_be_a_service(port) for _, port in found):
         return None
     hosts = {"localhost" if host in _HERE else host for host, _ in found}
@@ -348,15 +319,31 @@ def may_be_a_service(port: int) -> bool:
 
 def asks_this_machine_alone(words: Sequence[Word]) -> bool:
     """Return whether a request reaches this machine and nothing else, at whatever port."""
-    program = _PROGRAMS.get((words[0].text or "") if words else "")
-    if program is None or any(word.splits for word in words):
-        return False
-    given = read_options(program[0], words[1:])
-    found = None if isinstance(given, str) else program[1](given)
+    found = None if any(word.splits for word in words) else _reached(words)
     return bool(found) and all(host in _HERE for host, _ in found or ())
 
 
 _Targets = Sequence[tuple[str, int]] | None
+
+
+def _reached(words: Sequence[Word], place: CommandPlace | None = None) -> _Targets:
+    """Return hosts and ports of a request, or None if it is none that is understood.
+
+    Args:
+        words: of the command.
+        place: where it may read and write its own files; None: it may do neither.
+    """
+    program = (words[0].text or "") if words else ""
+    targets = _PROGRAMS.get(program)
+    given = None if targets is None else _options(program, words[1:])
+    if targets is None or given is None:
+        return None
+    return targets(given if place is None else _without_own_files(given, place))
+
+
+def _options(program: str, rest: Sequence[Word]) -> ParsedOptions | None:
+    given = read_options(grammar_of(entries("services")[program]), rest)
+    return None if isinstance(given, str) else given
 
 
 def _of_curl(given: ParsedOptions) -> _Targets:
@@ -427,14 +414,6 @@ def _of_redis(given: ParsedOptions) -> _Targets:
     return _named(given, 6379) if is_ping else None
 
 
-_REDIS_READS: Final = frozenset(
-    {"get", "mget", "exists", "type", "ttl", "pttl", "strlen", "keys", "scan", "dbsize",
-     "hget", "hgetall", "hkeys", "hlen", "llen", "lrange", "scard", "smembers", "zcard", "zrange",
-     "info"}
-)  # fmt: skip
-"""Commands of Redis that only read data. `config get` also shows passwords."""
-
-
 def _of_postgres(given: ParsedOptions) -> _Targets:
     return _named(given, 5432) if not given.operands else None
 
@@ -442,12 +421,11 @@ def _of_postgres(given: ParsedOptions) -> _Targets:
 def database_of(words: Sequence[Word]) -> tuple[str, ...] | None:
     """Return address, user and name of the database on an own address that a command only reads."""
     program = words[0].text or "" if words else ""
-    known = _DATABASES.get(program)
-    if known is None or any(word.text is None for word in words):
+    port = _DATABASES.get(program)
+    if port is None or any(word.text is None for word in words):
         return None
-    grammar, port = known
-    given = read_options(grammar, words[1:])
-    if isinstance(given, str):
+    given = _options("mysql" if program == "mariadb" else program, words[1:])
+    if given is None:
         return None
     # To MySQL `-p` is a password, and `-P` the port.
     secret = {"-p", "--password"} if program in {"mysql", "mariadb"} else set[str]()
@@ -455,7 +433,7 @@ def database_of(words: Sequence[Word]) -> tuple[str, ...] | None:
     named = _named(ParsedOptions(tuple(others), ()), port)
     names = [word.text or "" for word in given.operands]
     if program == "redis-cli":
-        is_plain = {name.lower() for name in names[:1]} <= _REDIS_READS and bool(names)
+        is_plain = {name.lower() for name in names[:1]} <= word_set("redis-reads") and bool(names)
     else:
         is_plain = _only_reads(given) and all(re.fullmatch(r"[\w-]+", name) for name in names)
     if named is None or not is_plain or not all(may_be_a_service(at) for _, at in named):
@@ -489,15 +467,10 @@ def _named(given: ParsedOptions, port: int) -> _Targets:
     return [(host, int(text))] if "://" not in said.get("d", "") else None
 
 
-_PROGRAMS: Final[Mapping[str, tuple[Grammar, Callable[[ParsedOptions], _Targets]]]] = {
-    "curl": (_CURL, _of_curl),
-    "nc": (_NETCAT, _of_netcat),
-    "redis-cli": (_REDIS, _of_redis),
-    "pg_isready": (_POSTGRES, _of_postgres),
-}
-_DATABASES: Final[Mapping[str, tuple[Grammar, int]]] = {
-    "psql": (_PSQL, 5432), "mysql": (_MYSQL, 3306), "mariadb": (_MYSQL, 3306),
-    "redis-cli": (_REDIS, 6379),
+_PROGRAMS: Final[Mapping[str, Callable[[ParsedOptions], _Targets]]] = {
+    "curl": _of_curl, "nc": _of_netcat, "redis-cli": _of_redis, "pg_isready": _of_postgres,
 }  # fmt: skip
+_DATABASES: Final = {"psql": 5432, "mysql": 3306, "mariadb": 3306, "redis-cli": 6379}
+"""The ports of the clients of databases."""
 CLIENTS: Final = frozenset(_DATABASES)
 """The programs whose reading of one database is a kind."""

@@ -18,6 +18,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ironcurtain_proxy.model.values import words
+
 # --- launched packages
 
 
@@ -228,9 +230,7 @@ _UV_FLAGS: Final = frozenset(
     | _UV_SOURCE_FLAGS
 )
 _UV_VALUES: Final = frozenset({"--with-editable", "--with-requirements", "--env-file"})
-_UV_RUN_FLAGS: Final = frozenset(
-    {"--frozen", "--locked", "--no-sync", "--exact", "--no-dev", "--isolated", "--no-project"}
-)
+_UV_RUN_FLAGS: Final = words("--frozen --locked --no-sync --exact --no-dev --isolated --no-project")
 _UV_WITH: Final = frozenset({"--with", "-w"})
 
 

@@ -18,7 +18,7 @@ may need is named. Only for a command that is shown to read is the answer exact.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from ironcurtain_proxy.model.annotation import Capability
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
@@ -27,41 +27,34 @@ from ironcurtain_proxy.shell.effects import CommandEffect, effect_of
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.places import is_in_git_data, names_a_secret, shows_git_configuration
-from ironcurtain_proxy.shell.programs import entries, word_lists
+from ironcurtain_proxy.shell.programs import ProgramSection, entries, word_lists, word_set
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 # --- operations
 
 
 ShellOperation: TypeAlias = Literal[
-    "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",
+    "safe", "test", "git-fetch", "git-pull", "git-commit", "install", "git-push", "other",
     "database", "rm", "deploy", "git-force-push", "mount", "dd",
 ]  # fmt: skip
-"""The kinds. `other`: not safe and not known more precisely, or not understood."""
+"""The kinds, the most dangerous last. `other`: not safe and not known more precisely, or not
+understood."""
 
 DANGER: Final[Mapping[ShellOperation, int]] = {
-    "safe": 0,
-    "test": 1,
-    "git-fetch": 2,
-    "git-pull": 3,
-    "git-commit": 4,
-    "install": 5,
-    "git-push": 6,
-    "other": 7,
-    "database": 8,
-    "rm": 9,
-    "deploy": 10,
-    "git-force-push": 11,
-    "mount": 12,
-    "dd": 13,
+    kind: place for place, kind in enumerate(get_args(ShellOperation))
 }
 """The danger of each kind: a higher number is more dangerous."""
 
-_PROGRAMS: Final = {
-    program: cast("ShellOperation", kind)
-    for kind, programs in word_lists("operation-programs").items()
-    for program in programs
-}
+
+def _kinds(section: ProgramSection) -> dict[str, ShellOperation]:
+    return {
+        word: cast("ShellOperation", kind)
+        for kind, words_of_kind in word_lists(section).items()
+        for word in words_of_kind
+    }
+
+
+_PROGRAMS: Final = _kinds("operation-programs")
 """The kind of a program's calls that are not safe."""
 
 _BY_PATTERN: Final = tuple(
@@ -70,16 +63,7 @@ _BY_PATTERN: Final = tuple(
 )
 """The kinds by the words of a command, for commands that the table above lacks."""
 
-_GIT_OPERATIONS: Final[Mapping[str, ShellOperation]] = {
-    "fetch": "git-fetch",
-    "ls-remote": "git-fetch",
-    "pull": "git-pull",
-    "commit": "git-commit",
-    "add": "git-commit",
-    "push": "git-push",
-    "clean": "rm",
-    "rm": "rm",
-}
+_GIT_OPERATIONS: Final = _kinds("operation-git")
 
 
 def operation_of(parsed: ParsedCommand, place: CommandPlace) -> ShellOperation:
@@ -100,13 +84,6 @@ def _worst(found: Sequence[ShellOperation]) -> ShellOperation:
     return max(found, key=lambda kind: DANGER[kind], default="other")
 
 
-_PLAIN_WRAPPERS: Final = words(
-    "env command builtin exec nice ionice time timeout gtimeout stdbuf setsid caffeinate arch npx"
-    " bunx uvx xargs find gfind fd fdfind watch eval sh bash dash zsh ksh"
-)
-"""Programs that are as dangerous as the programs that they run."""
-
-
 def _operation(command: SimpleCommand) -> ShellOperation:
     if any(_is_device(one.target.prefix) for one in command.redirections):
         return "dd"
@@ -123,7 +100,7 @@ def _operation(command: SimpleCommand) -> ShellOperation:
     named = _PROGRAMS.get(name or "")
     if named is not None:
         matched.append(named)
-    wraps = name in _PLAIN_WRAPPERS and unwrapped(command) not in {None, Unwrapped()}
+    wraps = name in word_set("plain-wrappers") and unwrapped(command) not in {None, Unwrapped()}
     return _worst(matched) if matched else "safe" if wraps else "other"
 
 
@@ -199,13 +176,6 @@ _PUSH_OPTIONS: Final = frozenset(
 )
 """Options of a push that name nothing, and add no other branch."""
 
-_STATEFUL: Final = frozenset(
-    {"cd", "chdir", "pushd", "popd", "export", "declare", "typeset", "readonly", "local", "unset"}
-    | {"set", "shopt", "alias", "unalias", "source", ".", "eval", "exec", "trap", "read", "mapfile"}
-    | {"readarray", "let", "getopts", "builtin", "command", "enable", "hash", "umask", "coproc"}
-)
-"""Commands that change the shell for the commands after them."""
-
 _REMOTE: Final = "origin"
 """The remote that a push may name. An address or a path leads anywhere, and to git any other name
 may be a directory, whose hooks it runs."""
@@ -238,7 +208,7 @@ def _of_one(command: SimpleCommand, *, wrapped: bool) -> Sequence[str] | None:
     if not command.words:
         return ()
     name = command.words[0].text
-    if name is None or name in _STATEFUL:
+    if name is None or name in word_set("stateful"):
         return None
     if name not in _GIT_PROGRAMS:
         # A git of another directory is another program.
@@ -283,11 +253,6 @@ _DELETES: Final[Capability] = "fs.delete"
 _SECRETS: Final[Capability] = "secrets.access"
 _EGRESS: Final[Capability] = "net.egress"
 
-_DELETERS: Final = words(
-    """
-    rm rmdir unlink shred srm trash truncate mv dd mkfs wipefs fdisk sfdisk parted mkswap rsync
-    """
-)
 _GIT_DELETERS: Final = words("clean rm gc prune reset checkout restore stash")
 _OPTIONS: Final = words("-delete --delete --remove --remove-files --remove-source-files")
 _SHOW_SECRETS: Final = words("env printenv export declare typeset set security pass op vault gpg")
@@ -341,7 +306,7 @@ def deletes(command: SimpleCommand) -> bool:
     name = name_of(command)
     rest = command.words[1:]
     return (
-        name in _DELETERS
+        name in word_set("deleters")
         or (name is not None and name.startswith("mkfs."))
         or (name == "git" and bool(_GIT_DELETERS & set(sub_commands(rest)[:1])))
         or any(word.prefix in _OPTIONS for word in rest)

@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.family_table import hoisted, task_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
-from ironcurtain_proxy.shell.programs import entries, expanded, paths, word_lists
+from ironcurtain_proxy.shell.programs import entries, expanded, paths, word_lists, word_set
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.shell.effects import CommandEffect
@@ -155,12 +155,6 @@ def name_of(command: SimpleCommand) -> str | None:
     return None if text is None else text.rpartition("/")[2] or None
 
 
-_WITH_VALUE: Final = frozenset(
-    {"-C", "-c", "--prefix", "--cwd", "--filter", "-w", "--workspace", "--git-dir", "--work-tree",
-     "--dir", "--directory", "--project", "-F"}
-)  # fmt: skip
-
-
 def sub_commands(rest: Sequence[Word]) -> list[str]:
     """The words from the first operand up to the next option."""
     found: list[str] = []
@@ -173,21 +167,13 @@ def sub_commands(rest: Sequence[Word]) -> list[str]:
         if text.startswith(("-", "+")):
             if found:
                 break
-            at += text in _WITH_VALUE
+            at += text in word_set("with-value")
             continue
         found.append(text)
     return found
 
 
 # --- beyond
-
-
-_WRITERS: Final = words(
-    """
-    rm rmdir unlink shred truncate mv cp ln touch mkdir tee chmod chown chgrp install dd patch
-    rsync trash setfacl chattr split
-    """
-)
 
 
 _REMOVERS: Final = words("rm mv shred rmdir unlink trash")
@@ -205,7 +191,7 @@ def why_beyond(command: SimpleCommand, place: CommandPlace) -> str | None:
     name = name_of(command)
     if name == "git" and _PRUNES & set(sub_commands(command.words[1:])[:1]):
         return "git removes objects for good"
-    if name in _WRITERS:
+    if name in word_set("writers"):
         reasons = (_why_not_here(name, word, place) for word in _operands(command))
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
@@ -221,7 +207,7 @@ def words_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
     """Yield the words of a command that name what it changes outside the workspace."""
     yield from (one.target for one in command.redirections if _leaves(one, place))
     name = name_of(command)
-    if name in _WRITERS:
+    if name in word_set("writers"):
         found = ((word, _why_not_here(name, word, place)) for word in _operands(command))
         yield from (word for word, why in found if why is not None and _WHOLE not in why)
 
@@ -289,7 +275,7 @@ def paths_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[str]:
     if why_privileged(command) is not None:
         return
     written = [one.target for one in command.redirections if _leaves(one, place)]
-    if name_of(command) in _WRITERS:
+    if name_of(command) in word_set("writers"):
         written += _operands(command)
     for word in written:
         path = path_of(word, place)

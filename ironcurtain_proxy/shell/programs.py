@@ -18,6 +18,11 @@ ProgramSection: TypeAlias = Literal[
     "leaving-sub-commands",
     "operation-programs",
     "operation-patterns",
+    "operation-git",
+    "accounts",
+    "services",
+    "wrappers",
+    "carriers",
     "leading-options",
     "quiet-git",
 ]
@@ -31,11 +36,18 @@ def _tables() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(text)
 
 
+@functools.cache
+def word_set(name: str) -> frozenset[str]:
+    """Return the words of a list of the section `words`."""
+    return words(_tables()["words"][name])
+
+
 def entries(section: ProgramSection) -> Mapping[str, str]:
     """Return the entries of a section, as `expanded` takes them."""
     return _tables()[section]
 
 
+@functools.cache
 def word_lists(section: ProgramSection) -> Mapping[str, frozenset[str]]:
     """Return the entries of a section whose values are words."""
     return {name: words(text) for name, text in entries(section).items()}

@@ -43,7 +43,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
-from ironcurtain_proxy.shell.programs import word_lists
+from ironcurtain_proxy.shell.programs import word_lists, word_set
 
 # --- quiet
 
@@ -142,19 +142,7 @@ def _is_quiet_redirection(one: Redirection, place: CommandPlace) -> bool:
 # --- scripts
 
 
-_INTERPRETERS: Final = words(
-    """
-    python python3 pypy3 node nodejs ruby perl php lua Rscript bash sh zsh dash ksh fish ash busybox
-    ts-node tsx bun deno osascript pwsh awk gawk sed jq source .
-    """
-)
 _VERSIONED: Final = re.compile(r"(?:python|pypy|ruby|perl|php|lua|node)[0-9.]+", re.ASCII)
-_STARTERS: Final = words(
-    """
-    timeout gtimeout time nice ionice nohup env command exec setsid stdbuf sudo doas chroot unshare
-    xargs caffeinate builtin
-    """
-)
 _OF_A_STARTER: Final = re.compile(r"-.*|[A-Za-z_][A-Za-z0-9_]*=.*|[0-9.]+[smhd]?", re.ASCII)
 _MOST_OPERANDS: Final = 3
 """Behind options it is not known which operand is the script."""
@@ -180,7 +168,7 @@ def _of_part(part: Part) -> Iterator[str]:
     given = part.command.words
     for place, word in enumerate(given):
         name = (word.text or "").rpartition("/")[2]
-        if name in _INTERPRETERS or _VERSIONED.fullmatch(name):
+        if name in word_set("interpreters") or _VERSIONED.fullmatch(name):
             yield from _of_interpreter(given[place + 1 :], part.place)
     started = _started(given)
     if started is not None and "/" in started.prefix:
@@ -192,7 +180,7 @@ def _started(given: Sequence[Word]) -> Word | None:
     is_started = False
     for word in given:
         text = word.text or ""
-        if text.rpartition("/")[2] in _STARTERS:
+        if text.rpartition("/")[2] in word_set("starters"):
             is_started = True
         elif not (is_started and _OF_A_STARTER.fullmatch(text)):
             return word
@@ -223,13 +211,6 @@ def _inside(word: Word, place: CommandPlace) -> Iterator[str]:
 Disturbance: TypeAlias = Literal["files", "branch", "remotes", "shell"]
 """The changed thing: files of the project, the current branch, the remotes, or the shell itself."""
 
-_PLACERS: Final = words(
-    """
-    cp mv ln sed tee tar unzip patch dd install rsync curl wget perl awk gawk truncate split
-    sqlite3 jq yq gh glab aws gcloud scp
-    """
-)
-"""Programs that write given content to given places."""
 _SHELL: Final = words("source . export alias unalias declare typeset local eval hash enable shopt "
                       "exec trap set unset readonly builtin function")  # fmt: skip
 
@@ -267,4 +248,4 @@ def _of(part: Part) -> frozenset[Disturbance]:
         and not (one.operator in {">&", "<&"} and (one.target.text or "").isdigit())
         for one in part.command.redirections
     )
-    return frozenset({"files"}) if writes or name in _PLACERS else frozenset()
+    return frozenset({"files"}) if writes or name in word_set("placers") else frozenset()

@@ -31,6 +31,7 @@ from ironcurtain_proxy.shell.places import (
     path_of,
     why_not_read,
 )
+from ironcurtain_proxy.shell.programs import word_set
 
 # --- readers
 
@@ -153,7 +154,7 @@ def _rg(reading: ParsedOptions) -> str | None:
     named = [word for word in globs if not word.prefix.startswith("!")]
     types = {word.text for word in reading.values_of("-t", "--type")}
     # Where a glob names kinds, the types do not matter.
-    is_plain = _are_plain(named) if named else bool(types) and types <= _TYPES
+    is_plain = _are_plain(named) if named else bool(types) and types <= word_set("types")
     if is_plain or _are_files(_behind_pattern(reading)):
         return None
     return "it reads every file of a tree"
@@ -161,22 +162,6 @@ def _rg(reading: ParsedOptions) -> str | None:
 
 _KIND: Final = r"!?[\w*/-]*\.(?:\w+|\{\w+(?:,\w+)*\})|![\w*/.-]+"
 """A glob of `rg` for names with a certain ending, or for what is left out."""
-_TYPES: Final = words(
-    """
-    py python go rust js javascript ts typescript c cpp h java kotlin swift ruby php lua cs csharp
-    scala haskell elixir erlang clojure dart html css sass less md markdown rst tex sql r julia
-    ocaml zig perl vue svelte graphql protobuf make cmake docker asm fortran elm nix diff
-    """
-)
-"""The types of `rg` that match no name that commonly holds secrets."""
-_ENDINGS: Final = words(
-    """
-    py pyi go rs js jsx ts tsx mjs cjs c h cc cpp hpp java kt swift rb php lua cs scala hs ex exs
-    erl clj dart html htm css scss less md rst tex sql jl ml zig pl vue svelte proto sh bash log
-    txt json yaml yml toml lock csv xml
-    """
-)
-"""Endings of files; a directory has none of these."""
 
 
 def _are_plain(kinds: Iterable[Word]) -> bool:
@@ -204,7 +189,8 @@ def _are_files(operands: Sequence[Word]) -> bool:
     names = [word.pattern if word.text is None else word.text for word in operands]
     endings = [name.rpartition(".") for name in names]
     return bool(endings) and all(
-        before.rpartition("/")[2] and ending.lower() in _ENDINGS for before, _, ending in endings
+        before.rpartition("/")[2] and ending.lower() in word_set("endings")
+        for before, _, ending in endings
     )
 
 
@@ -234,20 +220,6 @@ VERSIONS: Final = frozenset(
 Programs that a version manager replaces by those of the project (go, cargo, npm, …) are missing."""
 
 
-_FLAGS: Final = words(
-    """
-    ! ( ) -a -o -and -or -not -print -print0 -prune -empty -ls -depth -xdev -mount -true -false
-    -readable -executable -writable -daystart -follow -H -L -P -E
-    """
-)
-_VALUES: Final = words(
-    """
-    -name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -amin
-    -ctime -cmin -newer -regex -iregex -perm -user -group -links -inum -regextype -printf
-    """
-)
-
-
 def why_not_find(
     rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
@@ -255,18 +227,18 @@ def why_not_find(
     del variables  # nothing that is not known may stand there
     if any(word.splits or word.text is None for word in rest):
         return "an argument that is not known could be an action"
-    values = [word for before, word in itertools.pairwise(rest) if before.text in _VALUES]
-    if names_a_secret(values):
+    flags, with_value = word_set("flags"), word_set("values")
+    if names_a_secret(w for before, w in itertools.pairwise(rest) if before.text in with_value):
         return "it names what commonly holds secrets"
     at = 0
     while at < len(rest):
         text = rest[at].text or ""
-        if text.startswith("-") and text not in _FLAGS | _VALUES:
+        if text.startswith("-") and text not in flags | with_value:
             return f"{text} is not known to only list"
-        reason = None if text in _FLAGS | _VALUES else why_not_read(rest[at], place)
+        reason = None if text in flags | with_value else why_not_read(rest[at], place)
         if reason is not None:
             return reason
-        at += 2 if text in _VALUES else 1
+        at += 2 if text in with_value else 1
     return None
 
 
@@ -337,27 +309,15 @@ def _objects(reading: ParsedOptions, *, lists: bool = False) -> str | None:
         return "it names a file outside the repository"
     # git itself reads an operand as a pattern: `git show HEAD -- '.e*'`, `':(glob).e*'`.
     named = any(names_a_secret_file(_MAGIC.sub("", word.text or "")) for word in reading.operands)
-    if named and not lists and (reading.has(*_CONTENT) or not reading.has(*_NAMES_ONLY)):
+    shows = reading.has(*word_set("content")) or not reading.has(*word_set("names-only"))
+    if named and shows and not lists:
         return "it names what commonly holds secrets"
     return _format(reading)
 
 
 def _listed(reading: ParsedOptions) -> str | None:
     """Check the same of a sub-command that shows names of files alone, unless it is told to."""
-    return _objects(reading, lists=not reading.has(*_CONTENT, "-v", "--verbose"))
-
-
-_NAMES_ONLY: Final = words(
-    "--stat --shortstat --numstat --name-only --name-status --summary --compact-summary --dirstat"
-)
-"""Options of git with which a comparison shows names and numbers, and no content."""
-_CONTENT: Final = words(
-    """
-    -p -u --patch --patch-with-stat -U --unified -c --cc -m -W --function-context -L -S -G --check
-    --word-diff --color-words --color-moved --binary --submodule --merge-base --text -a
-    """
-)
-"""Options with which git shows content beside them, or tells whether a text is in it."""
+    return _objects(reading, lists=not reading.has(*word_set("content"), "-v", "--verbose"))
 
 
 _MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+:?)")

@@ -24,6 +24,7 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.here_documents import lifted
 from ironcurtain_proxy.shell.words import (
     BLANK,
@@ -55,11 +56,10 @@ _TOKENS: Final = frozenset(
      "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in",}
 )  # fmt: skip
 
-_CONTAINERS: Final = frozenset(
-    {"program", "list", "pipeline", "negated_command", "subshell", "compound_statement",
-     "if_statement", "elif_clause", "else_clause", "while_statement", "for_statement",
-     "do_group", "command_substitution", "process_substitution",}
-)  # fmt: skip
+_CONTAINERS: Final = words(
+    "program list pipeline negated_command subshell compound_statement if_statement elif_clause "
+    "else_clause while_statement for_statement do_group command_substitution process_substitution"
+)
 
 _RESERVED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in", "case",
@@ -481,9 +481,7 @@ _TIMED: Final = re.compile(r"\A[ \t\n]*time[ \t]+(?:-p[ \t]+)?(?=[({])")
 """`time` before a group, which the grammar does not know. It changes nothing of what runs."""
 _NAMES: Final = re.compile(r"[\w.+-]+")
 
-TEXT_RUNNERS: Final = frozenset(
-    {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "eval", "watch", "fzf", "su", "script"}
-)
+TEXT_RUNNERS: Final = words("sh bash dash zsh ksh ash mksh eval watch fzf su script")
 """Programs that run the text of an argument. The words after them are parsed as commands, too."""
 
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Assignment, Piece, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.constants import Located, defines, with_constants
 
 if TYPE_CHECKING:
@@ -151,13 +152,10 @@ _ESCAPE: Final = re.compile(
 )
 _ESCAPED: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
-WORD_KINDS: Final = frozenset(
-    {
-        "word", "number", "raw_string", "string", "ansi_c_string", "translated_string",
-        "concatenation", "simple_expansion", "expansion", "command_substitution",
-        "process_substitution", "arithmetic_expansion", "brace_expression",
-    }
-)  # fmt: skip
+WORD_KINDS: Final = words(
+    "word number raw_string string ansi_c_string translated_string concatenation simple_expansion "
+    "expansion command_substitution process_substitution arithmetic_expansion brace_expression"
+)
 """The kinds of node that are words."""
 
 
@@ -257,9 +255,7 @@ _AROUND: Final = frozenset(
      "variable_assignments", "variable_assignment"}
 )  # fmt: skip
 """The parts of a text that run what stands first in them in any case, and in the same shell."""
-_WHOLE: Final = frozenset(
-    {"do_group", "subshell", "command_substitution", "elif_clause", "else_clause"}
-)
+_WHOLE: Final = words("do_group subshell command_substitution elif_clause else_clause")
 
 
 def _until(node: "Node") -> int:

@@ -3,6 +3,7 @@
 In doubt, more commands are found: behind an unknown option, each word may begin a command.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,8 @@ from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.request import Assignment, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words as names
+from ironcurtain_proxy.shell.grammar import grammar_of
+from ironcurtain_proxy.shell.programs import entries, paths, word_set
 
 MAX_WRAPPERS: Final = 12
 """The most levels of wrappers in wrappers: `sudo env nice ls` has three."""
@@ -41,17 +44,21 @@ def _command(found: Sequence[Word]) -> Unwrapped:
     return Unwrapped(commands=(SimpleCommand(words=tuple(found)),) if found else ())
 
 
-def _prefix(flags: str = "", values: str = "", *, operands: int = 0) -> _Unwrap:
-    """A wrapper that takes options, some operands, and then a command as its last words."""
-    known, with_value = names(f"-- {flags}"), names(values)
+def _prefixed(name: str, given: Sequence[Word]) -> Unwrapped:
+    """Return the command behind the options and operands of a wrapper of the table."""
+    flags, with_value, operands = _options_of(name)
+    rest = _behind_options(given, flags, with_value)
+    if rest is None or any(word.splits for word in rest[:operands]):
+        return _NOT_UNDERSTOOD
+    return _command(rest[operands:])
 
-    def unwrap(given: Sequence[Word]) -> Unwrapped:
-        rest = _behind_options(given, known, with_value)
-        if rest is None or any(word.splits for word in rest[:operands]):
-            return _NOT_UNDERSTOOD
-        return _command(rest[operands:])
 
-    return unwrap
+@functools.cache
+def _options_of(name: str) -> tuple[frozenset[str], frozenset[str], int]:
+    text = entries("wrappers")[name]
+    options = grammar_of(text).options.items()
+    flags = frozenset(option for option, found in options if found.arity == "none")
+    return flags | {"--"}, frozenset(option for option, _ in options) - flags, text.count("(1)")
 
 
 def _behind_options(
@@ -210,66 +217,18 @@ def _anywhere(given: Sequence[Word]) -> Unwrapped:
 _SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh")
 
 WRAPPERS: Final[Mapping[str, _Unwrap]] = {
+    **{name: functools.partial(_prefixed, name) for name in entries("wrappers")},
+    **dict.fromkeys(_SHELLS, _shell),
+    **dict.fromkeys(word_set("opaque-wrappers"), _anywhere),
+    **dict.fromkeys(("find", "gfind"), _find),
+    **dict.fromkeys(("fd", "fdfind"), _fd),
+    **dict.fromkeys(("eval", "watch"), _eval),
     "env": _env,
     "command": _lookup,
-    "builtin": _prefix(),
-    "exec": _prefix(),
-    "nice": _prefix("-10 -5 -15 -19", "-n --adjustment"),
-    "ionice": _prefix("-t", "-c -n --class --classdata"),
-    "time": _prefix("-p"),
-    "timeout": _prefix(
-        "--foreground --preserve-status -v --verbose", "-k --kill-after -s --signal", operands=1
-    ),
-    "gtimeout": _prefix("--foreground --preserve-status", "-k -s", operands=1),
-    "nohup": _prefix(),
-    "stdbuf": _prefix("", "-i -o -e --input --output --error"),
-    "setsid": _prefix("-w --wait -f --fork"),
-    "caffeinate": _prefix("-d -i -m -s -u", "-t -w"),
-    "arch": _prefix("-32 -64 -x86_64 -arm64 -arm64e", "-arch --arch"),
-    "sudo": _prefix(
-        "-n -E -H -i -s -k -S -b -A -P -K -v -l --non-interactive --preserve-env --login --shell",
-        "-u -g -h -p -C -T -r -t -U -D -R --user --group --host --chdir",
-    ),
-    "doas": _prefix("-n -s -L", "-u -C"),
-    "pkexec": _prefix("", "--user"),
-    "chroot": _prefix("", "--userspec --groups", operands=1),
-    "unshare": _prefix("-r -n -m -p -u -f --fork"),
-    "strace": _prefix("-f -c -v", "-e -o -p -s"),
-    "script": _anywhere,
-    "flock": _anywhere,
-    "npx": _prefix("-y --yes --no -q", "-p --package -c"),
-    "bunx": _prefix(),
-    "uvx": _prefix("-q", "--from --with --python -p"),
     "xargs": _xargs,
-    "find": _find,
-    "gfind": _find,
-    "fd": _fd,
-    "fdfind": _fd,
-    "eval": _eval,
-    "watch": _eval,
     "fzf": _texts,
-    **dict.fromkeys(_SHELLS, _shell),
-    **dict.fromkeys(
-        names(
-            """
-            busybox toybox fish parallel ltrace taskset prlimit unbuffer setpriv runuser su
-            systemd-run numactl chrt cgexec firejail bwrap entr nsenter fakeroot proot xvfb-run
-            valgrind perf setarch linux32 linux64 softlimit chpst runcon sg newgrp reptyr rlwrap
-            """
-        ),
-        _anywhere,
-    ),
 }
 """Programs that run the command in their arguments."""
-
-_CARRIERS: Final[Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), names("exec run")),
-    **dict.fromkeys(("kubectl", "oc", "microk8s"), names("exec run debug")),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), names("exec x dlx")),
-    **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pipx"), names("run shell")),
-    **dict.fromkeys(("bundle", "mise", "asdf", "direnv", "aws-vault", "op"), names("exec x run")),
-}
-"""Programs with sub-commands that run the command behind them."""
 
 
 def unwrapped(command: SimpleCommand) -> Unwrapped | None:
@@ -312,7 +271,7 @@ _BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")
 
 def _carries(command: SimpleCommand) -> bool:
     text = command.words[0].text if command.words else None
-    known = _CARRIERS.get((text or "").rpartition("/")[2], frozenset())
+    known = paths("carriers").get(((text or "").rpartition("/")[2],), "").split()
     return any(word.text in known for word in command.words[1:])
 
 
@@ -324,8 +283,5 @@ def any_program(parsed: ParsedCommand, programs: frozenset[str]) -> bool:
     """
     if any(word in programs for word in parsed.every_loose_word()):
         return True
-    return any(_named(word, programs) for one in inner_commands(parsed) for word in one.words[:1])
-
-
-def _named(word: Word, programs: frozenset[str]) -> bool:
-    return word.text is not None and word.text.rsplit("/", 1)[-1] in programs
+    first = (word.text for one in inner_commands(parsed) for word in one.words[:1])
+    return any(text is not None and text.rsplit("/", 1)[-1] in programs for text in first)

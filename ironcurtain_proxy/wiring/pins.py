@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import anyio
@@ -16,12 +15,10 @@ from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
 from ironcurtain_proxy.pins.store import PINS_NAME, PinStore
 
-LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = MappingProxyType(
-    {
-        "notifications/prompts/list_changed": ("prompts",),
-        "notifications/resources/list_changed": ("templates",),
-    }
-)
+LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = {
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("templates",),
+}
 """The lists that are fetched again, before use, after a server's notification."""
 
 _EVERY: Final = 0.5

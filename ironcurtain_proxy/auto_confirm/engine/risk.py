@@ -19,7 +19,6 @@ a thing often.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -58,20 +57,16 @@ MEDIUM_AT_MOST: Final = 70
 HIGH_AT_MOST: Final = 90
 _LOW_AT_LEAST: Final = 20
 
-BASES: Final[Mapping[RowLevel, Hundredths]] = MappingProxyType(
-    {"LOW": 30, "MED": 55, "HIGH": 80, "CRITICAL": 95}
-)
+BASES: Final[Mapping[RowLevel, Hundredths]] = {"LOW": 30, "MED": 55, "HIGH": 80, "CRITICAL": 95}
 NO_ROW: Final = 50
 
-_ONE_BAND_UP: Final[Mapping[RiskBand, Hundredths]] = MappingProxyType(
-    {
-        "SAFE": LOW_AT_MOST,
-        "LOW": MEDIUM_AT_MOST,
-        "MEDIUM": HIGH_AT_MOST,
-        "HIGH": 100,
-        "CRITICAL": 100,
-    }
-)
+_ONE_BAND_UP: Final[Mapping[RiskBand, Hundredths]] = {
+    "SAFE": LOW_AT_MOST,
+    "LOW": MEDIUM_AT_MOST,
+    "MEDIUM": HIGH_AT_MOST,
+    "HIGH": 100,
+    "CRITICAL": 100,
+}
 _SAFE_READ: Final = -15
 _FAILURE: Final = 5
 _FAILURES_AT_MOST: Final = 10
@@ -235,9 +230,7 @@ def _reasons(
 # --- safety rules
 
 
-_STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
-    {"approve": 0, "evaluate": 1, "escalate": 2}
-)
+_STRICTNESS: Final[Mapping[MatrixWord, int]] = {"approve": 0, "evaluate": 1, "escalate": 2}
 
 
 READS: Final = "safe"

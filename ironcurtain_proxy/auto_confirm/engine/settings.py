@@ -45,10 +45,14 @@ RowKey: TypeAlias = Literal[
 ]  # fmt: skip
 """The names of rows in a configuration."""
 
-_COLUMNS: Final[Mapping[SessionType, int | None]] = MappingProxyType(
-    # Codex has no column: it is trusted like a worker.
-    {"worker": 0, "codex": 0, "manager": 1, "architect": 2, "high-level": 3, "unknown": None}
-)
+_COLUMNS: Final[Mapping[SessionType, int | None]] = {
+    "worker": 0,
+    "codex": 0,
+    "manager": 1,
+    "architect": 2,
+    "high-level": 3,
+    "unknown": None,
+}
 
 
 class Row(Struct, frozen=True):
@@ -101,9 +105,7 @@ MATRIX: Final[tuple[Row, ...]] = tuple(map(_row, _TABLE.matrix))
 GIT_PUSH_MAIN: Final = _row(_TABLE.push_to_main)
 """A row beside the table: a push to main is judged as a commit to main is."""
 
-ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
-    {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}
-)
+ROWS: Final[Mapping[RowKey, Row]] = {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}
 
 
 def key_of(
@@ -132,14 +134,12 @@ def key_of(
             assert_never(touch.operation)
 
 
-_BRANCH_ROWS: Final[Mapping[tuple[str, bool], RowKey]] = MappingProxyType(
-    {
-        ("git-commit", True): "git_commit_feature",
-        ("git-commit", False): "git_commit_main",
-        ("git-push", True): "git_push_feature",
-        ("git-push", False): "git_push_main",
-    }
-)
+_BRANCH_ROWS: Final[Mapping[tuple[str, bool], RowKey]] = {
+    ("git-commit", True): "git_commit_feature",
+    ("git-commit", False): "git_commit_main",
+    ("git-push", True): "git_push_feature",
+    ("git-push", False): "git_push_main",
+}
 
 
 def _edit(touch: Touch, places: SessionPlaces) -> RowKey | None:
@@ -222,13 +222,11 @@ NO_REVIEWER: Final = "auto_approve"
 
 HUMAN: Final = "human"
 
-REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
-    {
-        "architect_manager": "architect",
-        "wrapper_claude": "manager",
-        "claude_code_high_level": "high-level",
-    }
-)
+REVIEWER_TYPES: Final[Mapping[str, SessionType]] = {
+    "architect_manager": "architect",
+    "wrapper_claude": "manager",
+    "claude_code_high_level": "high-level",
+}
 """The default session types of the reviewers that the original document names."""
 
 

@@ -59,7 +59,7 @@ from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, words
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall
 
@@ -75,9 +75,7 @@ TOKEN_FD: Final = "IRONCURTAIN_REVIEWER_TOKEN_FD"  # noqa: S105  a variable's na
 
 REVIEWER_NAME: Final = "IRONCURTAIN_REVIEWER_NAME"
 
-BASE: Final = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
-)
+BASE: Final = words("PATH HOME USER LOGNAME LANG TZ TERM SHELL TMPDIR")
 """The variables for every process, in addition to `LC_*`."""
 
 _TOKEN_BYTES: Final = 32
