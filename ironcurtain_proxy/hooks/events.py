@@ -31,43 +31,40 @@ class CallingAgent(Struct, frozen=True):
         return f"sub-agent {self.kind} ({self.id})" if self.id else "main agent"
 
 
-class BeforeCall(Struct, frozen=True, kw_only=True):
-    """The client is about to make a call."""
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A call by a tool of the client's own, or of a server that the client started."""
 
-    id: str
-    """The client's id of the call; empty: the client gives none."""
     caller: CallingAgent
     tool: str
     """The client's own name of the tool."""
     calls: ClientCalls
     """The name in the common table, and the arguments: one for each file of a patch."""
+
+
+class BeforeCall(ToolCall, frozen=True, kw_only=True):
+    """The client is about to make a call."""
+
+    id: str
+    """The client's id of the call; empty: the client gives none."""
     directory: str
     """Absolute."""
     has_dialog: bool = True
     """Whether the client asks its user where a hook tells it to."""
 
 
-class OwnQuestion(Struct, frozen=True, kw_only=True):
+class OwnQuestion(ToolCall, frozen=True, kw_only=True):
     """The client is about to ask its user about a call, which has no id here."""
 
-    caller: CallingAgent
-    tool: str
-    calls: ClientCalls
     directory: str
     """Absolute."""
 
 
-class AfterCall(Struct, frozen=True, kw_only=True):
+class AfterCall(ToolCall, frozen=True, kw_only=True):
     """A call has ended, or its user refused it in the client's dialog."""
 
     id: str
-    caller: CallingAgent
-    tool: str
-    calls: ClientCalls
     error: str = ""
     """The error in the client's words; empty: it succeeded."""
-    result: Json = None
-    """What the agent gets, as the client says it."""
     is_refused: bool = False
 
 
