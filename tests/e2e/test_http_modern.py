@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 
+from ironcurtain_proxy.model.operation import TASKS
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.http_front import FrontAddress, HttpAgent, an_http_front
@@ -28,6 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     built = Installation(tmp_path_factory.mktemp("modern"))
     built.add_scripted()
     built.allow_scripted()
+    built.variables["ESCALATION_DIR"] = str(built.root / "questions")
     yield built
     built.end()
 
@@ -135,6 +137,34 @@ def test_an_error_has_the_status_of_its_kind(
     if code == -32022:
         assert at(error, "data", "supported") == ["2026-07-28"]
         assert at(error, "data", "requested") == "1900-01-01"
+
+
+def test_a_task_is_its_principals_alone_and_its_name_stands_in_a_header(
+    front: FrontAddress, alice: HttpAgent
+) -> None:
+    able: Json = {"extensions": {TASKS: {}}}
+    meta: Json = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": able}
+    call: Message = {"_meta": meta, "name": "ask", "arguments": {"text": "x"}}
+    task = at(result(alice.alone("tools/call", call)), "taskId")
+    assert isinstance(task, str)
+
+    def about(agent: HttpAgent, method: str, **headers: str) -> httpx.Response:
+        return agent.alone(method, {"_meta": meta, "taskId": task}, **headers)
+
+    assert at(result(about(alice, "tasks/get", **{"Mcp-Name": task})), "status") == "working"
+    for headers, agent, code in (
+        ({}, alice, -32020),
+        ({"Mcp-Name": "another"}, alice, -32020),
+        ({"Mcp-Name": task, "Mcp-Method": "tools/call"}, alice, -32020),
+        ({"Mcp-Name": task}, front.agent("bob"), -32602),
+    ):
+        for method in ("tasks/cancel", "tasks/get"):
+            refused = about(agent, method, **{"Mcp-Method": method, **headers})
+            assert refused.status_code == 400, refused.text
+            assert at(orjson.loads(refused.content), "error", "code") == code
+    assert at(result(about(alice, "tasks/get", **{"Mcp-Name": task})), "status") == "working"
+    result(about(alice, "tasks/cancel", **{"Mcp-Name": task}))
+    assert at(result(about(alice, "tasks/get", **{"Mcp-Name": task})), "status") == "cancelled"
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -1,0 +1,225 @@
+"""The interaction suite of the Python SDK with the proxy between client and server.
+
+    .venv/bin/python scripts/eras/interaction.py [PYTEST ARGUMENT …]
+
+Its in-memory cells run: the server listens in the test's process, and the client starts a proxy,
+which reaches the server over HTTP and is given a policy that allows everything. `MEANT` says which
+of them fail, and why; the exit status is 1 if others do.
+"""
+
+import functools
+import inspect
+import json  # noqa: TID251  read by other programs
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+import uvicorn
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.server import Server
+from mcp_types import (
+    ListPromptsResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Prompt,
+    Tool,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+from conformance import approve, everything  # noqa: E402
+
+SUITE = everything().parents[2]
+LIBRARIES = ("inline-snapshot", "dirty-equals", "trio", "pytest-examples", "blockbuster", "logfire")
+TESTS = ("tests/interaction/lowlevel", "tests/interaction/mcpserver")
+
+
+def variables(directory: Path, url: str) -> dict[str, str]:
+    """Write a policy that allows everything; return the variables of the proxy."""
+    generated = directory / "generated"
+    generated.mkdir()
+    (directory / "workspace").mkdir()
+    why = {"then": "allow", "reason": "A suite runs"}
+    rules = [
+        {"name": "all", "if": {}, **why},
+        {"name": "operations", "if": {"operations": ["resources/read", "prompts/get"]}, **why},
+    ]
+    (generated / "compiled-policy.json").write_text(json.dumps({"rules": rules}), "utf-8")
+    (generated / "tool-annotations.json").write_text('{"servers": {}}', "utf-8")
+    entry = {"url": url, "ask": ["form", "url", "sampling", "sampling-tools"]}
+    entry["allowedDomains"] = ["example.com", "*.example.com"]
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "MCP_SERVERS_CONFIG": json.dumps({"s": entry}),
+        "ALLOWED_DIRECTORY": str(directory / "workspace"),
+        "GENERATED_DIR": str(generated),
+        "ESCALATION_DIR": str(directory / "questions"),
+        "PINS": "off",
+    }
+
+
+MEANT = {
+    "the proxy says its own name, capabilities and instructions, on both sides": (
+        r"initialize_(returns|capabilities|minimal|server_sees)|exposes_request_id_and_client_info"
+        r"|three_key_meta|logging_helpers|set_logging_level_is_rejected|legacy_ad"
+    ),
+    "lists have one page": r"cursor|paginating",
+    "roots come from the policy": r"roots",
+    "a question names its server, and its answer is held to what was asked": (
+        r"elicit_|accepted_elicitation|form_elicitations|context_elicit|elicitation_complete"
+    ),
+    "-32042 is withheld": r"url_elicitation_required",
+    "sampling has no includeContext, and a refusal has words of the proxy": r"create_message",
+    "arguments are refused in the words of the proxy": r"invalid_arguments|complex_parameter_types",
+    "an unknown resultType is withheld": r"claimed",
+    "only keys of forwardMeta cross": r"request_meta_reaches",
+    "progress of no call under way is dropped": r"progress_notification_reaches|after_the_response",
+    "news are of subscribed resources, and of lists that were asked for": (
+        r"resource_updated_notification|tool_list_changed_notification"
+    ),
+    "a server is listened to by one request of the proxy's own": (
+        r"graceful_server_close|dropped_after_the_ack|subscription_id_is|each_receive_their_own_ack"
+        r"|listen_surfaces"
+    ),
+    "a list that its server changes in silence is 30 seconds old at most": (
+        r"adding_and_removing_tools"
+    ),
+    "lists hold for 30 seconds in the newer era, and -32002 has ended there": (
+        r"(list_|preserves_|unknown_uri).*2026-07-28"
+    ),
+    "a template of any text is hidden": r"list_resource_templates",
+    "the test withdraws a request by the number that its server saw": (
+        r"cancellation_stops|requests_after_cancellation"
+    ),
+}
+"""What fails, by the reason: patterns of the names of tests."""
+
+_CALLED: dict[str, set[str]] = {}
+"""The tools and prompts that the running test calls."""
+
+
+def list_what_is_called(server: object) -> None:
+    """Let a server list what it has, where its test gives it no list."""
+    if not isinstance(server, Server):
+        return
+    has = server.get_request_handler
+    if has("tools/call") and not has("tools/list"):
+        tools = [Tool(name=name, input_schema={"type": "object"}) for name in _CALLED["tools"]]
+
+        async def list_tools(*_: object) -> ListToolsResult:
+            return ListToolsResult(tools=tools)
+
+        server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+    if has("prompts/get") and not has("prompts/list"):
+        prompts = [Prompt(name=name) for name in _CALLED["prompts"]]
+
+        async def list_prompts(*_: object) -> ListPromptsResult:
+            return ListPromptsResult(prompts=prompts)
+
+        server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
+
+
+@asynccontextmanager
+async def listening(server: object) -> AsyncIterator[str]:
+    """Serve a server over HTTP in this process; gives its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = server.streamable_http_app()
+    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
+    running.install_signal_handlers = lambda: None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(functools.partial(running.serve, [listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        running.should_exit = running.force_exit = True
+    listener.close()
+
+
+@asynccontextmanager
+async def connect_through_the_proxy(server: object, **options: object) -> AsyncIterator[object]:
+    """Connect a client to a server, with the proxy between; see `connect_in_memory`."""
+    version = options.pop("spec_version", "")
+    mode = version if version in MODERN_PROTOCOL_VERSIONS else "legacy"
+    list_what_is_called(server)
+    with tempfile.TemporaryDirectory() as directory:
+        async with listening(server) as url:
+            environ = variables(Path(directory), url)
+            threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
+            command = StdioServerParameters(
+                command=sys.executable, args=[str(HERE / "allowing.py")], env=environ
+            )
+            async with Client(stdio_client(command), mode=mode, **options) as client:
+                yield client
+
+
+class BehindTheProxy:
+    """The plugin of pytest that puts the proxy in the place of the in-memory transport."""
+
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+        self.passed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note how a test ended."""
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call":
+            self.passed.add(report.nodeid)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Note what the test calls: a proxy knows what is listed alone."""
+        source = inspect.getsource(item.function)
+        _CALLED["tools"] = set(re.findall(r'call_tool\(\s*"([^"]+)"', source))
+        _CALLED["prompts"] = set(re.findall(r'get_prompt\(\s*"([^"]+)"', source))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the in-memory cells."""
+        import tests.interaction.conftest as suite  # noqa: PLC0415  of the suite's own folder
+
+        suite._FACTORIES["in-memory"] = connect_through_the_proxy  # noqa: SLF001  its only seam
+        items[:] = [item for item in items if "in-memory" in item.nodeid]
+
+
+def said(tests: BehindTheProxy) -> list[str]:
+    """Return how many cells of each era pass, and the failures that are not meant."""
+    lines = []
+    for era in ("2025-11-25", "2026-07-28"):
+        ours = [name for name in tests.failed | tests.passed if era in name]
+        failed = [name for name in tests.failed if era in name]
+        lines.append(f"{era}: {len(ours) - len(failed)} of {len(ours)} pass")
+        for why, pattern in MEANT.items():
+            found = [name for name in failed if re.search(pattern, name.partition("::")[2])]
+            failed = [name for name in failed if name not in found]
+            lines += [f"  {len(found)} meant: {why}"] if found else []
+        lines += [f"  NOT MEANT: {name}" for name in sorted(failed)]
+    return lines
+
+
+def main() -> int:
+    """Run the suite. 1: a test fails that is not meant to."""
+    libraries = SUITE.parent / "suite-libraries"
+    if not libraries.exists():
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(libraries)]
+        subprocess.run([*pip, *LIBRARIES], check=True)
+    sys.path.append(str(libraries))
+    os.chdir(SUITE)
+    sys.path.insert(0, str(SUITE))
+    tests = BehindTheProxy()
+    plain = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60", "-W", "ignore"]
+    pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
+    lines = said(tests)
+    sys.stdout.write("\n".join(["", *lines]) + "\n")
+    return int(any("NOT MEANT" in line for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
