@@ -42,6 +42,7 @@ from ironcurtain_proxy.cli.init_servers import (
     lasting_entries,
     offered,
     own_shell,
+    path_to,
     said,
     settings_for,
     shells_known,
@@ -93,6 +94,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.sandbox.probe import NEEDED_PROGRAMS
 from ironcurtain_proxy.sandbox.wanted import opened_for
 
 if TYPE_CHECKING:
@@ -349,7 +351,10 @@ def _start(wish: SetupOptions) -> OwnStart:
     configured = _workspace_of(wish.state / CONFIG_NAME)
     other = configured is not None and Path(configured).resolve() != wish.workspace
     return OwnStart(
-        command=command, args=tuple(args), workspace=str(wish.workspace) if other else None
+        command=command,
+        args=tuple(args),
+        workspace=str(wish.workspace) if other else None,
+        path=path_to(("npm", *NEEDED_PROGRAMS), wish.workspace, os.environ),
     )
 
 

@@ -99,13 +99,27 @@ def grounded(
     found |= {"command": spec.command, "args": [*spec.args]}
     env = entry.get("env")
     variables = {**env} if isinstance(env, dict) else {}
-    if "/" not in command and "PATH" not in variables:
-        places = _places(environ.get("PATH", ""), workspace)
-        bare = os.pathsep.join(_BARE_PATH)
-        path = os.pathsep.join(dict.fromkeys([*places, *_BARE_PATH]))
-        if shutil.which(command, path=bare) is None and shutil.which(command, path=path):
-            found["env"] = {**variables, "PATH": path}
+    path = "" if "/" in command or "PATH" in variables else path_to([command], workspace, environ)
+    if path:
+        found["env"] = {**variables, "PATH": path}
     return found
+
+
+def path_to(programs: Sequence[str], workspace: Path, environ: Mapping[str, str]) -> str:
+    """Return the `PATH` that leads to what only this terminal finds, or "" if all is found bare.
+
+    Args:
+        programs: their names. One that is found nowhere counts as found.
+        workspace: what lies there is left out, because the agent may write it.
+        environ: of this terminal.
+    """
+    bare = os.pathsep.join(_BARE_PATH)
+    places = _places(environ.get("PATH", ""), workspace)
+    path = os.pathsep.join(dict.fromkeys([*places, *_BARE_PATH]))
+    only_here = [
+        one for one in programs if not shutil.which(one, path=bare) and shutil.which(one, path=path)
+    ]
+    return path if only_here else ""
 
 
 def _places(path: str, workspace: Path) -> list[str]:

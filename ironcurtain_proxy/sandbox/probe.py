@@ -151,7 +151,8 @@ def _ipc() -> str:
 
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_WATCHED: Final = ("node", "srt", "bwrap", "socat", "rg")
+NEEDED_PROGRAMS: Final = tuple([program for program, _, _ in _PROGRAMS])
+"""What a sandbox needs."""
 
 
 def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
@@ -184,7 +185,9 @@ def _machine(environ: Mapping[str, str]) -> list[str]:
     """The state that a sandbox depends on: this boot, this user, and each program."""
     with suppress(OSError):
         found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
-        places = [shutil.which(one, path=environ.get("PATH", os.defpath)) for one in _WATCHED]
+        places = [
+            shutil.which(one, path=environ.get("PATH", os.defpath)) for one in NEEDED_PROGRAMS
+        ]
         for path in (*places, str(WRAPPER)):
             if path is None:
                 return [os.urandom(8).hex()]

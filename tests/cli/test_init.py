@@ -386,6 +386,8 @@ def test_what_only_the_terminal_finds_starts_under_a_client_with_a_bare_path(
     launcher = programs / "my-server"
     launcher.write_text(f"#!/usr/bin/env own-node\nimport sys\nsys.argv[1:] = ['files']\n{SERVER}")
     launcher.chmod(0o755)
+    (programs / "srt").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "srt").chmod(0o755)
     planted = machine.workspace / "node_modules/.bin"
     planted.mkdir(parents=True)
     machine.variables["PATH"] = f"{planted}:{programs}:relative:{os.environ['PATH']}"
@@ -399,6 +401,9 @@ def test_what_only_the_terminal_finds_starts_under_a_client_with_a_bare_path(
     assert "relative" not in path
     assert "env" not in servers["plain"]
     entry = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
+    path = entry["ironcurtain"]["env"]["PATH"].split(":")
+    assert path[0] == str(programs), "the proxy finds its sandbox where this terminal does"
+    assert str(planted) not in path
     machine.variables["PATH"] = "/usr/bin:/bin"
     with started_by(entry["ironcurtain"], machine) as client:
         client.initialize()

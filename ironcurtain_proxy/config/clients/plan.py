@@ -93,6 +93,8 @@ class OwnStart:
     """The workspace, for files of a project that is not the configured workspace."""
     serves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The servers that a client gets for one that it had, where these are others than itself."""
+    path: str = ""
+    """The `PATH` that leads to the programs of the sandbox, where a client's own does not."""
 
 
 def movings(
@@ -291,6 +293,8 @@ def _env(
         env[_CREDENTIALS] = orjson.dumps(found).decode()
     if workspace is not None:
         env[_WORKSPACE] = workspace
+    if start.path:
+        env.setdefault("PATH", start.path)
     yield from env.items()
 
 
