@@ -65,6 +65,8 @@ class AfterCall(ToolCall, frozen=True, kw_only=True):
     id: str
     error: str = ""
     """The error in the client's words; empty: it succeeded."""
+    result: Json = None
+    """What the agent gets, as the client says it."""
     is_refused: bool = False
 
 
