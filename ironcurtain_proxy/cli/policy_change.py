@@ -121,7 +121,9 @@ def about(rule: Rule) -> str:
     said = [f"{'|'.join(sorted(servers))}/{'|'.join(sorted(tools))}"]
     if rule.roles is not None:
         said.append(f"[{', '.join(sorted(rule.roles))}]")
-    return visible(" ".join([*said, *_operations(rule), *[one.words() for one in rule.conditions]]))
+    needs = [] if rule.quorum is None else [f"needs {rule.quorum}"]
+    words = [one.words() for one in rule.conditions]
+    return visible(" ".join([*said, *_operations(rule), *words, *needs]))
 
 
 def _operations(rule: Rule) -> Iterator[str]:

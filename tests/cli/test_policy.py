@@ -195,3 +195,10 @@ def test_a_policy_that_was_changed_since_it_was_read_is_kept(tmp_path: Path) -> 
     assert file.read_text() == "deny a: b\n"
     write_policy(file, "deny a: b\n", "ask a: b\n")
     assert file.read_text() == "ask a: b\n"
+
+
+def test_a_rule_that_needs_signatures_says_so_in_words(place: Place) -> None:
+    place.file.parent.mkdir()
+    place.file.write_text("ask git:\n  - tools: git_push\n    quorum: 2\n    signers: security\n")
+    shown = place.run("show").stdout
+    assert "ask    git/git_push needs 2 signatures of security  (" in shown

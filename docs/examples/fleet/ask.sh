@@ -8,6 +8,6 @@ say() { printf '%s\n' "$1"; }
 {
     say '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"ask","version":"1"}}}'
     say '{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    say '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"memory__read_graph","arguments":{}}}'
+    say '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read_graph","arguments":{}}}'
     sleep "${ASK_SECONDS:-300}"
 } | ${ASK_WITH:-docker compose exec -T} "$machine" ${ASK_PROXY:-ironcurtain-proxy} | sed -u '/"id":2/q'
