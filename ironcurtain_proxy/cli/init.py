@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         if not hooked:
             raise
         talk.say(str(error))
-        code = 0
+        code = 1 if error.leaves_some else 0
     return code if options.dry_run else _put_hooks(talk, wish, hooked) or code
 
 

@@ -109,6 +109,11 @@ _NOTHING: Final = (
 class NoServerFoundError(ConfigurationError):
     """No known client has a server that the proxy can start."""
 
+    def __init__(self, message: str, *, leaves_some: bool = False) -> None:
+        """Say whether a server stays that is not behind the proxy."""
+        super().__init__(message)
+        self.leaves_some = leaves_some
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupOptions:
@@ -395,7 +400,7 @@ def _nothing(talk: Dialogue, outcome: Outcome, every: Sequence[MovingServer]) ->
         say_ending(talk, outcome, every, InitEnding())
     if talk.as_json:
         return talk.end(1)
-    raise NoServerFoundError(_NOTHING)
+    raise NoServerFoundError(_NOTHING, leaves_some=bool(left))
 
 
 def _dry_run(

@@ -152,7 +152,8 @@ def _plain_names() -> tuple[str, ...]:
 
     Without `cookies.txt` and the like: `*.txt` means the texts of a project.
     """
-    found = (one.removesuffix(TREE) for one in patterns() if not one.endswith(".txt"))
+    every = [one.removesuffix(TREE) for one in patterns()]
+    found = [one for one in every if not one.endswith(".txt")]
     return (*[one for one in found if "*" not in one and "/" not in one], *_OURS)
 
 

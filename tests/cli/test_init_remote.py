@@ -59,7 +59,7 @@ def test_a_server_over_http_is_described_and_reached_through_the_proxy(
     assert "check --live: 0 errors" in said
     assert {one.headers.get("x-api-key") for one in site.heard} >= {"s3cret-value"}
     policy = (machine.home / ".ironcurtain/generated/compiled-policy.json").read_bytes()
-    (rule,) = orjson.loads(policy)["rules"]
+    (rule,) = [one for one in orjson.loads(policy)["rules"] if "far" in one["if"]["server"]]
     assert rule["if"] == {"server": ["far"], "tool": ["echo"]}
     assert rule["then"] == "escalate"
     assert b"s3cret-value" not in b"".join(machine.files().values())
@@ -119,6 +119,8 @@ def test_a_login_that_fails_leaves_the_server_for_later(machine: Machine, guarde
         assert "127.0.0.1 is no public address" in read_until(screen, "(d shows the difference)")
         os.write(screen, b"y\n")
         assert "ironcurtain-proxy login far" in read_until(screen, "takes everything back")
+        read_until(screen, "Put our hooks first")
+        os.write(screen, b"n\n")
         assert process.wait(30) == 1
 
 
@@ -130,6 +132,8 @@ def test_what_a_server_on_another_machine_is_given_is_never_taken_for_a_file_of_
     assert machine.run("--yes")[0] == 0
     file = machine.home / ".ironcurtain/generated/compiled-policy.json"
     rules = orjson.loads(file.read_bytes())["rules"]
-    assert [(rule["if"]["server"], rule["then"]) for rule in rules] == [
-        (["filesystem-server"], "escalate")
+    # Rules for a client's own tools name the server that they stand for.
+    named = [
+        (one["if"]["server"], one["then"]) for one in rules if one["if"]["server"] != ["filesystem"]
     ]
+    assert named == [(["filesystem-server"], "escalate")]
