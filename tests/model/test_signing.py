@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.signing import (
     ReviewerKey,
     Signatories,
     SignatureNeed,
+    SignedAnswer,
     risk_of,
 )
 
@@ -51,6 +52,15 @@ def test_no_signature_is_a_person_in_words_and_a_key_may_be_revoked_elsewhere() 
     named = Signatories(keys={}, revoked=frozenset({"a"}))
     assert named.without(frozenset({"b"})).revoked == {"a", "b"}
     assert named.without(frozenset()) == named
+
+
+def test_a_passkey_s_counter_stands_behind_its_page_and_its_flags() -> None:
+    answer = SignedAnswer(
+        key="k", approved=True, policy_version="1", machine="m", question="q", digest="d"
+    )
+    assert answer.counter == 0
+    data = b"\xff" * 32 + b"\x05" + (258).to_bytes(4, "big") + b"\xff"
+    assert replace(answer, authenticator=data).counter == 258
 
 
 def test_a_person_has_several_names_whatever_their_case() -> None:
