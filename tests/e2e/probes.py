@@ -200,10 +200,10 @@ AGENT: Final[dict[str, Probe]] = {
     **{
         method: Probe(method=method, answer=-32601, rule="not-offered", documented=documented)
         for method, documented in {
-            "tasks/list": "`tasks/*`",
-            "tasks/get": "`tasks/*`",
-            "tasks/result": "`tasks/*`",
-            "tasks/cancel": "`tasks/*`",
+            "tasks/list": "`tasks/list`",
+            "tasks/get": "`tasks/get`",
+            "tasks/result": "`tasks/result`",
+            "tasks/cancel": "`tasks/cancel`",
             "server/discover": "",
             "subscriptions/listen": "",
             "vendor/method": "methods of vendors",

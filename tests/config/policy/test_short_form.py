@@ -136,7 +136,7 @@ def test_what_allows_leaves_out_names_and_the_shipped_names_of_secrets() -> None
     assert (named.excepting, named.names is None) == (None, False)
     (both,) = rules('allow f: {tools: a, within: /b, except: ["@secrets", "*.sql"]}\n')
     assert both.excepting is not None
-    assert both.excepting.matching >= {"*.sql", ".env", ".ssh/**"}
+    assert both.excepting.matching >= {"*.sql", ".env/**", ".ssh/**"}
     assert ".env.example" in both.excepting.unless
 
 
