@@ -9,7 +9,7 @@ import anyio
 import httpx
 import orjson
 import pytest
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, Route, expect
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
@@ -203,8 +203,24 @@ async def test_the_record_and_the_day_show_words_and_no_markup(
         await page.locator("#calls button").click()
         await expect(page.locator("#lines")).to_contain_text("policyDecision")
         await page.keyboard.press("Escape")
-        await page.keyboard.press("y")
+        late, go = anyio.Event(), anyio.Event()
+
+        async def last(route: Route) -> None:
+            answer = await route.fetch()
+            await go.wait()
+            await route.fulfill(response=answer)
+            late.set()
+
+        await page.route("**/api/day?*", last, times=1)
+        async with page.expect_request("**/api/day?*"):
+            await page.keyboard.press("y")
         await page.select_option("#span", "")
+        await expect(page.locator("#plots > p")).to_contain_text("2 calls of 1 session")
+        # What was asked for first is answered last, and changes nothing.
+        async with page.expect_response("**/api/day?*"):
+            go.set()
+        await late.wait()
+        await page.evaluate("fetch('/').then((answer) => answer.text())")
         await expect(page.locator("#plots > p")).to_contain_text("2 calls of 1 session")
         assert EVIL in await page.locator("#plots").inner_text()
         assert await page.locator("img").count() == 0

@@ -290,12 +290,19 @@ async function drawWhy() {
 
 // --- the record and the day ---------------------------------------------------------------------
 
+// What a choice asked for first may be answered last, and would stand below a later choice.
+async function askLatest(path, chosen) {
+  const asked = `${path}?${new URLSearchParams(chosen())}`;
+  const found = await ask(asked);
+  return asked === `${path}?${new URLSearchParams(chosen())}` ? found : null;
+}
+
 async function drawRecord() {
-  const asked = new URLSearchParams({
+  const found = await askLatest("/api/calls", () => ({
     text: $("text").value, decision: $("decision").value, by: $("by").value,
     since: $("since").value,
-  });
-  const found = await ask(`/api/calls?${asked}`);
+  }));
+  if (found === null) return;
   if (found.problem) { tell(found.problem); return; }
   $("nocalls").hidden = found.calls.length > 0;
   $("calls").replaceChildren(...found.calls.map((one) => {
@@ -320,7 +327,8 @@ function showLines(words) {
 }
 
 async function drawDay() {
-  const found = await ask(`/api/day?${new URLSearchParams({ since: $("span").value })}`);
+  const found = await askLatest("/api/day", () => ({ since: $("span").value }));
+  if (found === null) return;
   if (found.problem) { tell(found.problem); return; }
   // Markup of the server's own, in which every text is escaped; the content policy runs no script.
   $("plots").innerHTML = found.markup;
