@@ -24,6 +24,7 @@ from typing import Final, Literal, assert_never
 
 from msgspec import structs
 
+from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
     CallSurroundings,
@@ -108,7 +109,7 @@ def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Argume
 def _carries(arguments: Arguments) -> bool:
     """Return whether a text may hand on more than words, besides the line that clients add."""
     texts = [_ADDED.sub("", text) for text in arguments.values() if isinstance(text, str)]
-    return any(map(_MORE_THAN_WORDS.search, texts))
+    return any(_MORE_THAN_WORDS.search(one) or redact_text(one) != one for one in texts)
 
 
 _ADDED: Final = re.compile(
@@ -117,10 +118,10 @@ _ADDED: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MORE_THAN_WORDS: Final = re.compile(
-    r"://|\bwww\.|!\[|\]\(|<[a-z]|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{24,}",
+    r"://|\bwww\.|!\[|\]\(|<[a-z]|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
     re.IGNORECASE,
 )
-"""Links, pictures, people who are told of it, and what has the form of a key."""
+"""Links, pictures, people who are told of it, and what may be a key of a form that no table has."""
 
 
 def _commits(action: Action) -> bool:
