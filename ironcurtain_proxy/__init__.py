@@ -4,8 +4,7 @@ The life of a call:
 
 - `agent`: the MCP server that the agent talks to.
 - `mediation`: a call from its arrival to its reply; begin to read here.
-- `facts`: an untrusted call becomes facts. `shell` reads and judges shell
-  commands, `sql` the statements for a database.
+- `facts`: an untrusted call becomes facts. `shell` reads and judges shell commands.
 - `origins`: who named the targets of a call.
 - `decision`: the policy's answer. `approval`: what asks besides the policy.
 - `grants`: approvals that are remembered.

@@ -31,15 +31,13 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.downstream.connection import Connection
     from ironcurtain_proxy.downstream.notifications import UnusableMessages
     from ironcurtain_proxy.downstream.open_questions import Listeners
-    from ironcurtain_proxy.downstream.remote.exchange import is_answer_to
-    from ironcurtain_proxy.downstream.remote.requests import Response
+    from ironcurtain_proxy.downstream.remote.exchange import Response, is_answer_to
     from ironcurtain_proxy.downstream.remote.streamable import StreamPosition
     from ironcurtain_proxy.downstream.session_log import SessionLog
     from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
-    from ironcurtain_proxy.front.app import Front
-    from ironcurtain_proxy.front.guard import RequestGuard
+    from ironcurtain_proxy.front.guard import Principals, RequestGuard
+    from ironcurtain_proxy.front.serving import Front
     from ironcurtain_proxy.front.sessions import ProxyProcess, Sessions
-    from ironcurtain_proxy.front.settings import Principals
     from ironcurtain_proxy.jsonrpc.codec import decode
     from ironcurtain_proxy.mailbox.messages import Expected, judge_response, read_request
     from ironcurtain_proxy.model.values import RealPath

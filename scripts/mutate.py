@@ -41,12 +41,14 @@ _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_
     "grants/test_grant_settlement", "grants/test_grant_properties", "grants/test_family_settlement",
     "grants/test_whole_calls")  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "decision.authorizer": (*_RULES, "decision/test_prior_consent", "decision/test_containment"),
     "decision.breaker": ("decision/test_breaker",),
     "decision.explanation": (
         "decision/test_explanation", "decision/test_explained_steps", "decision/test_names",
         "decision/test_operations", "decision/test_unknown_tools", "decision/test_uris",
-    ), "decision.invariants": (*_RULES, "decision/test_questions"),
+    ), "decision.authorizer": (
+        *_RULES, "decision/test_prior_consent", "decision/test_containment",
+        "decision/test_questions",
+    ),
     "decision.rules": _RULES,
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.outcome": _CALLS,
     "mediation.escalated": _CALLS,

@@ -9,8 +9,8 @@ from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
+from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import OWN_TOOL

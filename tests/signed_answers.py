@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.signing import (
     CallRisk,

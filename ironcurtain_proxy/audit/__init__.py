@@ -7,6 +7,7 @@
   and by the file that they are written to.
 - `files`, `known_logs`: the files of a log and their lines, and all logs of a user.
 - `display`, `calls`: what a record says to people, a choice of calls, and calls found.
-- `verify`, `export`: the check of a log, and calls in the formats of other programs.
-- `shipping`, `heads`: records on their way to other machines, and what shows a log rewritten.
+- `verify`: the check of a log.
+- `shipping`, `heads`: records on their way to other machines and programs, and what shows a log
+  rewritten.
 """

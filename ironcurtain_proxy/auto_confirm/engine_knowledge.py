@@ -30,11 +30,11 @@ from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApprovalPattern,
     Knowledge,
+    OperationKind,
     RiskBand,
     SessionType,
     compile_path_regex,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.reviewer import Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
 from ironcurtain_proxy.auto_confirm.store.patterns import Learned

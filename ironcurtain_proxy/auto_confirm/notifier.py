@@ -27,8 +27,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, OperationKind
 from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,

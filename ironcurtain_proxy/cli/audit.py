@@ -26,9 +26,9 @@ from ironcurtain_proxy.audit.display import (
     printable,
     shown_decider,
 )
-from ironcurtain_proxy.audit.export import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
+from ironcurtain_proxy.audit.shipping import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         settings = gather_settings(os.environ, options.config, report)
         loaded = gather_policy(settings, report)
         # Joins all folders: long to import, and `--dir` needs none of them.
-        from ironcurtain_proxy.wiring.readiness import look_at_the_start  # noqa: PLC0415
+        from ironcurtain_proxy.wiring.serving import look_at_the_start  # noqa: PLC0415
 
         look_at_the_start(settings, loaded, os.environ, report)
     _lint(loaded, settings, report)

@@ -46,7 +46,7 @@ from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS, machine_of
 from ironcurtain_proxy.wiring.containment import TIMELINES
 from ironcurtain_proxy.wiring.containment_report import containment_report
-from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers, refuse_mailbox
+from ironcurtain_proxy.wiring.serving import look_at_reviewers, look_at_servers, refuse_mailbox
 from ironcurtain_proxy.wiring.views import why_no_own_views
 
 # --- doctor checks

@@ -292,8 +292,7 @@ def run_desk(options: argparse.Namespace) -> int:
     url = database_of(options)
     # Extras, for this command alone.
     from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.desk import Desk, serve_desk  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.login import LoginProvider, Logins, Words  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.desk import Desk, LoginProvider, Logins, Words, serve_desk  # noqa: PLC0415  # noqa: PLC0415
     from ironcurtain_proxy.web.app import loopback_socket  # noqa: PLC0415
 
     origin = urlsplit(options.url)

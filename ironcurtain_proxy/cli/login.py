@@ -19,7 +19,7 @@ from ironcurtain_proxy.downstream.options import LOGINS
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec
-from ironcurtain_proxy.wiring.remote import refuse_closed_hosts
+from ironcurtain_proxy.wiring.proxy import refuse_closed_hosts
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
@@ -157,11 +157,11 @@ def run_logout(options: argparse.Namespace) -> int:
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
     """Revoke the login at the authorization server. Return False if that was impossible."""
     # Slow to import, and needed only where there was a login.
+    from ironcurtain_proxy.downstream.remote.browser_login import revoke  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.network import (  # noqa: PLC0415
         GuardedTransport,
         open_client,
     )
-    from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
 
     if login.revocation_endpoint is None:
         return False

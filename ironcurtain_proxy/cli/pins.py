@@ -14,8 +14,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import Finding, Parts, PinChange, ServerPins, changes, scan
-from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 
 _LINES: Final = 60

@@ -12,8 +12,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import GrantsFile
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, lines_of, rehearse
-from ironcurtain_proxy.rehearsal.scene import RULES
+from ironcurtain_proxy.rehearsal.playing import RULES, Assumed, Rehearsed, lines_of, rehearse
 from ironcurtain_proxy.rehearsal.transcripts import Recording, read_transcripts
 
 

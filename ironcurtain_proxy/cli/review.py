@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
         if options.plain:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
+        from ironcurtain_proxy.cli.explain import explanation_of, rule_for  # noqa: PLC0415
         from ironcurtain_proxy.cli.review_screen.plain_review import ScreenSources  # noqa: PLC0415
         from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
-        from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_for  # noqa: PLC0415
 
         history = CallHistory(logs_to_read(None).members, local_time)
         sources = ScreenSources(rule=rule_for, explain=explanation_of, history=history)

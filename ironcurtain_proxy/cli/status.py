@@ -23,7 +23,7 @@ from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
-from ironcurtain_proxy.wiring.readiness import look_at_the_start
+from ironcurtain_proxy.wiring.serving import look_at_the_start
 
 # --- status
 

@@ -9,12 +9,12 @@ from typing import Final
 from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
+from ironcurtain_proxy.cli.explain import explanation_of, rule_command
 from ironcurtain_proxy.cli.output import complain
 from ironcurtain_proxy.cli.reviewing import (
     credential_of,
     mailboxes_of,
 )
-from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_command
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 

@@ -12,8 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias, assert_never, get_args
 from msgspec import UNSET, Meta, field
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import check_on_timeout
-from ironcurtain_proxy.auto_confirm.engine.interaction import SessionType
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import OperationKind, SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     HUMAN,
     REVIEWER_TYPES,

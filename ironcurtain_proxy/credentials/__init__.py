@@ -1,6 +1,5 @@
 """Files that hold credentials: one table for policy, shell, sandboxes, engine and audit.
 
 - `table.txt`: names of such files at any place, their places in a home directory, and the programs
-  that need them. `table`: the table, read.
-- `names`: whether a path has such a name, and which patterns describe it.
+  that need them. `table`: the table, read, and whether a path has such a name.
 """

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize, restrictions
-from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
+from ironcurtain_proxy.decision.authorizer import (
+    CONTAINED,
+    INVARIANTS,
+    authorize,
+    contained_roles,
+    restrictions,
+)
 from ironcurtain_proxy.decision.rules import (
     covers,
     decide_role,

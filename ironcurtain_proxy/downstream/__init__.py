@@ -9,7 +9,6 @@
   killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
 - `second_instances`: second instances, for what was approved.
-- `standing`: when the processes of a server stand still, and when they go on.
 - `environment`: what a server can see, and what is masked in what it says.
 - `session_log`: what a server says, at a limited rate.
 - `load`: what a sandbox uses of the machine, bounded.

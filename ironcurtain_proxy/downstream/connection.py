@@ -13,7 +13,7 @@ import anyio
 from msgspec import structs
 
 from ironcurtain_proxy.downstream import eras
-from ironcurtain_proxy.downstream.conversation import Conversation
+from ironcurtain_proxy.downstream.conversation import Conversation, Standing
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.notifications import (
@@ -24,7 +24,6 @@ from ironcurtain_proxy.downstream.notifications import (
     token_of,
 )
 from ironcurtain_proxy.downstream.open_questions import PASSED_ON, Listeners, OpenServerQuestions
-from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,

@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.downstream.connection import Connection
+from ironcurtain_proxy.downstream.conversation import Standing
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.eras import ROOTS, ServerDescription
 from ironcurtain_proxy.downstream.load import Load
@@ -24,7 +25,6 @@ from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED, Listeners
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
-from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.escalation import visible

@@ -2,19 +2,34 @@
 
 Everything is read once before it listens, so that a mistake in a file stops the start; each session
 reads it again, because it is a proxy of its own.
+
+A posted message goes to the session's proxy as it came. An answer that comes soon is JSON. An
+answer that takes longer, or that follows other messages, is a stream. The only methods known here
+are `initialize` and the withdrawal of a request.
+
+The address `/mcp` of the front: streamable HTTP.
+
+`POST` brings a message: of a session, or one that says itself who asks (`front/modern.py`). `GET`
+brings a stream of what belongs to no request, or the rest of one that broke; `DELETE` ends the
+session. Knows HTTP and no method of MCP.
 """
 
 import logging
 import signal
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import AF_INET, socket
 from typing import Final
 
 import anyio
 import uvicorn
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, ErrorReply, GivenAnswer, Message, read
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.layers import (
     PRINCIPAL_VARIABLE,
@@ -23,13 +38,300 @@ from ironcurtain_proxy.config.reading.layers import (
 )
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.process import hide_from_debuggers, raise_limit
-from ironcurtain_proxy.front.app import PATH, Front
-from ironcurtain_proxy.front.connections import FrontConnection
-from ironcurtain_proxy.front.guard import LOOPBACK, RequestGuard, hosts_of, listening, port_of
-from ironcurtain_proxy.front.sessions import ProxyProcess, Sessions, command_of
-from ironcurtain_proxy.front.settings import FrontSettings, take_settings
+from ironcurtain_proxy.front.connections import WHOLE, FrontConnection
+from ironcurtain_proxy.front.guard import (
+    JSON,
+    LOOPBACK,
+    FrontSettings,
+    RefusalError,
+    RequestGuard,
+    hosts_of,
+    listening,
+    port_of,
+    take_settings,
+)
+from ironcurtain_proxy.front.modern import VERSION, deliver_alone, is_modern
+from ironcurtain_proxy.front.sessions import (
+    OWN,
+    READS_STREAM_ENDS,
+    AgentSession,
+    ProxyProcess,
+    Sessions,
+    TooManySessionsError,
+    command_of,
+)
+from ironcurtain_proxy.front.stream import (
+    MEDIA_TYPE,
+    accepts,
+    event_place,
+    event_stream,
+    prefers_events,
+    whole_answer,
+)
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
+
+# --- app
+
+
+# --- messages
+
+
+SESSION: Final = "mcp-session-id"
+
+_GRACE: Final = 1.0
+"""Seconds in which an answer is awaited before a stream is opened."""
+_START: Final = 60.0
+"""Seconds for a proxy to start and to answer `initialize`."""
+_BLANKS: Final = bytes.maketrans(b"\n\r", b"  ")
+
+
+async def initialize(
+    sessions: Sessions, principal: str, found: Message | GivenAnswer, body: bytes
+) -> Response:
+    """Begin a session with its first message.
+
+    Raises:
+        RefusalError: it is another message, or no session can begin.
+    """
+    if isinstance(found, GivenAnswer) or found.method != "initialize" or found.id is None:
+        raise RefusalError(400, f"{SESSION} is missing: initialize first")
+    try:
+        session = await sessions.begin(principal)
+    except TooManySessionsError:
+        raise _unavailable("too many sessions: end one first", found.id) from None
+    except OSError:
+        raise _unavailable("a session cannot be started now", found.id) from None
+    line: bytes | None = None
+    try:
+        stream = session.begin(found)
+        follower = stream.follow()
+        with anyio.move_on_after(_START):
+            await _send(session, READS_STREAM_ENDS.rstrip(b"\n"))
+            await _send(session, body)
+            line = await follower.next()
+        session.forget(stream)
+        session.version = _agreed(line)
+    finally:
+        if not session.version:
+            sessions.end(session)
+    if line is None:
+        raise _unavailable("the session did not start", found.id)
+    return Response(
+        line, media_type=JSON, headers={SESSION: session.name} if session.version else {}
+    )
+
+
+async def deliver(
+    headers: Headers, session: AgentSession, found: Message | GivenAnswer, body: bytes
+) -> Response:
+    """Hand a message to a session.
+
+    Raises:
+        RefusalError: its id is under way.
+    """
+    if isinstance(found, GivenAnswer) or found.id is None:
+        await _send(session, body)
+        if isinstance(found, Message) and found.method == "notifications/cancelled":
+            session.withdraw(message_id(found.params.get("requestId")))
+        return Response(status_code=202)
+    if session.has(found.id):
+        raise RefusalError(400, "a request with this id is under way", request_id=found.id)
+    stream = session.begin(found)
+    follower = stream.follow()
+    first: bytes | None = None
+    try:
+        await _send(session, body)
+        if not prefers_events(headers):
+            with anyio.move_on_after(_GRACE):
+                first = await follower.next()
+    except BaseException:
+        follower.leave()
+        raise
+    if first is not None and stream.is_over and follower.number > stream.last:
+        session.forget(stream)
+        return whole_answer(first, follower)
+    return event_stream(stream, follower, session.version, {SESSION: session.name}, first)
+
+
+async def _send(session: AgentSession, body: bytes) -> None:
+    # Outside of strings these are blanks, and in a string they would not be JSON.
+    line = body.translate(_BLANKS) if b"\n" in body or b"\r" in body else body
+    with suppress(BrokenPipeError):  # it has ended, which its streams say
+        await session.send(line + b"\n")
+
+
+def _agreed(line: bytes | None) -> str:
+    """The protocol version in the answer to `initialize`; empty: it was refused."""
+    message = None if line is None else decode(line)
+    result = None if message is None or isinstance(message, Malformed) else message.get("result")
+    return str(result.get("protocolVersion", "")) if isinstance(result, dict) else ""
+
+
+def _unavailable(words: str, request_id: MessageId) -> RefusalError:
+    return RefusalError(503, words, code=INTERNAL_ERROR, request_id=request_id)
+
+
+# --- app
+
+
+PATH: Final = "/mcp"
+_LAST_EVENT: Final = "last-event-id"
+_METHODS: Final = ("GET", "POST", "DELETE")
+
+
+class Front:
+    """The ASGI application."""
+
+    def __init__(self, guard: RequestGuard, sessions: Sessions, limit: int) -> None:
+        """Keep the parts. No session is started.
+
+        Args:
+            guard: the checks of every request.
+            sessions: the sessions of all agents.
+            limit: the most bytes of a message.
+        """
+        self._guard = guard
+        self._sessions = sessions
+        self._limit = limit
+        self._first_large = anyio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            response = await self._answer(Request(scope, receive))
+        except RefusalError as refusal:
+            response = refusal.response()
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        principal = self._guard.admit(request.headers)
+        if request.scope["path"] != PATH:  # `request.url` would put the whole address together
+            raise RefusalError(404, f"there is nothing here but {PATH}")
+        if request.method not in _METHODS:
+            allowed = ", ".join(_METHODS)
+            raise RefusalError(405, f"{allowed} are served", headers={"Allow": allowed})
+        has_session = request.headers.get(VERSION, HANDSHAKE_VERSIONS[0]) in HANDSHAKE_VERSIONS
+        if not has_session and request.method != "POST":
+            words = "this version of the protocol has no sessions"
+            raise RefusalError(405, words, headers={"Allow": "POST"})
+        session = self._session(request.headers, principal) if has_session else None
+        if request.method == "POST":
+            return await self._post(request, principal, session)
+        if session is None:
+            raise RefusalError(400, f"{SESSION} is missing: initialize first")
+        if request.method == "GET":
+            return _stream(request.headers, session)
+        self._sessions.end(session)
+        return Response(status_code=200)
+
+    def _session(self, headers: Headers, principal: str) -> AgentSession | None:
+        name = headers.get(SESSION)
+        session = None if name is None else self._sessions.find(principal, name)
+        if name is not None and session is None:
+            raise RefusalError(404, "there is no such session (any more): initialize again")
+        return session
+
+    async def _post(
+        self, request: Request, principal: str, session: AgentSession | None
+    ) -> Response:
+        headers = request.headers
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise RefusalError(415, f"Content-Type must be {JSON}")
+        if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
+            raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
+        large = self._first_large if session is None else session.reading_large
+        if WHOLE in request.scope.get("extensions", {}):
+            body = await _whole_body(request, self._limit)
+        else:
+            body = await read_body(request, self._limit, large)
+        found = read(body)
+        if isinstance(found, ErrorReply):
+            raise RefusalError(400, found.text, code=found.code, request_id=found.id)
+        if is_modern(headers, found):
+            return await deliver_alone(headers, self._sessions, principal, found)
+        if session is None:
+            return await initialize(self._sessions, principal, found, body)
+        return await deliver(headers, session, found, body)
+
+
+def _stream(headers: Headers, session: AgentSession) -> Response:
+    if not accepts(headers, MEDIA_TYPE):
+        raise RefusalError(406, f"Accept must name {MEDIA_TYPE}")
+    named = headers.get(_LAST_EVENT)
+    place = (OWN, None) if named is None else event_place(named)
+    stream = None if place is None else session.stream(place[0])
+    if place is None or stream is None:
+        raise RefusalError(400, f"{_LAST_EVENT} names nothing that can be read again")
+    if place[1] is None and stream.is_followed:
+        raise RefusalError(409, "this stream is open already")
+    follower = stream.follow(stream.sent if place[1] is None else place[1])
+    return event_stream(stream, follower, session.version, {SESSION: session.name})
+
+
+async def _whole_body(request: Request, limit: int) -> bytes:
+    """The body that is there already: it needs no deadline."""
+    message = await request.receive()
+    if message["type"] != "http.request":
+        raise ClientDisconnect
+    body: bytes = message["body"]
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+_SMALL: Final = 64 * 1024
+_SLOWEST: Final = 60.0
+"""Seconds for a body, however large."""
+
+
+async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
+    """The whole body.
+
+    Args:
+        request: of which nothing was read yet.
+        limit: bytes.
+        large: held while one is read that is not small, so that many cannot fill the memory.
+
+    Raises:
+        RefusalError: it is larger than the limit, or takes too long.
+        ClientDisconnect: the client has gone.
+    """
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size, holds = 0, False
+    try:
+        with anyio.fail_after(_SLOWEST):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+                if size > _SMALL and not holds:
+                    await large.acquire()
+                    holds = True
+    except TimeoutError:
+        raise RefusalError(408, "the message did not come to its end") from None
+    finally:
+        if holds:
+            large.release()
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> RefusalError:
+    return RefusalError(413, f"message is larger than {limit} bytes")
+
+
+# --- serving
+
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KEEP_ALIVE: Final = 60

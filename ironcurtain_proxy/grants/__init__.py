@@ -3,7 +3,6 @@
 - `book`, `patterns`: the grants of a session and the budgets of plans, and the calls that they are
   about.
 - `families`: grants of shell commands, and where else these hold.
-- `whole_calls`: grants of calls without a pattern.
 - `grant_settlement`: the reasons that plans and grants settle.
 - `session_grants`: all grants of one session.
 - `kept`, `format`: grants that outlive their session, and their file.

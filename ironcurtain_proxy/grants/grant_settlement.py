@@ -19,7 +19,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.overlay import asked_before
-from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook
+from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook, is_never_remembered
 from ironcurtain_proxy.grants.families import (
     CommandCandidates,
     is_never_general,
@@ -27,7 +27,6 @@ from ironcurtain_proxy.grants.families import (
     single_families,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, names_opening
-from ironcurtain_proxy.grants.whole_calls import is_never_remembered
 from ironcurtain_proxy.model.annotation import CAPABILITIES, Capability
 from ironcurtain_proxy.model.escalation import (
     FOR_PEOPLE,

@@ -39,7 +39,7 @@ from ironcurtain_proxy.hooks.kernel import (
     problem_file,
 )
 from ironcurtain_proxy.hooks.launching import hook_words, is_ours
-from ironcurtain_proxy.hooks.processes import parent_of, start_of
+from ironcurtain_proxy.hooks.runs import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 

@@ -42,8 +42,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
 from ironcurtain_proxy.hooks.launching import prefix_file
-from ironcurtain_proxy.hooks.processes import is_below, is_of_client, short_path, start_of
-from ironcurtain_proxy.hooks.runs import ClientRuns
+from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path, start_of
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME

@@ -69,7 +69,7 @@ from ironcurtain_proxy.private_directory import (
     content,
     mark_taken,
 )
-from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.lookout import Inotify
 from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 
 _EMPTY_GRACE: Final = 0.25

@@ -6,10 +6,10 @@
 - `journal`: the records, and a notice that no reviewer can be reached.
 - `operations`: resources, prompts, completions and subscriptions; questions of servers.
 - `outcome`: how calls end: refused, unanswered, answered, withheld or with a changed answer.
-- `escalated`: a call with a question. `question`: the question itself, and its first sentences.
-- `signatures`: which answers may settle a question that several persons must sign.
-- `containing`: a point of the workspace before a call, and an inspection after it.
-  `committing`: the changes of a command of our own shell come in.
-- `plans`: announced plans.
-- `session`: these parts, joined for one session. `rehearsal`: the same judgement for `explain`.
+- `escalated`: a call with a question, and which answers may settle it. `question`: the question
+  itself, and its first sentences.
+- `containing`: a point of the workspace before a call, and an inspection after it. `committing`:
+  the changes of a command of our own shell come in.
+- `session`: these parts, joined for one session; announced plans. `rehearsal`: the same judgement
+  for `explain`.
 """

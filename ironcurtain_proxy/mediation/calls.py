@@ -26,7 +26,7 @@ from ironcurtain_proxy.grants.book import Budget, BudgetBook
 from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
-from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read_calls
+from ironcurtain_proxy.mediation.session import SERVER, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import NO_ROOM, NO_TASKS, OWN_TOOL, Deny, Ground
 from ironcurtain_proxy.model.escalation import Escalation

@@ -37,8 +37,11 @@ from ironcurtain_proxy.approval.containment import (
     written_outside,
 )
 from ironcurtain_proxy.approval.settlements import by_containment
-from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
-from ironcurtain_proxy.decision.invariants import CONTAINED_SERVERS
+from ironcurtain_proxy.decision.authorizer import (
+    CONTAINED_SERVERS,
+    is_asked_to_read,
+    rule_for_reviewers,
+)
 from ironcurtain_proxy.mediation.committing import commit
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts

@@ -2,13 +2,24 @@
 
 A `Consent` is valid from the question until the call is forwarded. Meanwhile grants may end, and
 the tool may change.
+
+The one place that decides whether an answer may settle a question that needs signatures.
+
+Every question of a session is asked by `SignedAnswers.ask`, whatever asks and whoever answers. An
+answer by the mailbox comes here twice: `weigh` decides, at each answer, whether the question is
+settled, and `ask` looks at all of it again when the answer is used, because a key may have been
+revoked meanwhile. An approval that has not come by `weigh` is refused: no channel, engine, model
+or program can make one.
+
+Nothing here reads a file or knows a library: the keys and the check of a signature are given.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias, assert_never
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.authorizer import goes_by_name
@@ -20,14 +31,29 @@ from ironcurtain_proxy.mediation.question import (
     question_about,
     said_of_targets,
 )
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.decision import (
+    KERNEL,
+    ClientDialog,
+    Contained,
+    Engine,
+    Escalate,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+    Signers,
+    in_record,
+)
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
+    Declined,
     Edited,
     Escalation,
+    EscalationId,
     Held,
     OriginReason,
     Ruling,
@@ -35,9 +61,306 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS
-from ironcurtain_proxy.model.request import Facts, lasting
+from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, lasting
+from ironcurtain_proxy.model.signing import (
+    NO_SIGNATORIES,
+    RISKS,
+    Quorum,
+    ReviewerKey,
+    Signatories,
+    SignatureNeed,
+    SignedAnswer,
+    risk_of,
+)
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.ports import ProgressListener, World
+from ironcurtain_proxy.ports import Clock, ProgressListener, Questioner, World
+
+# --- signatures
+
+
+Verify: TypeAlias = Callable[[ReviewerKey, SignedAnswer], bool]
+"""Return whether an answer bears a signature by this key. Never raises."""
+
+LATE: Final = timedelta(seconds=0.5)
+"""The time after the deadline in which a busy machine may take its last look."""
+_MOST_ACCEPTED: Final = 1000
+
+
+class _Accepted(Struct, frozen=True):
+    """What an approval rests on, until it is used."""
+
+    question: Escalation
+    digest: str
+    answers: tuple[SignedAnswer, ...]
+
+
+class SignedAnswers(Struct, kw_only=True):
+    """Implements `ports.AnswerJudge`."""
+
+    clock: Clock
+    signatories: Callable[[], Signatories] = lambda: NO_SIGNATORIES
+    """Returns what `reviewers.json` says at this moment."""
+    verify: Verify = lambda _key, _answer: False
+    machine: str = ""
+    requesters: frozenset[str] = frozenset()
+    """The names of whom the agent works for: the user of the machine, the agent's token."""
+    _accepted: dict[EscalationId, _Accepted] = field(default_factory=dict)
+    _counters: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """The counter of each passkey at its last answer, and the signature of that."""
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        questions: Questioner,
+        question: Escalation,
+        quorums: Sequence[Quorum] = (),
+        on_wait: Callable[[float], Awaitable[None]] | None = None,
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
+        """Ask a question, and return an answer that may settle it.
+
+        Args:
+            questions: asks the reviewers.
+            question: what is asked.
+            quorums: what the rules demand of an approval.
+            on_wait: see `Questioner.ask`.
+        """
+        need = self._need(question, quorums)
+        if need is None:
+            asked = replace(question, for_people=True) if quorums else question
+            ruling = await questions.ask(asked, on_wait)
+            return self._believed(asked, ruling, needs="a person" if quorums else "")
+        if why := self._why_impossible(question, need):
+            return Declined(by=KERNEL, kind="invalid", reason=why)
+        asked = replace(question, signing=need, for_people=True)
+        return self._believed(asked, await questions.ask(asked, on_wait), needs=str(need))
+
+    def _need(self, question: Escalation, quorums: Sequence[Quorum]) -> SignatureNeed | None:
+        known = self.signatories()
+        demanded = tuple([one for one in quorums if one.count])
+        if known.quorum > max([one.count for one in demanded], default=0):
+            demanded = (*demanded, Quorum(known.quorum))
+        if not demanded:
+            return None
+        risk = risk_of(question.request, question.opening, has_secret=question.for_people)
+        return SignatureNeed(quorums=demanded, risk=risk, machine=self.machine)
+
+    def _why_impossible(self, question: Escalation, need: SignatureNeed) -> str:
+        """Return why nobody could ever approve a question; empty if enough persons may."""
+        able = [
+            key
+            for key in self.signatories().keys.values()
+            if not self._unusable(key) and not self._may_not(key, question, need)
+        ]
+        for quorum in need.quorums:
+            persons = {key.person for key in able if _has_role(key, quorum)}
+            if len(persons) < quorum.count:
+                return (
+                    f"an approval needs {quorum}, and reviewers.json names {len(persons)} who may "
+                    f"approve this ({need.risk} risk)"
+                )
+        return ""
+
+    def _believed(
+        self, question: Escalation, ruling: Ruling | Held | AlreadyUsed | Superseded, needs: str
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
+        """Return an answer as it counts; `needs` says what it must come from, if anything."""
+        if not isinstance(ruling, Approved):
+            return ruling
+        match ruling.by:
+            case Signers():
+                return self._used(question, ruling)
+            case Person() | ClientDialog():
+                is_enough = question.signing is None
+            case (
+                Program()
+                | LlmApprover()
+                | Engine()
+                | Grants()
+                | Contained()
+                | ProxyItself()
+                | Nobody()
+            ):
+                is_enough = not needs
+            case _:
+                assert_never(ruling.by)
+        if is_enough:
+            return ruling
+        return _refused(f"an approval needs {needs}, and {in_record(ruling.by)} is not enough")
+
+    def _used(self, question: Escalation, ruling: Approved) -> Ruling:
+        """Use a signed approval, once, if it would be accepted at this moment, too."""
+        accepted = self._accepted.pop(ruling.question or question.id, None)
+        if accepted is None:
+            return _refused("the approval was used, or is not of this session")
+        if accepted.question.signing != question.signing:
+            return _refused("other signatures are needed now")
+        again = self._settled(accepted)
+        if isinstance(again, Approved) and replace(again, question=ruling.question) == ruling:
+            return ruling
+        return _refused("a key that signed it does not count any more")
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def weigh(
+        self, question: Escalation, digest: str, answers: Sequence[SignedAnswer]
+    ) -> Approved | Declined | None:
+        """Return what signed answers come to; `None` means that further ones are needed.
+
+        Args:
+            question: what was asked.
+            digest: SHA-256 of the bytes that were shown.
+            answers: all that came, without those that `objection` named.
+        """
+        accepted = _Accepted(question, digest, tuple(answers))
+        ruling = self._settled(accepted)
+        if isinstance(ruling, Approved):
+            while len(self._accepted) >= _MOST_ACCEPTED:
+                del self._accepted[next(iter(self._accepted))]
+            self._accepted[question.id] = accepted
+        return ruling
+
+    def objection(self, question: Escalation, digest: str, answer: SignedAnswer) -> str:
+        """Return why an answer does not count; empty if it does."""
+        if self.clock.steady() > question.deadline + LATE:
+            return "it came after the deadline"
+        return self._objection(question, digest, answer) or self._counted(answer)
+
+    def _counted(self, answer: SignedAnswer) -> str:
+        """Return why the counter of a passkey shows a copy of it; empty if it does not."""
+        before, last = self._counters.get(answer.key, (0, b""))
+        if before and answer.counter <= before and answer.signature != last:
+            return "its counter has not grown: the passkey may have been copied"
+        if answer.counter:
+            self._counters[answer.key] = answer.counter, answer.signature
+        return ""
+
+    def _objection(self, question: Escalation, digest: str, answer: SignedAnswer) -> str:
+        known = self.signatories()
+        key = known.keys.get(answer.key)
+        if key is None:
+            return "its key is not in reviewers.json"
+        if not self.verify(key, answer):
+            return "its signature does not fit what it says"
+        if why := self._unusable(key) or _of_another(question, digest, answer):
+            return why
+        if not answer.approved:
+            return ""
+        if answer.remember is not None and question.chosen(answer.remember) is None:
+            return "it would remember what was not offered"
+        need = question.signing
+        return (
+            "the question needs no signature"
+            if need is None
+            else self._may_not(key, question, need)
+        )
+
+    def _unusable(self, key: ReviewerKey) -> str:
+        if key.id in self.signatories().revoked:
+            return f"the key {key.id} of {key.person} is revoked"
+        if key.until is not None and key.until <= self.clock.now():
+            return f"the key {key.id} of {key.person} ended on {_day(key.until)}"
+        return ""
+
+    def _may_not(self, key: ReviewerKey, question: Escalation, need: SignatureNeed) -> str:
+        """Return why a key may not approve a question; empty if it may."""
+        who = key.person
+        if RISKS.index(need.risk) > RISKS.index(key.risk):
+            return f"{who} may approve up to {key.risk} risk, and this call is {need.risk}"
+        if key.servers is not None and question.server not in key.servers:
+            return f'{who} may not approve calls of the server "{question.server}"'
+        if key.paths is not None and (why := _beyond(key, question)):
+            return f"{who} {why}"
+        if need.excludes_requester and key.is_person(self.requesters):
+            return f"{who} is whom the agent works for, and several must sign"
+        if not any(_has_role(key, quorum) for quorum in need.quorums):
+            return f"{who} has none of the roles that the rule names"
+        return ""
+
+    def _settled(self, accepted: _Accepted) -> Approved | Declined | None:
+        question, digest = accepted.question, accepted.digest
+        valid = [
+            (self.signatories().keys[one.key], one)
+            for one in accepted.answers
+            if not self._objection(question, digest, one)
+        ]
+        for key, answer in valid:
+            if not answer.approved:
+                return Declined(by=Signers((key.person,)), kind="denied", note=answer.note)
+        need = question.signing
+        if need is None or not all(_is_reached(one, valid) for one in need.quorums):
+            return None
+        remembered = {answer.remember for _, answer in valid}
+        return Approved(
+            by=Signers(tuple(dict.fromkeys([key.person for key, _ in valid]))),
+            # What not all of them chose, nobody has.
+            remember=remembered.pop() if len(remembered) == 1 else None,
+            note="; ".join(dict.fromkeys([one.note for _, one in valid if one.note])),
+            details=(("requestDigest", digest), ("signatures", list(_recorded(valid)))),
+        )
+
+
+def _of_another(question: Escalation, digest: str, answer: SignedAnswer) -> str:
+    """Return what an answer was signed for, if it is not this question."""
+    if answer.question != question.id:
+        return "it answers another question"
+    if question.signing is not None and answer.machine != question.signing.machine:
+        return "it answers a question of another machine"
+    if answer.policy_version != question.policy_version:
+        return "it was signed under another policy"
+    if answer.digest != digest:
+        return "it answers something other than what was asked"
+    return ""
+
+
+def _beyond(key: ReviewerKey, question: Escalation) -> str:
+    """Return why a key that is bound to directories may not approve; empty if it may."""
+    if question.command is not None:
+        return "may approve calls in some directories only, and a command may reach others"
+    paths = list(_paths(question.request))
+    if not paths:
+        return "may approve calls in some directories only, and this call names none"
+    allowed = key.paths or ()
+    outside = [one for one in paths if not any(one.path.is_within(base) for base in allowed)]
+    return f"may not approve calls on {outside[0].path}" if outside else ""
+
+
+def _paths(request: AccessRequest) -> Iterator[PathValue]:
+    for fact in request.arguments:
+        for value in fact.values:
+            if isinstance(value, PathValue):
+                yield value
+
+
+def _has_role(key: ReviewerKey, quorum: Quorum) -> bool:
+    return not quorum.roles or not quorum.roles.isdisjoint(key.roles)
+
+
+def _is_reached(quorum: Quorum, valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> bool:
+    """Return whether enough different persons signed: two keys of one person are one."""
+    return len({key.person for key, _ in valid if _has_role(key, quorum)}) >= quorum.count
+
+
+def _recorded(valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> Iterator[Json]:
+    """Yield the signatures for the record, with all that a later check of them needs."""
+    for key, one in valid:
+        said: dict[str, Json] = {"person": key.person, "key": key.id}
+        said["signature"] = one.signature.hex()
+        if one.client:
+            said["authenticatorData"] = one.authenticator.hex()
+            said["clientData"] = one.client.decode("utf-8", "replace")
+        yield said
+
+
+def _refused(reason: str) -> Declined:
+    return Declined(by=KERNEL, kind="invalid", reason=reason)
+
+
+def _day(moment: datetime) -> str:
+    return moment.date().isoformat()
+
+
+# --- escalated
 
 
 class Consent(Struct, frozen=True, kw_only=True):

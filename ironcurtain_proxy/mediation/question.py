@@ -8,14 +8,14 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import hosts_of, why_alone
-from ironcurtain_proxy.grants.families import command_candidates
-from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
-from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.grants.whole_calls import (
+from ironcurtain_proxy.grants.book import (
     is_never_remembered,
     whole_call_candidates,
     whole_tool_candidate,
 )
+from ironcurtain_proxy.grants.families import command_candidates
+from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.mediation.judge import BLOCKED
 from ironcurtain_proxy.model.annotation import CAPABILITIES, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.crossing import bound_meta

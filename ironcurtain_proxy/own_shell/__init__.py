@@ -3,7 +3,7 @@
 An MCP server like others, in a process of its own, decided by the same kernel. It runs a command
 and prepares what it changed; the proxy commits that, or discards it (`transactions`).
 
-- `program`: the process, and the conversation. `tools`: the tools, and their arguments.
-- `attached`: a command of a client's own shell, on the client's descriptors.
-- `running`: one command, from its start to its prepared changes. `restrictions`: what confines it.
+- `program`: the process, the conversation, and a command of a client's own shell. `tools`: the
+  tools, and their arguments.
+- `running`: one command, what confines it, from its start to its prepared changes.
 """

@@ -2,6 +2,6 @@
 
 - `pinned`: the parts of a server that are pinned, what changed in them, and signs of an attack in
   what servers say of themselves.
-- `store`: their files in the state directory.
-- `book`: those of one session: what is trusted at first sight, and what waits for a person.
+- `book`: those of one session: what is trusted at first sight, what waits for a person, and their
+  files.
 """

@@ -4,7 +4,6 @@ A simulation reads transcripts, judges their calls as `serve` would, and counts 
 carries out no call.
 
 - `transcripts`: files and lines, the format of each client, and a recorded call.
-- `scene`: the policy and settings of a preset at the place of a recorded session.
 - `playing`: the calls of a recording, judged. `memory`: the grants of simulated approvals, and the
   questions, counted.
 """

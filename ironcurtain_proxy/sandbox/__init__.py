@@ -10,7 +10,6 @@
 - `wanted`: what a server was refused, from its own words.
 - `closing`: the program that covers a file in sandboxes that run already.
 - `settled_names`: the hidden names of a project that a person has approved.
-- `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
 - `private_tmp`: a `/tmp` and folders of a server's own.
 - `second_instance`: the sandbox of a second instance, for what was approved.
 - `restrictions`: what a running process of a sandbox can touch.
@@ -18,7 +17,6 @@
 - `directory`: directories for sockets, the settings in them, and what a killed proxy left.
 - `calls`: the system calls that nobody gets.
 - `standstill`: all processes of a sandbox, stopped between calls.
-- `lookout`, `watchman`, `survey`, `inotify`, `putting_back`: what a call left at control places is
+- `lookout`, `watchman`, `survey`, `putting_back`: what a call left at control places is
   found, judged and put back.
-- `watch_notes`: what was there at the start, for the start after a killed proxy.
 """

@@ -23,10 +23,9 @@ from ironcurtain_proxy.sandbox.directory import (
     sealed,
     sealed_content,
 )
-from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.shell_setup import ShellSetup, Views, encoded
+from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 """Programs that ask the network for their own newest version. `npm test` would be a call that tried

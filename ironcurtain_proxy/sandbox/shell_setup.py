@@ -1,19 +1,190 @@
-"""What the proxy hands to the process of our own shell, in a sealed file in memory."""
+"""What the proxy hands to the process of our own shell, in a sealed file in memory.
+
+The user's credentials: what a sandbox hides of them, and what of it an approval opens.
+
+Theory of operation: the table of `credentials` says where a home directory holds keys and tokens.
+What is there when a sandbox starts is hidden: a directory behind an empty one, a file behind an
+empty file, so that `npm` and `curl` go on without it. A file in a directory that also holds other
+things, such as `~/.cargo/credentials.toml`, is hidden with its directory, of which the rest is
+shown: a file that a program replaces by renaming would lose its cover. A place that appears later
+has no cover; `restrictions` finds it
+in the mounts of the running process, and calls are no longer contained.
+"""
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from ironcurtain_proxy.credentials.table import CredentialPlace
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import Hidden, SandboxProfile
+
+# --- hidden credentials
+
+
+_SHARED: Final = frozenset(
+    {"", ".config", ".local", ".local/share", ".local/state", ".cache", "Library"}
+)
+"""Directories of the home that many programs keep things in: these stay as they are."""
+_COPY: Final = (
+    r"(?:~|[._-](?:bak|backup|old|orig|original|save|saved|copy|prev|previous|new|tmp|rpmsave"
+    r"|dpkg-old|sw[op]|[0-9]{1,14})[._~-]?[0-9_.-]{0,20})"
+)
+"""The endings that people, editors and packages give to copies."""
+_MOST_SHOWN: Final = 100
+"""The most entries that are shown of a hidden directory; each costs a mount."""
+
+
+FoundPlaces: TypeAlias = Sequence[tuple[CredentialPlace | None, str]]
+"""Places with their paths."""
+
+
+def present(places: FoundPlaces) -> FoundPlaces:
+    """Return the places that exist now, and copies beside them, with their real paths."""
+    found = [(place, real) for place, path in places if (real := _real(path))]
+    return [*found, *[(None, real) for path in _copies(places) if (real := _real(path))]]
+
+
+def _copies(places: FoundPlaces) -> Iterator[str]:
+    """Yield what has the name of a place with the ending of a copy, in the same directory."""
+    names: dict[str, list[str]] = {}
+    for _, path in places:
+        directory, _, name = path.rpartition("/")
+        names.setdefault(directory, []).append(re.escape(name))
+    for directory, those in names.items():
+        copy = re.compile(rf"(?:{'|'.join(those)}){_COPY}", re.IGNORECASE)
+        with suppress(OSError):
+            yield from [
+                f"{directory}/{one}"
+                for one in os.listdir(directory)  # noqa: PTH208  names are enough
+                if copy.fullmatch(one)
+            ]
+
+
+def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidden:
+    """Return what a sandbox that starts now hides.
+
+    Args:
+        home: the home directory, real.
+        there: the places that exist; see `present`.
+        needed: paths that the server's entry names, such as its program, and the workspace. They
+            stay readable, and so does a place that the server's program lies in.
+    """
+    closed: dict[str, None] = {}
+    whole: list[str] = []
+    shown: dict[str, None] = {}
+    lent: dict[str, dict[str, None]] = {}
+    secret = {real for _, real in there}
+    for place, real in there:
+        if any(_is_in(one, real) for one in needed):
+            continue
+        around = _around(real, home)
+        if around is None or (beside := _beside(around, secret)) is None:
+            closed[real] = None
+            whole.append(real)
+        else:
+            closed[around] = None
+            shown.update(dict.fromkeys(beside))
+        for program in () if place is None else place.programs:
+            lent.setdefault(program, {})[real] = None
+    return Hidden(
+        closed=tuple(closed),
+        shown=tuple(
+            [
+                path
+                for path in shown
+                if path not in closed and not any(_is_in(path, one) for one in whole)
+            ]
+        ),
+        lent={program: tuple(paths) for program, paths in lent.items()},
+    )
+
+
+def _real(path: str) -> str | None:
+    """The place of what a path leads to, or None if there is nothing, or a whole file system."""
+    if not os.path.lexists(path):
+        return None
+    real = os.path.realpath(path)
+    return real if os.path.lexists(real) and real.count("/") > 1 else None
+
+
+def _around(real: str, home: str) -> str | None:
+    """The directory to hide with a file, or None if the path itself is hidden."""
+    above = os.path.dirname(real)  # noqa: PTH120  text alone
+    inside = above.startswith(home.rstrip("/") + "/")
+    if not inside or above[len(home) :].strip("/") in _SHARED:
+        return None
+    return above
+
+
+def _beside(directory: str, secret: set[str]) -> list[str] | None:
+    """What a hidden directory shows; None: too much, or it cannot be listed."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208  names are enough
+    except OSError:
+        return None
+    found = [f"{directory}/{name}" for name in names]
+    if len(found) > _MOST_SHOWN:
+        return None
+    # A link is not followed: it could lead to what is hidden elsewhere.
+    return [one for one in found if one not in secret and os.path.realpath(one) == one]
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+class Credentials(Struct, frozen=True):
+    """Every place of the table on this machine that a sandbox hides, whether it exists or not."""
+
+    by_directory: Mapping[str, frozenset[str]]
+    """The names to look for, by their directory."""
+
+    @classmethod
+    def of(cls, places: FoundPlaces, needed: Sequence[str]) -> "Credentials":
+        """Return the places, without those that hold what is needed; see `hidden_in`."""
+        found: dict[str, set[str]] = {}
+        for _, path in places:
+            if not any(_is_in(one, path) for one in needed):
+                directory, _, name = path.rpartition("/")
+                found.setdefault(directory, set()).add(name)
+        return cls({directory: frozenset(names) for directory, names in found.items()})
+
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        """Return a value that changes if a place appears, is replaced or goes.
+
+        This runs before every contained call.
+        """
+        return tuple(map(_stamp, self.by_directory))
+
+    def existing(self) -> Iterable[str]:
+        """Return the places that exist now, links by what they lead to."""
+        for directory, names in self.by_directory.items():
+            for name in sorted(names):
+                real = _real(f"{directory}/{name}")
+                if real is not None:
+                    yield real
+
+
+def _stamp(directory: str) -> tuple[int, int]:
+    try:
+        status = os.stat(directory)  # noqa: PTH116  one call of the kernel
+    except OSError:
+        return (0, 0)
+    return (status.st_ino, status.st_mtime_ns)
+
+
+# --- shell setup
+
 
 META: Final = "ironcurtain/view"
 """The key of a result's `_meta` that is for the proxy alone."""

@@ -1,6 +1,6 @@
 """Joins the folders to a running proxy.
 
-- `serving`, `proxy`: `serve`, and one proxy put together from its settings.
+- `serving`: `serve`, and what stops the start. `proxy`: one proxy put together from its settings.
 - `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the timeline.
 - `suggesting`: recorded calls judged again, and rules that would have spared questions.
 - `pins`: what servers are held to. `call_facts`: the overlay, and what reads calls.
@@ -9,5 +9,4 @@
 - `rehearsal`: for `explain`, and the servers' tools for `check --live`.
 - `views`: where the commands of our own shell have their views, and their commits.
 - `containment_report`: the servers whose calls can be contained.
-- `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 """

@@ -25,12 +25,6 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.directory import SandboxSettings as SrtSettings
-from ironcurtain_proxy.sandbox.hidden_credentials import (
-    Credentials,
-    FoundPlaces,
-    hidden_in,
-    present,
-)
 from ironcurtain_proxy.sandbox.installed import (
     Machine,
     installation_of,
@@ -49,6 +43,12 @@ from ironcurtain_proxy.sandbox.private_tmp import (
 )
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
+from ironcurtain_proxy.sandbox.shell_setup import (
+    Credentials,
+    FoundPlaces,
+    hidden_in,
+    present,
+)
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
 """The variable with the file of the public memory server."""

@@ -12,8 +12,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, pin_digest
 from ironcurtain_proxy.model.server import Section
-from ironcurtain_proxy.pins.book import PinBook, PinnedServer
-from ironcurtain_proxy.pins.store import PINS_NAME, PinStore
+from ironcurtain_proxy.pins.book import PINS_NAME, PinBook, PinnedServer, PinStore
 
 LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = {
     "notifications/prompts/list_changed": ("prompts",),

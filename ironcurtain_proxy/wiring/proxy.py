@@ -1,7 +1,10 @@
-"""One proxy put together from its settings: everything but the agent's side."""
+"""One proxy put together from its settings: everything but the agent's side.
+
+Servers over HTTP, checked against the policy and this machine before the start.
+"""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,8 +42,10 @@ from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
 from ironcurtain_proxy.mediation.outcome import Results, refuse_later
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
+from ironcurtain_proxy.model.condition_reading import host_matches
 from ironcurtain_proxy.model.operation import Caller
-from ironcurtain_proxy.model.server import ResultRules, ServerSpec
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.server import RemoteEndpoint, ResultRules, ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
@@ -62,7 +67,6 @@ from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_
 from ironcurtain_proxy.wiring.containment import containment_of, workspace_timeline
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
-from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
 from ironcurtain_proxy.wiring.reviewers import (
     AddedChannels,
     Reviewers,
@@ -79,6 +83,71 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry.export import Telemetry
     from ironcurtain_proxy.wiring.views import ShellViews
+
+
+# --- remote
+
+
+_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
+
+
+def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
+    """Refuse URLs that the policy closes, and secrets that the credentials lack.
+
+    Raises:
+        ConfigurationError: a rule denies the host, or a secret is not there.
+    """
+    for spec, endpoint in _remote(settings):
+        rule = next((one for one in policy.rules if _closes(one, spec, endpoint)), None)
+        if rule is not None:
+            raise ConfigurationError(
+                f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}: '
+                "change the rule, or remove the server"
+            )
+        from ironcurtain_proxy.downstream.remote.logins import (  # noqa: PLC0415  seldom needed
+            headers_of,
+            secret_of,
+        )
+
+        headers_of(spec, endpoint)
+        if endpoint.oauth is not None:
+            secret_of(endpoint.oauth, spec.credentials, spec.name)
+
+
+def remote_hosts(settings: Settings) -> Mapping[str, str]:
+    """The hosts of the servers that are reached over HTTP, by server."""
+    return {spec.name: endpoint.host for spec, endpoint in _remote(settings)}
+
+
+def unused_proxies(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """The servers for which the environment names a proxy that is not used, in words."""
+    named = next((name for name in _PROXIES if environ.get(name)), None)
+    bare = [spec.name for spec, endpoint in _remote(settings) if endpoint.proxy is None]
+    if named is not None and bare:
+        yield (
+            f"{named} is not used for {', '.join(bare)}: name the proxy in the server's entry "
+            '("proxy"), if it is the only way out'
+        )
+
+
+def _remote(settings: Settings) -> Iterator[tuple[ServerSpec, RemoteEndpoint]]:
+    for spec in settings.servers:
+        if spec.remote is not None:
+            yield spec, spec.remote
+
+
+def _closes(rule: Rule, spec: ServerSpec, endpoint: RemoteEndpoint) -> bool:
+    """Whether a rule denies every call to the host of a server."""
+    return (
+        rule.effect == "deny"
+        and rule.tools is None
+        and (rule.servers is None or spec.annotations in rule.servers)
+        and rule.domains is not None
+        and host_matches(endpoint.host, rule.domains.allowed)
+    )
+
+
+# --- proxy
 
 
 _log: Final = logging.getLogger(__name__)

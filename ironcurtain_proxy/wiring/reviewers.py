@@ -27,7 +27,7 @@ from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signatories, SignedAnswer
 from ironcurtain_proxy.model.values import RealPath

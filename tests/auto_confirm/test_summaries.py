@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm import notifier as notifications
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import OperationKind
 from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,

@@ -15,7 +15,7 @@ from ironcurtain_proxy.config.auto_confirm import (
 from ironcurtain_proxy.config.reading.forms import declarations, keys_of_form
 from ironcurtain_proxy.config.schemas import schema_of
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
-from ironcurtain_proxy.front import settings as front
+from ironcurtain_proxy.front import guard as front
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = (ROOT / "docs/configuration.md").read_text("utf-8")

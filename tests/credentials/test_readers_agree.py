@@ -11,8 +11,8 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, Sessio
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.credentials.names import TREE
 from ironcurtain_proxy.credentials.table import (
+    TREE,
     CredentialPlace,
     examples,
     is_credential,

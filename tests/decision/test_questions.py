@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.invariants import (
+from ironcurtain_proxy.decision.authorizer import (
     MAX_TOKENS,
+    authorize,
     decide_question,
     unsafe_question,
 )

@@ -15,11 +15,11 @@ import pytest
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream.connection import Connection
+from ironcurtain_proxy.downstream.conversation import Standing
 from ironcurtain_proxy.downstream.notifications import UnusableMessages
 from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.errors import CallTimedOutError
 from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.server import ServerSpec

@@ -32,7 +32,7 @@ import psycopg
 
 from ironcurtain_proxy.mailbox.messages import signed_response_bytes
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import Approved, Escalation
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories, SignedAnswer
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock, machine_id

@@ -7,9 +7,9 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from ironcurtain_proxy.front import app
-from ironcurtain_proxy.front.app import read_body
+from ironcurtain_proxy.front import serving
 from ironcurtain_proxy.front.guard import RefusalError
+from ironcurtain_proxy.front.serving import read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def test_the_parts_of_a_body_are_put_together() -> None:
 async def test_a_body_that_does_not_come_to_its_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "_SLOWEST", 0.02)
+    monkeypatch.setattr(serving, "_SLOWEST", 0.02)
     lock = anyio.Lock()
     with pytest.raises(RefusalError) as refused:
         await read_body(a_request(bytes(100_000), is_whole=False), LIMIT, lock)
@@ -68,7 +68,7 @@ async def test_a_body_over_the_limit_is_refused_before_its_end(request_: Request
 async def test_a_large_body_waits_for_another_and_a_small_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "_SLOWEST", 0.05)
+    monkeypatch.setattr(serving, "_SLOWEST", 0.05)
     lock = anyio.Lock()
     await lock.acquire()
     assert await read_body(a_request(b"small"), LIMIT, lock) == b"small"
@@ -96,9 +96,9 @@ async def test_a_body_that_is_there_is_held_to_the_limit_and_may_have_lost_its_s
     async def gone() -> Message:
         return {"type": "http.disconnect"}
 
-    assert await app._whole_body(a_request(b"a"), LIMIT) == b"a"
+    assert await serving._whole_body(a_request(b"a"), LIMIT) == b"a"
     with pytest.raises(RefusalError) as refused:
-        await app._whole_body(a_request(bytes(LIMIT + 1)), LIMIT)
+        await serving._whole_body(a_request(bytes(LIMIT + 1)), LIMIT)
     assert status_of(refused.value) == 413
     with pytest.raises(ClientDisconnect):
-        await app._whole_body(Request({"type": "http", "headers": []}, gone), LIMIT)
+        await serving._whole_body(Request({"type": "http", "headers": []}, gone), LIMIT)

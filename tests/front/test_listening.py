@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from ironcurtain_proxy.front.guard import listening, port_of
-from ironcurtain_proxy.front.settings import FrontSettings, take_settings
+from ironcurtain_proxy.front.guard import FrontSettings, listening, port_of, take_settings
 
 
 def _settings(root: Path) -> FrontSettings:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.front.settings import make_tokens, one_token, read_tokens
+from ironcurtain_proxy.front.guard import make_tokens, one_token, read_tokens
 
 TOKEN = "t" * 40
 

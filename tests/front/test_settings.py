@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.front.settings import take_settings
+from ironcurtain_proxy.front.guard import take_settings
 
 
 @pytest.mark.parametrize(

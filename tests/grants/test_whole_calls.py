@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.grant_settlement import settle_by_grants
-from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.grants.whole_calls import (
+from ironcurtain_proxy.grants.book import (
+    GrantBook,
     is_never_remembered,
     whole_call_candidates,
     whole_tool_candidate,
 )
+from ironcurtain_proxy.grants.grant_settlement import settle_by_grants
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import OriginReason

@@ -46,7 +46,7 @@ from ironcurtain_proxy.model.grant import Pattern
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.rehearsal import memory
-from ironcurtain_proxy.rehearsal.scene import Scenes
+from ironcurtain_proxy.rehearsal.playing import Scenes
 from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.review.terminal import Channel, LateChannel
 from ironcurtain_proxy.shell.families import families_of

@@ -9,8 +9,7 @@ from ironcurtain_proxy.facts.client_tools import FILES, ServerCall, as_server_ca
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.rehearsal.memory import EscalatedStep
-from ironcurtain_proxy.rehearsal.playing import is_contained
-from ironcurtain_proxy.rehearsal.scene import Scenes
+from ironcurtain_proxy.rehearsal.playing import Scenes, is_contained
 from tests.e2e.raw_client import Message
 from tests.hooks.agreement import differences, read
 from tests.hooks.hooked import HookedHome

@@ -12,7 +12,7 @@ from ironcurtain_proxy.mailbox.messages import digest_of
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import KERNEL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.lookout import Inotify
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mediation.escalated import Consent
-from ironcurtain_proxy.mediation.plans import Opened
+from ironcurtain_proxy.mediation.session import Opened
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Judgement, Settlement
 from ironcurtain_proxy.model.decision import (

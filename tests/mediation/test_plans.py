@@ -8,7 +8,7 @@ from msgspec import structs
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
-from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, read_calls
+from ironcurtain_proxy.mediation.session import MAX_CALLS, Opened, PlannedCall, read_calls
 from ironcurtain_proxy.model.annotation import ToolDeclaration
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Grants
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable

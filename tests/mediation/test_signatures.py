@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import structs
 
 import ironcurtain_proxy
-from ironcurtain_proxy.mediation.plans import PlannedCall
-from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.mediation.escalated import SignedAnswers
+from ironcurtain_proxy.mediation.session import PlannedCall
 from ironcurtain_proxy.model.decision import (
     AUTO_APPROVER,
     CONTAINMENT,
@@ -405,7 +405,7 @@ def test_all_questions_are_asked_in_one_place() -> None:
         for module in sorted(package.rglob("*.py"))
         if re.search(r"questions\.ask\(", module.read_text("utf-8"))
     ]
-    assert asking_places == ["mediation/signatures.py"]
+    assert asking_places == ["mediation/escalated.py"]
 
 
 class _Asked:

@@ -7,9 +7,8 @@ import pytest
 from ironcurtain_proxy import private_files
 from ironcurtain_proxy.model.server import PinMode
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.pins.book import PinBook, PinnedServer
+from ironcurtain_proxy.pins.book import PinBook, PinnedServer, PinStore
 from ironcurtain_proxy.pins.pinned import MOST_NOTED, MOST_OFFERED
-from ironcurtain_proxy.pins.store import PinStore
 
 LAUNCH = "ab" * 32
 

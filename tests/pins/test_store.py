@@ -9,8 +9,8 @@ import pytest
 
 from ironcurtain_proxy import private_files
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
-from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 
 LAUNCH = "ab" * 32
 

@@ -3,7 +3,7 @@
 import select
 from pathlib import Path
 
-from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.lookout import Inotify
 
 
 def test_an_event_is_told_until_it_is_taken(tmp_path: Path) -> None:

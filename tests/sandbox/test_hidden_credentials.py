@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.credentials.table import places_of
-from ironcurtain_proxy.sandbox.hidden_credentials import Credentials, hidden_in, present
 from ironcurtain_proxy.sandbox.profile import Hidden
+from ironcurtain_proxy.sandbox.shell_setup import Credentials, hidden_in, present
 
 
 def _made(home: Path, *files: str) -> None:

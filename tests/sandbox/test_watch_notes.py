@@ -11,12 +11,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from ironcurtain_proxy.sandbox import watch_notes, watchman
+from ironcurtain_proxy.sandbox import watchman
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.watch_notes import NAME
-from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
+from ironcurtain_proxy.sandbox.watchman import NAME, Watchman, looked_after
 
 EVIL = "[core]\n\tfsmonitor = ./evil\n"
 HOOK = "#!/bin/sh\nevil\n"
@@ -190,7 +189,7 @@ def test_what_is_changed_in_a_closed_directory_is_the_users(m: Machine) -> None:
 def test_what_changes_after_the_proxy_can_have_lived_is_the_users(
     m: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_notes, "_LONGEST_SILENCE", 0.0)
+    monkeypatch.setattr(watchman, "_LONGEST_SILENCE", 0.0)
     proxy = m.start()
     assert proxy.note is not None
     note = Path(proxy.note.path)
@@ -205,7 +204,7 @@ def test_what_changes_after_the_proxy_can_have_lived_is_the_users(
 
 
 def test_a_sign_of_life_makes_the_time_longer(m: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_notes, "_LONGEST_SILENCE", 0.0)
+    monkeypatch.setattr(watchman, "_LONGEST_SILENCE", 0.0)
     proxy = m.start()
     settings = m.put(".claude/settings.json", "{}")
     assert proxy.note is not None
@@ -231,7 +230,7 @@ def test_what_was_there_before_the_session_stays_though_it_was_not_noted(
     m: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch of the killed proxy may have seen less than this one does."""
-    monkeypatch.setattr(watch_notes, "_COARSE", 0.0)
+    monkeypatch.setattr(watchman, "_COARSE", 0.0)
     other = m.top.parent / "other"
     other.mkdir()
     settings = m.put("../other/.claude/settings.json", "{}")
@@ -383,7 +382,7 @@ def test_what_is_written_while_the_next_start_looks_is_found(
 def test_notes_of_workspaces_where_nobody_starts_again_do_not_grow(
     m: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_notes, "_MOST", 3)
+    monkeypatch.setattr(watchman, "_MOST", 3)
     for number in range(6):
         other = m.top.parent / f"other{number}"
         other.mkdir()
@@ -395,7 +394,7 @@ def test_notes_of_workspaces_where_nobody_starts_again_do_not_grow(
 def test_a_state_directory_that_cannot_be_written_stops_no_start(
     m: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_notes, "_LARGEST", 10)
+    monkeypatch.setattr(watchman, "_LARGEST", 10)
     proxy = m.start()
     assert proxy.note is None
     assert "if this proxy is killed" in m.said.text

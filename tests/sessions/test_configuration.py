@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.rule_offer import offered_rule
+from ironcurtain_proxy.cli.explain import offered_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory, this_process

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.wiring.readiness import outer_repository
+from ironcurtain_proxy.wiring.serving import outer_repository
 
 
 def git(place: Path, *words: str) -> None:

@@ -24,9 +24,9 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     Hundredths,
     Interaction,
     Knowledge,
+    OperationKind,
     RiskBand,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
     LOW_AT_MOST,

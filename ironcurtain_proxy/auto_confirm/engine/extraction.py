@@ -10,8 +10,7 @@ from typing import Final, assert_never, get_args
 
 from msgspec import Struct
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.operations import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     COMMAND_OPERATIONS,
     COVERED,
     DESTRUCTIVE_WORDS,
@@ -24,6 +23,7 @@ from ironcurtain_proxy.auto_confirm.engine.operations import (
     ROLE_OPERATIONS,
     TELLING_ARGUMENTS,
     WRITING_WORDS,
+    Interaction,
     OperationKind,
 )
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES

@@ -28,10 +28,10 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     Hundredths,
     Interaction,
     Knowledge,
+    OperationKind,
     Party,
     RiskBand,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     HUMAN,
     ROWS,

@@ -20,8 +20,12 @@ from ironcurtain_proxy.auto_confirm.engine.extraction import (
     Touch,
     are_feature_branches,
 )
-from ironcurtain_proxy.auto_confirm.engine.interaction import Party, SessionPlaces, SessionType
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    OperationKind,
+    Party,
+    SessionPlaces,
+    SessionType,
+)
 from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 

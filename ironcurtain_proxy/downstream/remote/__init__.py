@@ -1,10 +1,9 @@
 """Servers over HTTP. Imported only where one is configured: the library is an extra.
 
-- `session`: one session with such a server, for `starting`, also over the transport of 2024-11-05.
+- `session`: one session with such a server, also over the transport of 2024-11-05; its login.
 - `streamable`: streamable HTTP.
-- `exchange`: what both share: messages that are sent, and those that have arrived.
-- `requests`: one HTTP request, and its answer.
+- `exchange`: what both share: one HTTP request with its answer, messages sent and arrived.
 - `network`: to which addresses connections are made, and the httpx2 transport over these.
-- `logins`: credentials in headers, and the file of a login. `stored_login`: its token, renewed.
-  `token_requests`: what an authorization server is asked. `browser_login`: the login of a person.
+- `logins`: credentials in headers, and the file of a login. `browser_login`: the login of a person,
+  and what an authorization server is asked.
 """

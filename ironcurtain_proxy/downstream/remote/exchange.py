@@ -5,22 +5,342 @@ may wait, and not the meaning of a line: the reader of a stream waits in `put` w
 conversation does not keep up, so the stream is not read meanwhile. `Sending` sends each message as
 an HTTP request of its own. A stream is read until it has brought the answer (`is_answer_to`); a
 server may number its own requests as we do.
+
+One HTTP request to a server, and its answer.
+
+Knows headers, redirects, logins and the size of a body; does not know the meaning of a message.
 """
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Final, Protocol
 
 import anyio
+import httpx2
 from anyio.abc import TaskGroup
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from ironcurtain_proxy.downstream.remote.requests import Requester
-from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.downstream.remote.network import USER_AGENT
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    DownstreamError,
+    ServerUnavailableError,
+    UnansweredError,
+)
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, answer_id, decode, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Lost, Oversize, StreamEnded
+
+# --- requests
+
+
+_REDIRECTS: Final = 5
+_REASON: Final = 200
+"""Characters of a library's words."""
+
+_PIECE: Final = 1 << 16
+"""Bytes of a message that are sent at a time: each piece has time of its own to be taken."""
+
+_REST: Final = 0.5
+"""Seconds for the rest of a body that nobody wants, after which its connection is closed."""
+
+UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_KEEPING: Final = frozenset({307, 308})
+"""Redirects that keep the method and the message."""
+_LEADING: Final = _KEEPING | {301, 302, 303}
+
+
+class Response:
+    """One answer, whose body is still to be read."""
+
+    def __init__(self, raw: httpx2.Response) -> None:
+        self._raw = raw
+        self.status = raw.status_code
+
+    def header(self, name: str) -> str:
+        """Return a header, empty if it is not there."""
+        return self._raw.headers.get(name, "")
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events."""
+        return self._kind == "text/event-stream"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is one JSON text."""
+        return self._kind == "application/json"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the body is compressed, unasked: a small one can be a huge one."""
+        return (self.header("content-encoding") or "identity").strip().lower() != "identity"
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the token was taken, and does not go far enough (RFC 6750)."""
+        said = self.header("www-authenticate")
+        return self.status == _FORBIDDEN and "insufficient_scope" in said
+
+    def events(self, largest: int) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """Read the body as events, in UTF-8.
+
+        A server's own `charset` would choose among all codecs of Python, which unpack archives,
+        too: some hundred bytes of bzip2 are gigabytes.
+
+        Args:
+            largest: bytes of one event.
+
+        Raises:
+            httpx2.SSEError: an event is larger.
+        """
+        self._raw.encoding = "utf-8-sig"
+        return aiter(httpx2.EventSource(self._raw, largest))
+
+    async def body(self, largest: int) -> bytes | None:
+        """Read the whole body, or return None if it is larger."""
+        parts: list[bytes] = []
+        size = 0
+        async for part in self._raw.aiter_raw():
+            size += len(part)
+            if size > largest:
+                return None
+            parts.append(part)
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        """Read no more. Only a connection whose body was read whole is used again."""
+        try:
+            if not (self._raw.is_stream_consumed or self._raw.is_closed or self.is_stream):
+                with anyio.move_on_after(_REST):
+                    await self.body(_PIECE)
+        except httpx2.TransportError:
+            pass  # nobody waits for it
+        finally:
+            await self._raw.aclose()
+
+    @property
+    def _kind(self) -> str:
+        return self.header("content-type").partition(";")[0].strip().lower()
+
+
+class Authorizer(Protocol):
+    """Has the token of a server, if it wants one."""
+
+    async def header(self) -> str | None:
+        """The value of `Authorization`; None: no such header."""
+
+    async def renew(self, refused: str | None, response: Response) -> bool:
+        """Get a new token in place of a refused one. False: there is none.
+
+        Raises:
+            DownstreamError: somebody has to log in.
+        """
+
+
+class NoLogin:
+    """The authorizer of a server without a login: the operator's headers suffice."""
+
+    async def header(self) -> str | None:
+        """No header."""
+        return None
+
+    async def renew(self, refused: str | None, response: Response) -> bool:  # noqa: ARG002
+        """False: there is no other header."""
+        return False
+
+
+class Requester:
+    """Sends the requests of one server."""
+
+    def __init__(
+        self,
+        server: str,
+        transport: httpx2.AsyncBaseTransport,
+        *,
+        authorizer: Authorizer,
+        headers: Mapping[str, str],
+        max_message: int,
+    ) -> None:
+        """Set the connections without sending.
+
+        Args:
+            server: the server's name.
+            transport: the server's connections.
+            authorizer: gives the server's token.
+            headers: the operator's headers.
+            max_message: the most bytes of an answer.
+        """
+        self.server = server
+        self.max_message = max_message
+        self._transport = transport
+        self._authorizer = authorizer
+        self._headers = {
+            "user-agent": USER_AGENT,
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            **{name.lower(): value for name, value in headers.items()},
+        }
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes = b""
+    ) -> AsyncIterator[Response]:
+        """Send a request. If its token is refused, another is got, once.
+
+        Args:
+            method: its method.
+            url: where it goes.
+            headers: its own, with names in lower case.
+            content: its body.
+
+        Raises:
+            DownstreamError: it cannot be sent, or is led to another origin.
+        """
+        try:
+            response = await self._send(method, url, headers, content)
+        except httpx2.TransportError as error:
+            raise self.fault(error) from None
+        try:
+            yield response
+        except httpx2.TransportError as error:
+            raise self.fault(error) from None
+        finally:
+            await response.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes
+    ) -> Response:
+        said = {**self._headers, **headers}
+        token = await self._authorizer.header()
+        response = await self._follow(method, url, _with(said, token), content)
+        if response.status == UNAUTHORIZED or response.wants_more:
+            try:
+                is_new = await self._authorizer.renew(token, response)
+            finally:
+                await response.close()
+            if is_new:
+                token = await self._authorizer.header()
+                return await self._follow(method, url, _with(said, token), content)
+        return response
+
+    async def _follow(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes
+    ) -> Response:
+        """Follow redirects, but never away from the origin, and never without the message."""
+        place = _place(url)
+        for _ in range(_REDIRECTS):
+            response = Response(
+                await self._transport.handle_async_request(
+                    _request(method, place, headers, content)
+                )
+            )
+            if response.status not in _LEADING or not (to := response.header("location")):
+                return response
+            await response.close()
+            following = _led(place, to)
+            is_kept = response.status in _KEEPING or method == "GET"
+            if following is None or not is_kept or not _is_same_place(place, following):
+                where = following.host if following is not None else ""
+                raise ServerUnavailableError(
+                    f'server "{self.server}" redirects to {where or "nowhere"}: '
+                    "only redirects within its own address are followed"
+                )
+            place = following
+        raise ServerUnavailableError(f'server "{self.server}" redirects again and again')
+
+    def fault(self, error: httpx2.TransportError) -> DownstreamError:
+        """A failure of the network, in words that hold no URL."""
+        unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+        reason = _words(error)
+        if isinstance(error, unsent):
+            return ServerUnavailableError(f'server "{self.server}" cannot be reached: {reason}')
+        if isinstance(error, httpx2.SSEError):
+            return self.too_large()
+        return CallLostError(
+            f'the connection to server "{self.server}" broke before it answered: {reason}'
+        )
+
+    def too_large(self) -> DownstreamError:
+        """The error in place of an answer over the limit."""
+        return UnansweredError(
+            f'server "{self.server}" sent an answer larger than {self.max_message} bytes'
+        )
+
+    async def body(self, response: Response) -> bytes:
+        """The whole body.
+
+        Raises:
+            UnansweredError: it is larger than a message may be.
+        """
+        found = await response.body(self.max_message)
+        if found is None:
+            raise self.too_large()
+        return found
+
+    def events(self, response: Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """The events of a stream."""
+        return response.events(self.max_message)
+
+
+@lru_cache(maxsize=16)
+def _place(url: str) -> httpx2.URL:
+    return httpx2.URL(url)
+
+
+def _request(
+    method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes
+) -> httpx2.Request:
+    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+    if method != "POST":
+        return httpx2.Request(method, url, headers=sent)
+    sent.append((b"content-length", b"%d" % len(content)))
+    return httpx2.Request(method, url, headers=sent, content=_pieces(content))
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), _PIECE):
+        yield content[start : start + _PIECE]
+
+
+def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
+    """The target of a redirect, or None if it is not known."""
+    try:
+        return place.join(to)
+    except (httpx2.InvalidURL, ValueError):
+        return None
+
+
+def _with(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
+    if token is None:
+        return headers
+    return {**headers, "authorization": token}
+
+
+def _is_same_place(here: httpx2.URL, there: httpx2.URL) -> bool:
+    return (here.scheme, here.host, here.port, here.userinfo) == (
+        there.scheme,
+        there.host,
+        there.port,
+        there.userinfo,
+    )
+
+
+def _words(error: Exception) -> str:
+    text = "".join([char for char in str(error) if char.isprintable()])[:_REASON]
+    return text or type(error).__name__
+
+
+# --- exchange
+
 
 _QUEUED: Final = 256
 _QUEUED_BYTES: Final = 8 << 20

@@ -19,8 +19,14 @@ import anyio
 import httpx2
 
 from ironcurtain_proxy.downstream.remote import exchange
-from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
-from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
+from ironcurtain_proxy.downstream.remote.exchange import (
+    UNAUTHORIZED,
+    Inbound,
+    Requester,
+    Response,
+    Sending,
+    is_answer_to,
+)
 from ironcurtain_proxy.errors import (
     CallLostError,
     DownstreamError,

@@ -24,7 +24,6 @@ from typing import Final
 
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -41,7 +40,7 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     kind_of_change,
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
-from ironcurtain_proxy.snapshots.timeline.log import Log
+from ironcurtain_proxy.snapshots.timeline.log import Blobs, Log
 from ironcurtain_proxy.snapshots.timeline.opening import (
     LARGEST_PART,
     OpenedRoot,

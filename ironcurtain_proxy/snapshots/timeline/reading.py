@@ -29,8 +29,8 @@ from sys import byteorder
 from typing import Final, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
 from ironcurtain_proxy.snapshots.timeline.history import Entry, EntryKind
+from ironcurtain_proxy.snapshots.timeline.log import Blobs, is_sparse
 from ironcurtain_proxy.snapshots.timeline.opening import DIRECTORY, OpenedRoot
 
 # --- reading

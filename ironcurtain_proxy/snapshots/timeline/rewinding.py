@@ -13,10 +13,9 @@ from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.blobs import DamagedError
 from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, Entry, History, Point, Tree
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.log import Log
+from ironcurtain_proxy.snapshots.timeline.log import DamagedError, Log
 from ironcurtain_proxy.snapshots.timeline.opening import timelines
 from ironcurtain_proxy.snapshots.timeline.planning import (
     Obstacle,

@@ -10,10 +10,10 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     FilesFound,
     Interaction,
     Knowledge,
+    OperationKind,
     SafePath,
     compile_path_regex,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole

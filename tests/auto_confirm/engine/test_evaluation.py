@@ -11,11 +11,11 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,
     Interaction,
     Knowledge,
+    OperationKind,
     SessionHealth,
     WorkContext,
     context_score,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     NightMode,

@@ -13,8 +13,7 @@ from ironcurtain_proxy.auto_confirm.engine.extraction import (
     branches_of,
     subject_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.operations import ROLE_OPERATIONS
+from ironcurtain_proxy.auto_confirm.engine.interaction import ROLE_OPERATIONS, Interaction
 from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from tests.auto_confirm.engine import calls

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
-from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory, OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     ENOUGH,
     EVERYDAY,

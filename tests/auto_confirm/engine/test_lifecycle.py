@@ -11,8 +11,7 @@ from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     is_policy_critical,
     on_timeout,
 )
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import may_hold
 from ironcurtain_proxy.auto_confirm.engine.settings import ROWS, AutoConfirmSettings
 from tests.auto_confirm.engine import calls

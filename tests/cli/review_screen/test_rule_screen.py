@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
+from ironcurtain_proxy.cli.explain import rule_for
 from ironcurtain_proxy.cli.review_screen.plain_review import ScreenSources
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.cli.rule_offer import rule_for
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from tests.cli.review_screen.test_review_screen import ready, shown, status_of
 from tests.mailbox.mailbox_fixture import a_box, escalation

@@ -14,8 +14,8 @@ import anyio.to_thread
 import pytest
 from starlette.responses import Response
 
+from ironcurtain_proxy.downstream.remote.exchange import NoLogin, Requester
 from ironcurtain_proxy.downstream.remote.network import GuardedNetwork, GuardedTransport
-from ironcurtain_proxy.downstream.remote.requests import NoLogin, Requester
 from ironcurtain_proxy.errors import CallLostError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, remote, stream, talking_to
