@@ -8,24 +8,30 @@ favour: so a Merkle tree (RFC 6962) is built over the last head of each log in a
 is signed and published elsewhere. Anybody with heads and roots finds both.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
-from msgspec import Meta, Struct, ValidationError
+from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
 from ironcurtain_proxy.audit.records import Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import append_line
 
 HEADS_SUFFIX: Final = ".heads.jsonl"
 """Each machine has a file of its own, so that none writes what another has."""
 ROOTS_NAME: Final = "roots.jsonl"
 HOUR: Final = timedelta(hours=1)
+_MOST_BYTES: Final = 1 << 30
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Hex = Annotated[str, Meta(pattern="^(?:[0-9a-f]{2})+$")]
+_Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class LogHead(Struct, frozen=True, kw_only=True):
@@ -35,7 +41,7 @@ class LogHead(Struct, frozen=True, kw_only=True):
     log: str
     seq: int
     digest: _Digest
-    at: datetime
+    at: _Moment
 
     @property
     def link(self) -> Link:
@@ -47,7 +53,7 @@ class HourRoot(Struct, frozen=True, kw_only=True):
     """The root over the heads of one hour."""
 
     purpose: str
-    hour: datetime
+    hour: _Moment
     logs: int
     root: _Digest
 
@@ -61,8 +67,7 @@ class SignedRoot(Struct, frozen=True, kw_only=True):
 
     root: HourRoot
     key: str
-    signature: str
-    """In hexadecimal."""
+    signature: _Hex
 
 
 _PURPOSE: Final = "ironcurtain-heads-1"
@@ -84,7 +89,7 @@ def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
     """Return the root over the last head of each log in the hour that begins at a moment."""
     last: dict[tuple[str, str], LogHead] = {}
     for head in heads:
-        if hour <= head.at < hour + HOUR:
+        if timedelta() <= head.at - hour < HOUR:
             key = (head.machine, head.log)
             last[key] = max(last.get(key, head), head, key=lambda one: (one.at, one.seq))
     leaves = [encode(last[key]) for key in sorted(last)]
@@ -92,25 +97,39 @@ def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
     return HourRoot(purpose=_PURPOSE, hour=hour, logs=len(leaves), root=root)
 
 
-def read_heads(directory: Path) -> list[LogHead]:
-    """Return all heads of a directory.
+def publish(path: Path, one: LogHead | SignedRoot) -> None:
+    """Add a head or a root to its file, on a line of its own also behind a torn one.
 
     Raises:
-        ConfigurationError: it holds none, or a line is none.
+        OSError: it cannot be written.
+    """
+    last = b"\n"
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        last = file.read() or last
+    begin = b"" if last == b"\n" else b"\n"
+    append_line(path, b"%b%b\n" % (begin, encode(one)), _MOST_BYTES)
+
+
+def read_heads(directory: Path, complain: Callable[[str], None]) -> list[LogHead]:
+    """Return all heads of a directory. A line that is none is complained of, and left out.
+
+    Raises:
+        ConfigurationError: it holds no file of heads, or one that cannot be read.
     """
     paths = sorted(directory.glob(f"*{HEADS_SUFFIX}"))
     if not paths:
         raise ConfigurationError(f"{directory} has no heads: `audit ship --heads` publishes them")
-    return [head for path in paths for head in _read(path, LogHead)]
+    return [head for path in paths for head in _read(path, LogHead, complain)]
 
 
-def read_roots(directory: Path) -> list[SignedRoot]:
-    """Return all signed roots of a directory, or nothing if it has none."""
+def read_roots(directory: Path, complain: Callable[[str], None]) -> list[SignedRoot]:
+    """Return all signed roots of a directory, or nothing if it has none, in the same way."""
     path = directory / ROOTS_NAME
-    return list(_read(path, SignedRoot)) if path.exists() else []
+    return list(_read(path, SignedRoot, complain)) if path.exists() else []
 
 
-def _read(path: Path, kind: type[T]) -> Iterator[T]:
+def _read(path: Path, kind: type[T], complain: Callable[[str], None]) -> Iterator[T]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -119,8 +138,9 @@ def _read(path: Path, kind: type[T]) -> Iterator[T]:
         if line:
             try:
                 yield decode(line, type=kind)
-            except ValidationError as error:
-                raise ConfigurationError(f"{path}, line {number}: {error}") from error
+            except DecodeError as error:
+                # Torn by a full disk, or written by somebody who wants nothing to be compared.
+                complain(f"{path}, line {number}, cannot be read: {error}")
 
 
 def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
@@ -147,26 +167,35 @@ def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
 
 
 def check_roots(
-    heads: list[LogHead], roots: Iterable[SignedRoot], is_signed: Mapping[str, bool]
+    heads: list[LogHead], roots: Iterable[SignedRoot], is_signed: Callable[[SignedRoot], bool]
 ) -> list[str]:
     """Return what is wrong with the heads, by the signed roots.
 
     Args:
         heads: all that were kept.
         roots: of the hours.
-        is_signed: by signature, whether it is right and by a key that counts.
+        is_signed: whether a root is signed, and by a key that counts.
     """
     problems: list[str] = []
+    right: list[SignedRoot] = []
     for one in roots:
         hour = f"{one.root.hour:%Y-%m-%d %H:%M}"
-        if not is_signed.get(one.signature, False):
+        if not is_signed(one):
             problems.append(f"the root of the hour {hour} is not signed by a key that counts")
-        elif root_of(heads, one.root.hour) != one.root:
+            continue
+        right.append(one)
+        if root_of(heads, one.root.hour) != one.root:
             problems.append(
                 f"the heads of the hour {hour} are not those that were signed: some were changed, "
                 "added or dropped"
             )
-    return problems
+    # Whoever changes heads must not get rid of what shows it by removing the root of that hour.
+    newest = max([one.root.hour for one in right], default=datetime.min.replace(tzinfo=UTC))
+    return problems + [
+        f"the heads of the hour {hour:%Y-%m-%d %H:%M} have no root, and later ones have: it was "
+        "removed, or the heads were added"
+        for hour in hours_to_sign(heads, right, newest)
+    ]
 
 
 def hours_to_sign(
@@ -175,4 +204,4 @@ def hours_to_sign(
     """Return the whole hours with heads that have no root yet, oldest first."""
     known = {one.root.hour for one in roots}
     hours = {one.at.replace(minute=0, second=0, microsecond=0) for one in heads}
-    return sorted([hour for hour in hours if hour not in known and hour + HOUR <= now])
+    return sorted([hour for hour in hours if hour not in known and now - hour >= HOUR])

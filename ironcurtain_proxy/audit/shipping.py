@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Final, Literal, TypeAlias, get_args
 
 import orjson
-from msgspec import Struct, ValidationError
+from msgspec import DecodeError, Struct, structs
 from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.calls import RecordedCall
@@ -61,26 +61,11 @@ def as_csv(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
         yield _line(_cells(call.entry))
 
 
-def _cells(entry: LogEntry) -> tuple[str, ...]:
+def _cells(entry: LogEntry) -> Iterator[str]:
     server, _, tool = entry.tool.partition("/")
-    texts = (
-        entry.number,
-        entry.time,
-        entry.decision,
-        entry.by,
-        server,
-        tool,
-        entry.rule,
-        entry.argument,
-        entry.outcome,
-        entry.status,
-    )
-    numbers = (entry.duration_ms, entry.waited_ms, entry.calls)
-    return (
-        *[_inert(one) for one in texts],
-        *[str(one) for one in numbers],
-        *[_inert(one) for one in (entry.session, entry.client, entry.request_id)],
-    )
+    parts = {"server": server, "tool": tool}
+    for name in COLUMNS:
+        yield _inert(str(parts[name] if name in parts else getattr(entry, name)))
 
 
 def _inert(text: str) -> str:
@@ -386,13 +371,7 @@ class Shipper(Struct, frozen=True, kw_only=True):
             return batch.after
         chain = EventChain(f"{self.machine}:{log.name}", state.seq, state.event)
         self.post(b"".join(as_ocsf(calls, chain)), "application/x-ndjson")
-        return Shipped(
-            seq=batch.after.seq,
-            digest=batch.after.digest,
-            inode=batch.after.inode,
-            offset=batch.after.offset,
-            event=chain.last,
-        )
+        return structs.replace(batch.after, event=chain.last)
 
 
 def _read_note(path: Path) -> Shipped:
@@ -400,7 +379,7 @@ def _read_note(path: Path) -> Shipped:
         return decode(path.read_bytes(), type=Shipped)
     except FileNotFoundError:
         return Shipped()
-    except ValidationError as error:
+    except DecodeError as error:
         raise ConfigurationError(f"{path} is damaged: remove it to send all again") from error
 
 
@@ -416,9 +395,10 @@ def next_batch(log: Path, state: Shipped) -> Shipment | None:
     for line, inode, offset in _lines_after(log, state):
         fields = parsed(line)
         seq = 0 if fields is None else placed_of(fields).seq or 0
-        if seq <= after.seq:
-            # Sent before, or no record of ours: the number says so.
-            continue
+        if seq <= 0:
+            continue  # no record of ours
+        # What was sent is known by its place: whoever adds a line with a high number must not keep
+        # away all records that follow.
         lines.append(line)
         size += len(line)
         after = Shipped(
@@ -432,7 +412,8 @@ def next_batch(log: Path, state: Shipped) -> Shipment | None:
 def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
     """Yield the complete lines behind the last one that was sent, each with its file and end."""
     is_found = state.seq == 0
-    for path in _files(log):
+    # The log may be rotated away meanwhile.
+    for path in (*rotated_paths(log), log):
         with suppress(FileNotFoundError), path.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             if not is_found:
@@ -477,11 +458,6 @@ def _check_place(path: Path, file: BinaryIO, state: Shipped) -> None:
         )
 
 
-def _files(log: Path) -> list[Path]:
-    """Return the files of a log, oldest first. The log may be rotated away meanwhile."""
-    return [*rotated_paths(log), log]
-
-
 def _append(path: Path, lines: tuple[bytes, ...]) -> None:
     """Add lines to a file, but those that it has already, and put it onto the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -493,18 +469,13 @@ def _append(path: Path, lines: tuple[bytes, ...]) -> None:
         whole = tail.rfind(b"\n") + 1
         # What a kill or a full disk left of a line.
         file.truncate(start + whole)
-        last = _last_seq(tail[:whole])
-        new = [line for line in lines if (placed_of(parsed(line) or {}).seq or 0) > last]
+        last = tail[: max(0, whole - 1)].rpartition(b"\n")[2]
+        new = lines[lines.index(last) + 1 :] if last in lines else lines
         try:
             file.write(b"".join([line + b"\n" for line in new]))
             file.flush()
         finally:
             os.fsync(file.fileno())
-
-
-def _last_seq(tail: bytes) -> int:
-    fields: Mapping[str, object] = parsed(tail[:-1].rpartition(b"\n")[2]) or {}
-    return placed_of(fields).seq or 0
 
 
 def link_of(log: Path) -> Link | None:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec.json import encode
-
 from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import parsed, read_lines
 from ironcurtain_proxy.audit.heads import (
@@ -25,6 +23,7 @@ from ironcurtain_proxy.audit.heads import (
     check_log,
     check_roots,
     hours_to_sign,
+    publish,
     read_heads,
     read_roots,
     root_of,
@@ -36,7 +35,6 @@ from ironcurtain_proxy.cli.output import complain, counted, say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock, machine_id
-from ironcurtain_proxy.private_files import append_line
 from ironcurtain_proxy.signing.keys import is_signed_metadata, public_key, signer_of
 
 # --- audit whole
@@ -277,7 +275,6 @@ def say_raw(line: bytes) -> None:
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _HEADS_EVERY: Final = 60.0
 _SECONDS: Final = 30.0
-_MOST_HEADS: Final = 1 << 30
 _REFUSED: Final = 300
 
 
@@ -287,20 +284,29 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
     while True:
         failed = False
         for member in logs.members():
-            try:
-                count = sender.ship(member.path)
-            except ShippingError as error:
-                failed = True
-                complain(str(error))
-            else:
-                if count or options.every is None:
-                    say(f"sent {counted(count, 'record')} of {member.path}")
+            failed |= not _is_sent(sender, member.path, is_told=options.every is None)
         if options.heads is not None and time.monotonic() - published >= _HEADS_EVERY:
-            _publish(logs, options.heads)
-            published = time.monotonic()
+            try:
+                _publish(logs, options.heads)
+                published = time.monotonic()
+            except OSError as error:
+                failed = True
+                complain(f"no heads are published: {error}")
         if options.every is None:
             return int(failed)
         time.sleep(options.every)
+
+
+def _is_sent(sender: Shipper, log: Path, *, is_told: bool) -> bool:
+    try:
+        count = sender.ship(log)
+    except (ShippingError, OSError) as error:
+        # A full disk may have room the next time.
+        complain(f"{log} is not sent: {error}")
+        return False
+    if count or is_told:
+        say(f"sent {counted(count, 'record')} of {log}")
+    return True
 
 
 def _sender(options: argparse.Namespace) -> Shipper:
@@ -350,46 +356,47 @@ def _publish(logs: Logs, directory: Path) -> None:
         head = LogHead(
             machine=machine_id(), log=member.path.name, seq=link.seq, digest=link.digest, at=now
         )
-        append_line(directory / f"{head.machine}{HEADS_SUFFIX}", encode(head), _MOST_HEADS)
+        publish(directory / f"{head.machine}{HEADS_SUFFIX}", head)
 
 
 def sign_roots(_logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit root`: sign the root of each whole hour that has none."""
     require("fleet", "audit root")
-    signer, heads = signer_of(options.key), read_heads(options.heads)
-    hours = hours_to_sign(heads, read_roots(options.heads), SystemClock().now())
+    signer, heads = signer_of(options.key), read_heads(options.heads, complain)
+    known = read_roots(options.heads, complain)
+    hours = hours_to_sign(heads, known, SystemClock().now())
     for hour in hours:
         root = root_of(heads, hour)
         signed = SignedRoot(
             root=root, key=signer.key, signature=signer.sign_metadata(root.data()).hex()
         )
-        append_line(options.heads / ROOTS_NAME, encode(signed), _MOST_HEADS)
+        publish(options.heads / ROOTS_NAME, signed)
     say(f"signed {counted(len(hours), 'root')}")
     return 0
 
 
 def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the logs, or copies of them, by the heads that were published."""
-    heads, roots = read_heads(options.heads), read_roots(options.heads)
     problems: list[str] = []
+    heads = read_heads(options.heads, problems.append)
+    roots = read_roots(options.heads, problems.append)
     if options.root_key:
         require("fleet", "audit verify --root-key")
         keys = [public_key(path.read_text("utf-8")) for path in options.root_key]
         by_name = {key.fingerprint: key.raw for key in keys if key is not None}
-        right = {
-            one.signature: one.key in by_name
-            and is_signed_metadata(by_name[one.key], bytes.fromhex(one.signature), one.root.data())
-            for one in roots
-        }
-        problems += check_roots(heads, roots, right)
-        signed = {one.root.hour for one in roots}
-        complain(f"{counted(len(signed), 'hour')} with a root of {len(heads)} heads")
+
+        def is_signed(one: SignedRoot) -> bool:
+            key, signature = by_name.get(one.key), bytes.fromhex(one.signature)
+            return key is not None and is_signed_metadata(key, signature, one.root.data())
+
+        problems += check_roots(heads, roots, is_signed)
+        hours = len({one.root.hour for one in roots})
+        complain(f"{counted(hours, 'hour')} with a root of {len(heads)} heads")
     machine = machine_id()
     for member in logs.members():
         # A copy that was sent elsewhere is called MACHINE.LOG.jsonl.
         name, _, rest = member.path.name.partition(".")
-        log = rest.removesuffix(".jsonl")
-        copy = [one for one in heads if one.machine == name and one.log == log]
+        copy = [one for one in heads if (one.machine, f"{one.log}.jsonl") == (name, rest)]
         own = [one for one in heads if one.machine == machine and one.log == member.path.name]
         problems += check_log(member.path, copy or own)
     return problems

@@ -17,7 +17,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.files import head_path, head_text
-from ironcurtain_proxy.audit.heads import LogHead, merkle_root
+from ironcurtain_proxy.audit.heads import LogHead, merkle_root, root_of
 from ironcurtain_proxy.audit.records import GENESIS, seal
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import machine_id
@@ -268,6 +268,26 @@ def test_an_edited_log_is_not_sent_on(machine: Machine) -> None:
     assert "record 5" in machine.ship().stderr
 
 
+def test_a_line_with_a_high_number_keeps_no_later_record_away(machine: Machine) -> None:
+    """Whoever has the user's rights adds it, so that nothing more leaves the machine."""
+    machine.write(2)
+    with receiving() as (receiver, address):
+        to_ocsf = ("--to", address, "--format", "ocsf")
+        for destination in ((), to_ocsf):
+            machine.ship(*destination)
+        with machine.log.open("ab") as file:
+            file.write(b'{"seq":9000000000000000000,"prev":""}\n{"seq":1e400}\nnoise\n')
+        machine.write(2)
+        for destination in ((), to_ocsf):
+            assert "sent 3 records" in machine.ship(*destination).stdout
+        machine.write(1)
+        for destination in ((), to_ocsf):
+            assert "sent 1 record" in machine.ship(*destination).stdout
+        sent = [seq_of(one, "ocsf") for one in receiver.lines]
+    assert sent == numbers(machine.copy) == [1, 2, 9_000_000_000_000_000_000, 3, 4, 5]
+    assert machine.run("audit", "verify", str(machine.copy)).returncode == 1
+
+
 # --- heads ----------------------------------------------------------------------------------------
 
 
@@ -296,8 +316,11 @@ def rewritten(log: Path) -> None:
 def test_published_heads_find_a_log_that_was_changed(
     machine: Machine, change: object, where: str
 ) -> None:
-    machine.write(8)
-    machine.ship("--heads", str(machine.share))
+    for _ in range(2):
+        machine.write(4)
+        machine.ship("--heads", str(machine.share))
+    published = machine.share / f"{MACHINE}.heads.jsonl"
+    assert len(published.read_bytes().splitlines()) == 2
     log = machine.log if where == "machine" else machine.copy
     heads = ("--heads", str(machine.share))
     fine = machine.run("audit", "verify", str(log), *heads)
@@ -309,6 +332,12 @@ def test_published_heads_find_a_log_that_was_changed(
     assert "PROBLEM" in found.stdout
     if change is rewritten:
         assert "has another record 8 than the head that was published" in found.stdout
+        # A full disk cut the last line off, and there was room again a minute later.
+        published.write_bytes(published.read_bytes()[:-40])
+        machine.ship("--heads", str(machine.share))
+        torn = machine.run("audit", "verify", str(log), *heads).stdout
+        assert "line 2, cannot be read" in torn
+        assert "has another record 4 than the head" in torn
 
 
 def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: Machine) -> None:
@@ -348,6 +377,21 @@ def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: M
     for wrong in (heads[1:], heads[:2], [*heads[:2], replace(heads[2], seq=5)]):
         file.write_bytes(b"".join([encode(one) + b"\n" for one in wrong]))
         assert "some were changed, added or dropped" in verify("ci").stdout
+    # A root of other heads does not count by a signature that stands in another line.
+    roots = machine.share / "roots.jsonl"
+    signed = roots.read_bytes()
+    forged = orjson.loads(signed)
+    forged["root"] = orjson.loads(encode(root_of([replace(heads[0], seq=5)], hour)))
+    file.write_bytes(encode(replace(heads[0], seq=5)) + b"\n")
+    roots.write_bytes(orjson.dumps(forged) + b"\n" + signed + b'{"torn')
+    told = verify("ci").stdout
+    assert "is not signed by a key that counts" in told
+    assert "line 3, cannot be read" in told
+    # Without the root of an hour nothing would show that its heads were changed.
+    earlier = replace(heads[0], seq=3, at=hour - timedelta(hours=1))
+    file.write_bytes(b"".join([encode(one) + b"\n" for one in (*heads, earlier)]))
+    roots.write_bytes(signed)
+    assert "have no root, and later ones have" in verify("ci").stdout
 
 
 def test_a_tree_of_one_leaf_is_not_the_tree_of_two() -> None:
