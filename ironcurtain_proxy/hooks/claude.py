@@ -31,8 +31,9 @@ _TOO_OLD: Final = (
     "\\exit 126;; esac; } && "
 )
 _SOURCED: Final = re.compile(r"source (/[\w./-]+) 2>/dev/null \|\| true && ", re.ASCII)
+_SETS: Final = r"(?:\\builtin )?(?:set|setopt|shopt|unalias|unset) [\w '-]+"
 _PREPARED: Final = re.compile(
-    r"\{ \\builtin [a-z]+ [\w '-]+(?:(?: \|\||;) \\builtin [a-z]+ [\w '-]+)*;? \} "
+    rf"\{{ {_SETS}(?:(?: \|\||;) {_SETS})*;? \}} "
     r">/dev/null 2>&1 \|\| true && ",
     re.ASCII,
 )

@@ -34,9 +34,7 @@ _RELAYED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 def main(state: str, text: str) -> "NoReturn":
     """Ask the kernel, and run the text or take over how it ended."""
-    kernel = _connect(state)
-    if kernel is None:
-        _refuse("there is no kernel for this session: its hooks are off, or it has ended")
+    kernel = _connect(state) or _do_without(text)
     for number in _RELAYED:
         # The kernel passes it on to the command, whose end is ours.
         signal.signal(number, lambda number, _frame: kernel.send(bytes((number,))))
@@ -55,22 +53,42 @@ def main(state: str, text: str) -> "NoReturn":
         )
         _exit(_REFUSED)
     if head[:1] == b"N":
-        for number in _RELAYED:
-            signal.signal(number, signal.SIG_DFL)
-        # Python ignores these, and what ignores a signal hands that on.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        execv(head[2:], [head[2:], b"-c", text.encode("utf-8", "surrogateescape")])
+        _run(head[2:], text)
     if head[:1] == b"E":
         _say(said)
         _exit(int(head[2:]))
     _refuse(said)
 
 
+def _do_without(text: str) -> "NoReturn":
+    """Run what no agent has run: the client marks what one has, or the words are such.
+
+    Servers and other people's hooks start by this prefix, too, and before the first hook of ours
+    has made a kernel.
+    """
+    is_marked = environ.get(b"AI_AGENT", b"").endswith(b"_agent")
+    if is_marked or ("eval " in text and "pwd -P >| " in text):
+        _refuse("there is no kernel for this session: its hooks are off, or it has ended")
+    _run(b"/bin/bash", text)
+
+
+def _run(shell: bytes, text: str) -> "NoReturn":
+    """Run the text as the client would have."""
+    for number in _RELAYED:
+        signal.signal(number, signal.SIG_DFL)
+    # Python ignores these, and what ignores a signal hands that on.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    execv(shell, [shell, b"-c", text.encode("utf-8", "surrogateescape")])
+
+
 def _connect(state: str) -> _socket.socket | None:
     """Return the connection to the kernel of the client that started this process."""
     # The path of a socket has 107 bytes at most, and a home may lie deeper.
-    doors = f"/proc/self/fd/{open_file(state + '/doors', 0)}"
+    try:
+        doors = f"/proc/self/fd/{open_file(state + '/doors', 0)}"
+    except FileNotFoundError:
+        return None
     pid = getppid()
     for _ in range(_LEVELS):
         if pid <= 0:

@@ -12,6 +12,7 @@ from ironcurtain_proxy.facts.client_tools import (
     as_server_call,
     of_patch,
 )
+from ironcurtain_proxy.hooks.claude import read_shell
 from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
 from ironcurtain_proxy.hooks.cursor import CURSOR_TOOLS
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -171,6 +172,32 @@ def test_a_tool_that_watches_a_command_is_judged_as_that_command() -> None:
     found = DIALECTS["claude"].read_event("PreToolUse", event)
     assert isinstance(found, BeforeCall)
     assert found.calls == (("Bash", {"command": "curl x"}),)
+
+
+_SNAPSHOT: Final = "source /home/me/.claude/shell-snapshots/snapshot-bash-1-a.sh 2>/dev/null"
+_REST: Final = (
+    ">/dev/null 2>&1 || true && eval 'cd a; ls' < /dev/null && pwd -P >| /tmp/claude-1-cwd"
+)
+
+
+@pytest.mark.parametrize(
+    ("sets", "is_known"),
+    [
+        # 2.1.269, and 2.1.332 where the shell is bash.
+        ("shopt -u extglob || setopt NO_EXTENDED_GLOB NO_BARE_GLOB_QUAL;", True),
+        ("\\builtin shopt -u extglob || \\builtin setopt NO_EXTENDED_GLOB;", True),
+        ("\\builtin unalias -- 'unsetenv'; \\builtin unset -f -- 'unsetenv';", True),
+        ("\\builtin source 'x';", False),
+        ("rm -rf x;", False),
+        ("shopt -u extglob; rm -rf x;", False),
+    ],
+)
+def test_what_claude_code_s_shell_runs_around_a_command_is_its_own_or_unknown(
+    sets: str, is_known: bool
+) -> None:
+    found = read_shell(f"{_SNAPSHOT} || true && {{ {sets} }} {_REST}", "/home/me")
+    assert found is not None
+    assert (found.command, found.is_known) == ("cd a; ls", is_known)
 
 
 def test_a_server_s_call_in_cursor_is_passed_by_only_if_the_proxy_itself_is_started() -> None:
