@@ -3,6 +3,9 @@
 The kernel queues an event before the system call that caused it returns, so a read of the queue
 after a server's answer gives all its changes. A library that reads the queue in a thread cannot
 guarantee that.
+
+Where an event is only a sign that it is time to look, `add` and `names` are enough: whoever listens
+looks by itself what there is, so that a lost event costs time and nothing else.
 """
 
 import ctypes
@@ -21,6 +24,10 @@ OVERFLOW: Final = 0x4000
 IGNORED: Final = 0x8000
 """Mask of an event: the directory is not watched any more."""
 ONLYDIR: Final = 0x01000000
+_MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE = 0x2, 0x8, 0x80, 0x100
+_DONT_FOLLOW, _MASK_ADD = 0x02000000, 0x20000000
+_ENTRIES: Final = _CREATE | _MOVED_TO | ONLYDIR | _DONT_FOLLOW | _MASK_ADD
+_CONTENTS: Final = _MODIFY | _CLOSE_WRITE
 _HEAD: Final = struct.Struct("iIII")
 _MOST: Final = 1 << 18
 
@@ -53,6 +60,21 @@ class InotifyQueue:
         if number < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), directory)
         return int(number)
+
+    def add(self, directory: str, *, contents: bool = False) -> bool:
+        """Watch for new entries of a directory, and with `contents` for changes of its files.
+
+        Returns False if it cannot be watched, as where the system has no room.
+        """
+        try:
+            self.watch(directory, _ENTRIES | (_CONTENTS if contents else 0))
+        except OSError:
+            return False
+        return True
+
+    def names(self) -> set[str]:
+        """Return the names that the waiting events tell, and forget the events."""
+        return {name for _, _, name in self.events() if name}
 
     def unwatch(self, number: int) -> None:
         """Stop watching a directory."""

@@ -19,6 +19,7 @@ from anyio.abc import TaskStatus
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.mailbox.adoption import (
     KeptQuestion,
     adopted,
@@ -69,7 +70,6 @@ from ironcurtain_proxy.private_directory import (
     content,
     mark_taken,
 )
-from ironcurtain_proxy.sandbox.lookout import Inotify
 from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 
 _EMPTY_GRACE: Final = 0.25
@@ -141,7 +141,7 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
     """
     why: object = "the system has no watch for it"
     try:
-        with closing(Inotify()) as watch:
+        with closing(InotifyQueue()) as watch:
             if watch.add(str(path), contents=True):
                 while not stop.is_set():
                     await _until_something_happens(watch.descriptor, stop)

@@ -12,10 +12,6 @@ Two looks differ. A look at the end (`is_end`) is made when no process of a serv
 only what is whole. A look while a call runs lets pass what git is just writing.
 
 The methods block, and may be called from any thread.
-
-Events of directories, as a sign that it is time to look. Linux only.
-
-Whoever listens looks by itself what there is, so that a lost event costs time and nothing else.
 """
 
 import os
@@ -34,7 +30,7 @@ from ironcurtain_proxy.control_places.git_files import (
     resolves_no_more,
 )
 from ironcurtain_proxy.control_places.rules import looks_like_repository
-from ironcurtain_proxy.inotify import ONLYDIR, InotifyQueue
+from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.sandbox.putting_back import (
     ClosedIdentity,
@@ -53,50 +49,6 @@ from ironcurtain_proxy.sandbox.putting_back import (
 )
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.survey import CONFIGURATIONS, Leads, Survey
-
-# --- inotify
-
-
-_MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE = 0x2, 0x8, 0x80, 0x100
-_DONT_FOLLOW, _MASK_ADD = 0x02000000, 0x20000000
-_ENTRIES: Final = _CREATE | _MOVED_TO | ONLYDIR | _DONT_FOLLOW | _MASK_ADD
-_CONTENTS: Final = _MODIFY | _CLOSE_WRITE
-
-
-class Inotify:
-    """The directories whose new entries are told."""
-
-    def __init__(self) -> None:
-        """Listen to no directory yet.
-
-        Raises:
-            OSError: the system has no descriptor or no instance left.
-        """
-        self._queue = InotifyQueue()
-        self.descriptor = self._queue.descriptor
-
-    def add(self, directory: str, *, contents: bool = False) -> bool:
-        """Listen for new entries of a directory, and with `contents` for what its files are given.
-
-        Returns False if it cannot be listened to, as where the system has no room.
-        """
-        try:
-            self._queue.watch(directory, _ENTRIES | (_CONTENTS if contents else 0))
-        except OSError:
-            return False
-        return True
-
-    def names(self) -> set[str]:
-        """Return the names that the waiting events tell, and forget the events."""
-        return {name for _, _, name in self._queue.events() if name}
-
-    def close(self) -> None:
-        """End all watches."""
-        self._queue.close()
-
-
-# --- lookout
-
 
 _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox. What is not closed is read at every look."""
@@ -123,7 +75,7 @@ class ControlLookout:
     roots: tuple[str, ...]
     """The directories where confined servers may write; absolute and real."""
     keeper: RemovedFiles
-    inotify: Inotify | None = None
+    inotify: InotifyQueue | None = None
     """Tells when to look while calls run, or None if the time alone does."""
     closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of a directory, the names that no server can change. What they hold is not looked at."""

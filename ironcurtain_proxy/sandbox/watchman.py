@@ -29,11 +29,12 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
+from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.lookout import ControlLookout, Inotify
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import (
     ClosedIdentity,
     ControlFile,
@@ -504,10 +505,10 @@ def _watch(
     )
 
 
-def _listening() -> Inotify | None:
+def _listening() -> InotifyQueue | None:
     """Return a queue of events; None: there are no more, and the time alone says when to look."""
     with suppress(OSError):
-        return Inotify()
+        return InotifyQueue()
     return None
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.mailbox.messages import digest_of
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import KERNEL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from ironcurtain_proxy.sandbox.lookout import Inotify
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio
@@ -205,7 +205,7 @@ async def test_what_is_not_a_plain_small_file_of_ours_refuses(
 async def test_where_the_directory_cannot_be_watched_it_is_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Inotify, "add", lambda *_, **__: False)
+    monkeypatch.setattr(InotifyQueue, "add", lambda *_, **__: False)
     async with a_box(path) as box:
         for _ in range(2):
             assert isinstance(await box.ruling(escalation(), APPROVED), Approved)

@@ -3,11 +3,11 @@
 import select
 from pathlib import Path
 
-from ironcurtain_proxy.sandbox.lookout import Inotify
+from ironcurtain_proxy.inotify import InotifyQueue
 
 
 def test_an_event_is_told_until_it_is_taken(tmp_path: Path) -> None:
-    listening = Inotify()
+    listening = InotifyQueue()
     listening.add(str(tmp_path))
     listening.add(str(tmp_path / "not there"))
     assert not select.select([listening.descriptor], [], [], 0)[0]
