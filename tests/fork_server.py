@@ -11,8 +11,9 @@ arguments, environment, working directory.
 
 A message with two descriptors is the name of a module, for what a start imports only where it is
 switched on: a fork imports it and does the same as this process, for the socket that is the first
-descriptor. The second is a pipe for its status. With a large library each fork costs twice as
-much, so those that do without it are made by this one.
+descriptor. That may listen: then each connection brings one message, as `tests.start_forked` sends
+it for programs that others start. The second is a pipe for its status. With a large library each
+fork costs twice as much, so those that do without it are made by this one.
 """
 
 import atexit
@@ -23,6 +24,7 @@ import pkgutil
 import random
 import runpy
 import select
+import signal
 import socket
 import struct
 import sys
@@ -34,9 +36,11 @@ from typing import Final, NoReturn
 import orjson
 
 import ironcurtain_proxy
+from ironcurtain_proxy.downstream.guardian import prctl
 
 NUMBER: Final = struct.Struct("=i")
 LARGEST: Final = 1 << 20
+PR_SET_PDEATHSIG: Final = 1
 
 AT_THE_START: Final = ("anyio._backends._asyncio", "anyio._core._signals", "anyio.streams.stapled")
 """What a start imports when it runs: 8 ms of the 46 that a start of the proxy takes."""
@@ -68,7 +72,7 @@ def serve(requests: socket.socket) -> None:
         ready, _, _ = select.select([requests.fileno(), *running], [], [])
         for descriptor in ready:
             if descriptor == requests.fileno():
-                message, files, _, _ = socket.recv_fds(requests, LARGEST, 4)
+                message, files = receive(requests)
                 if not message:
                     return
                 pid = start(message, files) if files[2:] else divide(message, files, requests)
@@ -79,11 +83,20 @@ def serve(requests: socket.socket) -> None:
                 report(pid, pipe)
 
 
+def receive(requests: socket.socket) -> tuple[bytes, list[int]]:
+    """Take a message with its descriptors, from a connection of its own if the socket listens."""
+    if not requests.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return socket.recv_fds(requests, LARGEST, 4)[:2]
+    with requests.accept()[0] as connection:
+        return socket.recv_fds(connection, LARGEST, 4)[:2]
+
+
 def divide(message: bytes, files: list[int], requests: socket.socket) -> int:
     """Fork a process that does the same with a module more, for a socket of its own."""
     pid = os.fork()
     if pid == 0:
         requests.close()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody says when a listening one is to end
         importlib.import_module(message.decode())
         freeze()
         serve(socket.socket(fileno=files[0]))

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 import orjson
@@ -142,6 +143,29 @@ def imported_beforehand(module: str) -> Iterator[None]:
         yield
     finally:
         _SPECIAL.pop()
+
+
+@contextmanager
+def started_with(module: str) -> Iterator[list[str]]:
+    """The beginning of a command that starts a module of the tests as a fork with another one.
+
+    For what the program under test starts itself: a module and its arguments follow.
+    """
+    with TemporaryDirectory() as directory:
+        address = f"{directory}/forks"
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+            Path(os.devnull).open("wb") as status,
+        ):
+            listener.bind(address)
+            listener.listen(64)
+            files = [listener.fileno(), status.fileno()]
+            socket.send_fds(_server(), [module.encode()], files)
+        try:
+            yield [sys.executable, "-I", "-S", str(ROOT / "tests/start_forked.py"), address]
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+                last.connect(address)  # and say nothing, which ends it
 
 
 _SPECIAL: Final[list[socket.socket]] = []

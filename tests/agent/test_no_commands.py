@@ -3,21 +3,18 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import ironcurtain_proxy
 from ironcurtain_proxy.agent.asking import tool_usage
 from ironcurtain_proxy.agent.replies import PREFLIGHT_TOOL, STATUS_TOOL
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from tests import source
 
-ROOT = Path(ironcurtain_proxy.__file__).parent
 TELLING_THE_AGENT = (
-    *("agent", "approval", "audit", "decision", "downstream", "facts", "grants", "jsonrpc"),
-    *("mailbox", "mediation", "model", "review", "sandbox", "shell", "snapshots"),
-    *("auto_approver", "auto_confirm"),
+    *("agent/", "approval/", "audit/", "decision/", "downstream/", "facts/", "grants/", "jsonrpc/"),
+    *("mailbox/", "mediation/", "model/", "review/", "sandbox/", "shell/", "snapshots/"),
+    *("auto_approver/", "auto_confirm/"),
 )
 """Folders whose reasons and replies reach an agent."""
 FOR_THE_OPERATOR = {
@@ -25,43 +22,35 @@ FOR_THE_OPERATOR = {
     "audit/shipping.py": "what `audit ship` prints",
     "audit/recovery.py": "a notice at the start, on standard error",
     "mailbox/mailboxes.py": "an answer to the reviewer's own command",
-    "downstream/remote/stored_login.py": "a line on standard error",
+}
+ON_STANDARD_ERROR = {
+    ("downstream/remote/session.py", "ironcurtain-proxy login "),
+    ("downstream/remote/session.py", "it wants a login: ironcurtain-proxy login "),
 }
 OPTION = r"--[a-z]+"
 NAMES = "|".join(re.escape(name) for name in COMMANDS)
 COMMAND = re.compile(rf"ironcurtain-proxy +(?:{NAMES}|{OPTION})\b|`(?:{NAMES})(?: {OPTION})?`")
 
 
-def said(tree: ast.Module) -> Iterator[str]:
-    """Every text of a module but its docstrings."""
-    docstrings = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text)) if id(node) not in docstrings:
-                yield text
-            case _:
-                pass
-
-
-def modules() -> list[Path]:
-    found = [file for name in TELLING_THE_AGENT for file in (ROOT / name).rglob("*.py")]
-    return [file for file in found if str(file.relative_to(ROOT)) not in FOR_THE_OPERATOR]
+def said() -> Iterator[tuple[str, str]]:
+    """Each text that is no docstring, in a module of these folders."""
+    docstrings = {id(node.value) for _, node in source.nodes(ast.Expr)}
+    for file, node in source.nodes(ast.Constant):
+        name = str(file.relative_to(source.PACKAGE))
+        if (
+            name.startswith(TELLING_THE_AGENT)
+            and name not in FOR_THE_OPERATOR
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
+            yield name, node.value
 
 
 @source.one_worker
 def test_no_reason_and_no_reply_names_a_command() -> None:
-    assert len(modules()) > 100
-    found = [
-        (str(file.relative_to(ROOT)), text)
-        for file in modules()
-        for text in said(source.modules()[file])
-        if COMMAND.search(text)
-    ]
-    assert found == []
+    texts = list(said())
+    assert len({name for name, _ in texts}) > 100
+    assert {one for one in texts if COMMAND.search(one[1])} == ON_STANDARD_ERROR
 
 
 def test_neither_the_instructions_nor_the_own_tools_name_a_command() -> None:
@@ -70,7 +59,11 @@ def test_neither_the_instructions_nor_the_own_tools_name_a_command() -> None:
 
 
 def test_no_reason_of_a_shipped_policy_names_a_command() -> None:
-    policies = [*ROOT.rglob("*policy*.json"), *ROOT.rglob("*annotations*.json")]
+    policies = [
+        file
+        for name in ("policy", "annotations")
+        for file in source.PACKAGE.rglob(f"*{name}*.json")
+    ]
     assert policies
     for file in policies:
         assert COMMAND.search(file.read_text(encoding="utf-8")) is None, file

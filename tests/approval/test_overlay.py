@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ from tests.approval.subjects import (
     subjects,
     unhurried,
 )
-from tests.source import PACKAGE, modules, one_worker
+from tests.source import PACKAGE, nodes, one_worker
 
 OFF = InterceptorConfig(approval_policy="none")
 
@@ -269,11 +270,11 @@ def test_a_call_is_denied_or_asked_about_and_no_origin_asks_twice(
 def test_no_other_module_asks_profile_or_mode() -> None:
     deciding = {"verdict", "level_of", "why_asked"}
     rooms = {"capabilities", "modes"}
+    imports: list[tuple[Path, ast.Import | ast.ImportFrom]]
+    imports = [*nodes(ast.Import), *nodes(ast.ImportFrom)]
     asking = {
         str(module.relative_to(PACKAGE))
-        for module, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module, node in imports
         for imported in _imported(node)
         if imported.split(".")[1:2] == ["approval"]
         and rooms.intersection(imported.split(".")[2:3])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from ironcurtain_proxy.model.decision import DeciderWord
-from tests.source import PACKAGE, modules, one_worker
+from tests.source import PACKAGE, modules, nodes, one_worker
 
 
 @one_worker
@@ -15,10 +15,8 @@ def test_a_match_on_a_union_of_classes_has_no_default_but_a_refusal() -> None:
     assert {"Decider", "Ruling", "Value", "Pattern"} <= unions.keys()
     hidden = [
         f"{module.relative_to(PACKAGE)}:{found.lineno}"
-        for module, tree in modules().items()
-        for found in ast.walk(tree)
-        if isinstance(found, ast.Match)
-        and len(classes := {*_classes(found)}) > 1
+        for module, found in nodes(ast.Match)
+        if len(classes := {*_classes(found)}) > 1
         and any(classes <= members for members in unions.values())
         and _has_default(found)
     ]
@@ -31,10 +29,8 @@ def test_no_module_reads_a_decider_by_the_beginning_of_its_text() -> None:
     beginnings = words | {f"{word}:" for word in words}
     read = [
         f"{module.relative_to(PACKAGE)}:{found.lineno}"
-        for module, tree in modules().items()
-        for found in ast.walk(tree)
-        if isinstance(found, ast.Call)
-        and isinstance(found.func, ast.Attribute)
+        for module, found in nodes(ast.Call)
+        if isinstance(found.func, ast.Attribute)
         and found.func.attr in {"startswith", "removeprefix"}
         and any(isinstance(one, ast.Constant) and one.value in beginnings for one in found.args)
     ]
@@ -46,10 +42,8 @@ def test_every_ruling_of_the_package_says_whose_it_is() -> None:
     """`Approved()` means the user, as embedding programs write it: a new reviewer must not."""
     silent = [
         f"{module.relative_to(PACKAGE)}:{found.lineno}"
-        for module, tree in modules().items()
-        for found in ast.walk(tree)
-        if isinstance(found, ast.Call)
-        and isinstance(found.func, ast.Name)
+        for module, found in nodes(ast.Call)
+        if isinstance(found.func, ast.Name)
         and found.func.id in {"Approved", "Declined"}
         and all(keyword.arg != "by" for keyword in found.keywords)
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.agent import replies
 from ironcurtain_proxy.web.guard import _CLOSED, _FOREIGN
-from tests.source import PACKAGE, modules, one_worker
+from tests.source import PACKAGE, nodes, one_worker
 
 pytestmark = one_worker
 
@@ -26,23 +26,23 @@ def messages_of_the_page() -> list[str]:
     return [found for found in re.findall(r"\*\*`(.+?)`\*\*", text) if found.strip("… ")]
 
 
-def texts_of(node: ast.AST) -> Iterator[str]:
-    """Every text of a module; a part that is filled in is a line end."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Constant) and isinstance(one.value, str):
-            yield one.value
-        elif isinstance(one, ast.JoinedStr):
-            yield "".join(
-                [str(part.value) if isinstance(part, ast.Constant) else "\n" for part in one.values]
-            )
+def texts_of_modules() -> Iterator[str]:
+    """Every text of the package; a part that is filled in is a line end."""
+    yield from (one.value for _, one in nodes(ast.Constant) if isinstance(one.value, str))
+    for _, one in nodes(ast.JoinedStr):
+        yield "".join(
+            [str(part.value) if isinstance(part, ast.Constant) else "\n" for part in one.values]
+        )
 
 
 @cache
 def texts() -> str:
     """All texts of the program, with a null character between two."""
-    found = {text for tree in modules().values() for text in texts_of(tree)}
     return "\0".join(
-        [*found, *(file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js"))]
+        [
+            *{*texts_of_modules()},
+            *(file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js")),
+        ]
     )
 
 
@@ -55,23 +55,24 @@ def test_every_message_of_the_page_is_one_of_the_program(message: str) -> None:
 def rules_of_the_code() -> set[str]:
     """The names of rules that the code itself writes: the first argument of `Ground`."""
     found: set[str] = set()
-    for tree in modules().values():
-        names = {
-            target.id: one.value.value
-            for one in ast.walk(tree)
-            if isinstance(one, ast.AnnAssign | ast.Assign) and isinstance(one.value, ast.Constant)
-            for target in ([one.target] if isinstance(one, ast.AnnAssign) else one.targets)
-            if isinstance(target, ast.Name) and isinstance(one.value.value, str)
-        }
-        for one in ast.walk(tree):
-            if isinstance(one, ast.Call) and ast.unparse(one.func) == "Ground" and one.args:
-                rule = one.args[0]
-                if isinstance(rule, ast.Constant):
-                    found.add(str(rule.value))
-                elif isinstance(rule, ast.JoinedStr) and isinstance(rule.values[0], ast.Constant):
-                    found.add(str(rule.values[0].value))
-                elif isinstance(rule, ast.Name) and rule.id in names:
-                    found.add(names[rule.id])
+    values: list[tuple[Path, ast.AnnAssign | ast.Assign]]
+    values = [*nodes(ast.AnnAssign), *nodes(ast.Assign)]
+    names = {
+        (module, target.id): one.value.value
+        for module, one in values
+        if isinstance(one.value, ast.Constant)
+        for target in ([one.target] if isinstance(one, ast.AnnAssign) else one.targets)
+        if isinstance(target, ast.Name) and isinstance(one.value.value, str)
+    }
+    for module, call in nodes(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "Ground" and call.args:
+            rule = call.args[0]
+            if isinstance(rule, ast.Constant):
+                found.add(str(rule.value))
+            elif isinstance(rule, ast.JoinedStr) and isinstance(rule.values[0], ast.Constant):
+                found.add(str(rule.values[0].value))
+            elif isinstance(rule, ast.Name) and (module, rule.id) in names:
+                found.add(names[module, rule.id])
     return {rule for rule in found if rule} - NO_REFUSALS
 
 

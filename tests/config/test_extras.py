@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from ironcurtain_proxy.config.extras import MODULES
-from tests.source import PACKAGE, modules, one_worker
+from tests.source import PACKAGE, nodes, one_worker
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -289,19 +290,24 @@ def _declared(requirements: list[str]) -> set[str]:
 
 
 def _imported() -> Iterator[tuple[Path, str]]:
-    for module, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                yield from ((module, alias.name.partition(".")[0]) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                yield module, node.module.partition(".")[0]
+    for module, node in nodes(ast.Import):
+        yield from ((module, alias.name.partition(".")[0]) for alias in node.names)
+    for module, origin in nodes(ast.ImportFrom):
+        if origin.module is not None:
+            yield module, origin.module.partition(".")[0]
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Return what has installed each module, for which every package is looked through."""
+    return packages_distributions()
 
 
 @one_worker
 def test_every_library_that_is_imported_is_declared() -> None:
     extras = PROJECT["optional-dependencies"].values()
     declared = _declared([*PROJECT["dependencies"], *(text for extra in extras for text in extra)])
-    known = packages_distributions()
+    known = _distributions()
     own = sys.stdlib_module_names | {"ironcurtain_proxy", "mcp_types"}
     undeclared = {
         (str(module.relative_to(ROOT)), name)
@@ -312,8 +318,9 @@ def test_every_library_that_is_imported_is_declared() -> None:
     assert undeclared == set()
 
 
+@one_worker
 def test_the_extras_install_the_modules_that_are_looked_for() -> None:
-    known = packages_distributions()
+    known = _distributions()
     for extra, names in MODULES.items():
         wanted = {known[name][0].lower() for name in names}
         own = PROJECT["optional-dependencies"]

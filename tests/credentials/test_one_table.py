@@ -3,14 +3,14 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import pytest
 
 from ironcurtain_proxy.credentials.table import keys, named_in, places
-from tests.program import ROOT
+from tests.source import PACKAGE, modules, one_worker
 
-_PACKAGE: Final = ROOT / "ironcurtain_proxy"
 _OTHERWISE: Final = {
     "facts/meanings.py": "what the settings of package managers do",
     "model/condition_reading.py": "two examples in a message",
@@ -29,22 +29,26 @@ def _texts(module: ast.Module) -> Iterator[tuple[int, list[str]]]:
             yield one.lineno, [each.value for each in below if isinstance(each.value, str)]
 
 
-def _lists_in(source: str) -> list[int]:
+_is_named: Final = cache(named_in)
+
+
+def _lists_in(module: ast.Module) -> list[int]:
     """The lines on which several names of credentials begin."""
     found: list[int] = []
-    for line, texts in _texts(ast.parse(source)):
-        words = [word for text in texts for word in _WORD.findall(text.replace("\\", ""))]
-        named = {word for word in words if named_in(word)}
+    for line, texts in _texts(module):
+        words = {word for text in texts for word in _WORD.findall(text.replace("\\", ""))}
+        named = {word for word in words if _is_named(word)}
         if len(named) > 1:
             found.append(line)
     return found
 
 
+@one_worker
 def test_no_module_has_a_list_of_its_own() -> None:
     found = {
-        str(path.relative_to(_PACKAGE)): lines
-        for path in sorted(_PACKAGE.rglob("*.py"))
-        if (lines := _lists_in(path.read_text("utf-8")))
+        str(path.relative_to(PACKAGE)): lines
+        for path, module in modules().items()
+        if (lines := _lists_in(module))
     }
     assert found.keys() == _OTHERWISE.keys(), found
 
@@ -59,8 +63,8 @@ def test_no_module_has_a_list_of_its_own() -> None:
     ],
 )
 def test_a_new_list_is_found(source: str) -> None:
-    assert _lists_in(source)
-    assert not _lists_in('X = (".ssh", ".config", "credentials of the user")')
+    assert _lists_in(ast.parse(source))
+    assert not _lists_in(ast.parse('X = (".ssh", ".config", "credentials of the user")'))
 
 
 def test_the_keys_are_places() -> None:

@@ -1,19 +1,17 @@
 """The modern server over standard input and output, without the handshake.
 
 It refuses `initialize`, as servers without it do, and leaves the rest to a process of
-`modern_server.py`. It imports nothing large itself.
+`modern_server.py`, which the arguments start. It imports nothing large itself.
 """
 
 import json  # noqa: TID251  a program of its own
 import subprocess
 import sys
-from pathlib import Path
 
 
 def main() -> None:
     """Answer `initialize`, and hand on all other lines."""
-    command = [sys.executable, str(Path(__file__).with_name("modern_server.py"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         for line in sys.stdin.buffer:
             message = json.loads(line)

@@ -32,6 +32,7 @@ from ironcurtain_proxy.model.operation import (
 from ironcurtain_proxy.model.reply import question_in
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json
+from tests import program
 from tests.downstream.remote.site import Heard, Message, Site, remote, reply, serving
 from tests.downstream.scripted_servers import (
     OPTIONS,
@@ -60,12 +61,19 @@ def at_http() -> Iterator[str]:
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def at_stdio() -> Iterator[tuple[str, ...]]:
+    """The arguments of a server that is started: the SDK is imported once for all."""
+    with program.started_with("mcp.server.mcpserver") as command:
+        yield str(WITHOUT_HANDSHAKE), *command, "tests.downstream.modern_server"
+
+
 @pytest.fixture(params=["stdio", "http"])
 def server(request: pytest.FixtureRequest) -> ServerSpec:
     """A server of the SDK that refuses `initialize`."""
     if request.param == "http":
         return remote(request.getfixturevalue("at_http"))
-    args = (str(WITHOUT_HANDSHAKE),)
+    args = request.getfixturevalue("at_stdio")
     return ServerSpec(name="one", annotations="one", command=sys.executable, args=args)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
+from tests import program
 from tests.e2e.raw_client import Message
 from tests.hooks.scripted_model import ScriptedModel
 
@@ -251,15 +251,7 @@ class HookedHome:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the proxy to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "ironcurtain_proxy", *words],
-            env=self.environment(),
-            cwd=self.workspace,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return program.run([*program.PROXY, *words], self.environment(), self.workspace)
 
 
 def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:

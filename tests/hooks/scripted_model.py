@@ -26,17 +26,12 @@ class ScriptedModel:
         self.results: list[tuple[bool, str]] = []
         """Whether each call failed, and its result."""
         self.address = ""
-        self.before_turn: dict[int, threading.Event] = {}
-        """A turn that waits until the test has done something."""
-        self.reached: dict[int, threading.Event] = {}
-        """A turn whose beginning the test waits for."""
+        self.before: dict[int, Callable[[], object]] = {}
+        """What the test does before a turn is answered."""
 
     def turn(self, number: int) -> tuple[str, Block] | None:
         """Return the call of a turn; None: the text comes."""
-        if number in self.reached:
-            self.reached[number].set()
-        if number in self.before_turn:
-            self.before_turn[number].wait(60)
+        self.before.pop(number, bool)()
         return self.calls[number] if number < len(self.calls) else None
 
 

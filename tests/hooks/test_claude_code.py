@@ -1,9 +1,6 @@
 """The real Claude Code, driven by a scripted model: what its hooks decide is what it does."""
 
-import os
-import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import orjson
@@ -11,7 +8,7 @@ import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
 from tests.hooks.hooked import CLAUDE, HookedHome
-from tests.hooks.scripted_model import ScriptedModel, serving
+from tests.hooks.scripted_model import serving
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -81,32 +78,6 @@ def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_no
     assert undone.returncode == 0, undone.stderr
     assert notes.read_text() == "old\n"
     assert new.read_text() == "x"
-
-
-def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
-    home: HookedHome,
-) -> None:
-    calls = [("Bash", {"command": f"touch made-{number}"}) for number in range(3)]
-    given = [("Bash", {"command": "ls"}), *calls]
-    with serving([(name, dict(one)) for name, one in given]) as model:
-        kill_at(model, home, 1)
-        finished(home.run_claude(model, "--permission-mode", "bypassPermissions"))
-    assert [is_error for is_error, _ in model.results] == [False, True, True, True]
-    for _, text in model.results[1:]:
-        assert "IronCurtain: the kernel of this session has ended, so nothing was run." in text
-    assert list(home.workspace.glob("made-*")) == []
-
-
-def kill_at(model: ScriptedModel, home: HookedHome, turn: int) -> None:
-    model.before_turn[turn] = go = threading.Event()
-    model.reached[turn] = reached = threading.Event()
-
-    def kill() -> None:
-        reached.wait(100)
-        os.kill(home.kernel(), signal.SIGKILL)
-        go.set()
-
-    threading.Thread(target=kill, daemon=True).start()
 
 
 def test_the_user_s_own_rules_and_modes_hold_where_the_policy_has_no_objection(

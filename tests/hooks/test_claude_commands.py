@@ -1,7 +1,9 @@
 """Commands of the real Claude Code do in a view what they do without us, and come back."""
 
+import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import orjson
@@ -88,16 +90,22 @@ def test_commands_in_a_view_show_and_leave_what_they_do_without_us(tmp_path: Pat
     assert [one["decidedBy"] for one in hooked.outcomes()] == ["containment"] * len(COMMANDS)
 
 
-def test_what_a_client_s_command_destroyed_comes_back_byte_for_byte(tmp_path: Path) -> None:
+def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_path: Path) -> None:
     home = HookedHome(tmp_path, path=PATH)
     furnish(home.workspace)
     install(place_in("claude", home.home, home.state))
     before = contents(home.workspace)
     lost = ["rm -rf ~", "rm -f .env", *HELD.values()]
-    with serving([("Bash", {"command": one}) for one in lost]) as model:
+    later = ["touch later", "ls"]
+    with serving([("Bash", {"command": one}) for one in (*lost, *later)]) as model:
+        model.before[len(lost)] = lambda: os.kill(home.kernel(), signal.SIGKILL)
         finished(home.run_claude(model, *BYPASS))
     # The home, and files of credentials, are nothing that a sandbox can be given.
     assert [is_error for is_error, _ in model.results][:2] == [True, True]
+    for is_error, text in model.results[len(lost) :]:
+        assert is_error
+        assert "IronCurtain: the kernel of this session has ended, so nothing was run." in text
+    assert not (home.workspace / "later").exists()
     done = [one for one in home.outcomes() if one["decidedBy"] == "containment"]
     given = [{"command": one, "cwd": str(home.workspace)} for one in HELD.values()]
     assert [one["arguments"] for one in done] == given

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,54 +90,8 @@ def commands(client: RealClient, *texts: str) -> list[tuple[str, Block]]:
     return [(tool, {argument: text, "description": "x"}) for text in texts]
 
 
-def test_what_is_allowed_runs_and_what_nobody_approves_does_not(
-    client: RealClient, tmp_path: Path
-) -> None:
-    home = hooked(client, tmp_path)
-    script = commands(client, "cat notes.txt", "touch made && curl https://example.com", "ls")
-    with serving(script, client.answer) as model:
-        run(client, home, model)
-    texts = [text for _, text in model.results]
-    assert client.denied not in texts[0]
-    assert client.denied in texts[1]
-    assert client.unanswered in texts[1]
-    assert client.denied not in texts[2]
-    assert not (home.workspace / "made").exists()
-    ended = [
-        str(one["result"]["status"]) for one in home.outcomes() if isinstance(one["result"], dict)
-    ]
-    # Copilot asks its user, finds none, and says nothing more of the call.
-    never_ran = "error" if client.name == "copilot" else "denied"
-    assert sorted(ended) == [never_ran, "success", "success"]
-    assert {one["hookClient"] for one in home.records()} == {client.name}
-
-
-def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
-    client: RealClient, tmp_path: Path
-) -> None:
-    home = hooked(client, tmp_path)
-    script = commands(client, "ls", "cat notes.txt")
-    with serving(script, client.answer) as model:
-        model.before_turn[1] = go = threading.Event()
-        model.reached[1] = reached = threading.Event()
-
-        def kill() -> None:
-            reached.wait(200)
-            os.kill(home.kernel(), signal.SIGKILL)
-            go.set()
-
-        threading.Thread(target=kill, daemon=True).start()
-        run(client, home, model)
-    texts = [text for _, text in model.results]
-    assert client.denied not in texts[0]
-    for text in texts[1:]:
-        assert client.denied in text
-        # A connection that the dying kernel had taken is reset.
-        assert "so nothing was run" in text
-
-
-def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path) -> None:
-    home = hooked(client, tmp_path)
+def break_launcher(client: RealClient, home: HookedHome) -> None:
+    """Let the client's hook start nothing."""
     file = next(
         one
         for name in (
@@ -154,6 +107,36 @@ def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path)
     # The word ends a command line's part: a blank follows, or a list's quotation mark.
     file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', f"{word}-is-gone", file.read_text()))
     assert "is-gone" in file.read_text()
+
+
+def test_calls_run_as_the_policy_says_and_none_after_the_kernel_was_killed(
+    client: RealClient, tmp_path: Path
+) -> None:
+    home = hooked(client, tmp_path)
+    script = commands(client, "cat notes.txt", "touch made && curl https://example.com", "ls", "ls")
+    with serving(script, client.answer) as model:
+        model.before[3] = lambda: os.kill(home.kernel(), signal.SIGKILL)
+        run(client, home, model)
+    texts = [text for _, text in model.results]
+    assert [client.denied in text for text in texts] == [False, True, False, True]
+    assert client.unanswered in texts[1]
+    # A connection that the dying kernel had taken is reset.
+    assert "so nothing was run" in texts[3]
+    assert not (home.workspace / "made").exists()
+    ended = [
+        str(one["result"]["status"]) for one in home.outcomes() if isinstance(one["result"], dict)
+    ]
+    # Copilot asks its user, finds none, and says nothing more of the call.
+    never_ran = "error" if client.name == "copilot" else "denied"
+    assert sorted(ended) == [never_ran, "success", "success"]
+    assert {one["hookClient"] for one in home.records()} == {client.name}
+
+
+# opencode reads for each call how its hook starts, and has a session in which that changes.
+@pytest.mark.parametrize("client", CLIENTS[:-1], ids=lambda one: one.name, indirect=True)
+def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path) -> None:
+    home = hooked(client, tmp_path)
+    break_launcher(client, home)
     with serving(commands(client, "touch made"), client.answer) as model:
         run(client, home, model)
     assert not (home.workspace / "made").exists()
@@ -161,27 +144,26 @@ def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path)
 
 
 @pytest.mark.skipif(not OPENCODE.exists(), reason="opencode is not installed: npm ci")
-def test_in_opencode_hooks_that_only_record_let_every_call_run_even_where_they_fail(
+def test_in_opencode_a_call_runs_whose_hook_fails_only_where_hooks_only_record(
     tmp_path: Path,
 ) -> None:
     client = next(one for one in CLIENTS if one.name == "opencode")
     home = hooked(client, tmp_path)
     home.observe("opencode")
     install(place_in(client.name, home.home, home.state), observes=True)
-    hooks = home.home / ".config/opencode/ironcurtain.json"
-    script = commands(client, "touch made && curl https://example.com", "touch made-too")
+
+    def no_longer() -> None:
+        install(place_in(client.name, home.home, home.state))
+        break_launcher(client, home)
+
+    asked = "touch made && curl https://example.com"
+    script = commands(client, asked, "touch made-too", "touch never")
     with serving(script, client.answer) as model:
-        model.before_turn[1] = go = threading.Event()
-        model.reached[1] = reached = threading.Event()
-
-        def break_it() -> None:
-            reached.wait(200)
-            hooks.write_text(hooks.read_text().replace("stub.py", "gone.py"))
-            go.set()
-
-        threading.Thread(target=break_it, daemon=True).start()
+        model.before[1] = lambda: break_launcher(client, home)
+        model.before[2] = no_longer
         run(client, home, model)
-    assert [client.denied in text for _, text in model.results] == [False, False]
+    assert [client.denied in text for _, text in model.results] == [False, False, True]
+    assert not (home.workspace / "never").exists()
     assert (home.workspace / "made").exists()
     assert (home.workspace / "made-too").exists()
     assert {(one["hookClient"], one["observed"]) for one in home.records()} == {("opencode", True)}

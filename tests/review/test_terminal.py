@@ -82,49 +82,35 @@ def a_terminal(*questions: str, raw: bool = False, columns: int = 0) -> Iterator
         process.wait(10)
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        pytest.param(
-            "y\n",
-            "Approved(by=Person(), reasoning='', remember=None, question=None, note='', details=()",
-            id="y",
-        ),
-        pytest.param(" YES \n", "Approved(by=Person()", id="yes"),
-        pytest.param(
-            "a\n",
-            "Approved(by=Person(), reasoning='', remember=0, question=None, note='', details=()",
-            id="a",
-        ),
-        pytest.param("Always\n", "remember=0", id="always"),
-        pytest.param("n\n", "Declined(by=Person(), kind='denied'", id="n"),
-        pytest.param("\n", "Declined(by=Person(), kind='denied'", id="nothing"),
-        pytest.param("yess\n", "Declined(by=Person(), kind='denied'", id="another word"),
-        pytest.param("y\x04\x04", "Declined(by=Person(), kind='denied'", id="half a line"),
-        pytest.param("\x04", "Declined(by=Person(), kind='denied'", id="the end"),
-    ],
-)
-def test_only_yes_and_always_approve(typed: str, expected: str) -> None:
-    with a_terminal("60") as screen:
-        shown = screen.wait_for("Approve? [y/a/N] ")
-        assert "May the agent use files/read_file?" in shown
-        assert '"Remember" means: Allow files/read_file read-path within /etc' in shown
-        screen.type(typed)
+def test_only_yes_and_always_approve() -> None:
+    approved, declined = "Approved(by=Person(), ", "Declined(by=Person(), kind='denied'"
+    rest = "question=None, note='', details=()"
+    answers = {
+        "y\n": f"{approved}reasoning='', remember=None, {rest}",
+        " YES \n": approved,
+        "a\n": f"{approved}reasoning='', remember=0, {rest}",
+        "Always\n": "remember=0",
+        **dict.fromkeys(("n\n", "\n", "yess\n", "y\x04\x04", "\x04"), declined),
+    }
+    with a_terminal(*["60"] * len(answers)) as screen:
         assert screen.result() == "reachable=True"
-        assert expected in screen.result()
+        for typed, expected in answers.items():
+            shown = screen.wait_for("Approve? [y/a/N] ")
+            assert "May the agent use files/read_file?" in shown
+            assert '"Remember" means: Allow files/read_file read-path within /etc' in shown
+            screen.type(typed)
+            assert expected in screen.result(), typed
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"), [("a\n", "remember=0"), ("A2\n", "remember=1"), ("a3\n", "Declined")]
-)
-def test_each_kind_that_may_be_remembered_has_an_answer(typed: str, expected: str) -> None:
-    with a_terminal("-60") as screen:
-        shown = screen.wait_for("Approve? [y/a/a2/N] ")
-        assert '"Remember" means: Allow files/read_file read-path within /etc' in shown
-        assert '"Remember 2" means: Allow files/read_file read-path within /srv' in shown
-        screen.type(typed)
+def test_each_kind_that_may_be_remembered_has_an_answer() -> None:
+    with a_terminal(*["-60"] * 3) as screen:
         screen.result()
-        assert expected in screen.result()
+        for typed, expected in (("a", "remember=0"), ("A2", "remember=1"), ("a3", "Declined")):
+            shown = screen.wait_for("Approve? [y/a/a2/N] ")
+            assert '"Remember" means: Allow files/read_file read-path within /etc' in shown
+            assert '"Remember 2" means: Allow files/read_file read-path within /srv' in shown
+            screen.type(f"{typed}\n")
+            assert expected in screen.result()
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it() -> None:
@@ -163,14 +149,18 @@ def test_a_question_ends_with_its_deadline_and_one_that_waits_for_its_turn_as_we
     ]
 
 
-@pytest.mark.parametrize("columns", [30, 40, 79, 81, 93])
-def test_no_argument_begins_a_line_of_the_terminal(columns: int) -> None:
-    with a_terminal("long", columns=columns) as screen:
-        lines = screen.wait_for("[y/a/N]").splitlines()
-        assert all(len(line) <= columns for line in lines)
-        ours = ("May ", "Why ", "Working ", "Arguments,", "  n = ", '"Remember', "      : ")
-        assert [line for line in lines[:-1] if line and not line.startswith(ours)] == []
-        assert lines[-1] == "Approve? "
+def test_no_argument_begins_a_line_of_the_terminal() -> None:
+    ours = ("May ", "Why ", "Working ", "Arguments,", "  n = ", '"Remember', "      : ")
+    widths = [30, 40, 79, 81, 93]
+    with a_terminal(*["long"] * len(widths), columns=widths[0]) as screen:
+        for columns, following in zip(widths, [*widths[1:], 0], strict=True):
+            shown = screen.wait_for("[y/a/N]")
+            lines = shown.rpartition(" n\r\n")[2].splitlines()  # after the answer before
+            assert all(len(line) <= columns for line in lines)
+            assert [line for line in lines[:-1] if line and not line.startswith(ours)] == []
+            assert lines[-1] == "Approve? "
+            termios.tcsetwinsize(screen.master, (24, following))
+            screen.type("n\n")
 
 
 def test_a_question_that_is_withdrawn_says_so_and_leaves_the_terminal_to_the_next() -> None:

@@ -4,10 +4,12 @@ The pairs are made from the whole table: each task is approved with a file, and 
 a program may read it as more.
 """
 
+from functools import cache
 from typing import Final
 
 import pytest
 
+from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.family_table import Task, task_of, task_texts
@@ -52,8 +54,13 @@ def _task(path: tuple[str, ...]) -> Task:
     return task
 
 
+@cache
+def _granted(approved: str) -> tuple[Family, ...]:
+    return families_of(parse_command(approved), PROJECT) or ()
+
+
 def _stretched(approved: str, then: tuple[str, ...]) -> list[str]:
-    granted = families_of(parse_command(approved), PROJECT) or ()
+    granted = _granted(approved)
     return [one for one in then if granted and covers(granted, parse_command(one), PROJECT)]
 
 

@@ -1,8 +1,10 @@
 """Control places do not come in, in any directory and however they were made."""
 
+import shutil
 import stat
 import struct
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,17 +17,30 @@ _BECOMES_ONE = "mkdir -p x/objects x/refs; echo ref: refs/heads/main > x/HEAD"
 
 
 def git(w: Workbench, *words: str) -> None:
+    git_in(w.ws, *words)
+
+
+def git_in(place: Path, *words: str) -> None:
     name = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", "-C", str(w.ws), *name, *words], check=True, capture_output=True)
+    subprocess.run(["git", "-C", str(place), *name, *words], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository that each test gets a copy of."""
+    place = tmp_path_factory.mktemp("seed")
+    (place / ".frobnicate").mkdir()
+    for name in ("a", ".frobnicate/settled"):
+        (place / name).write_text("old")
+    git_in(place, "init", "-q", "-b", "main", ".")
+    git_in(place, "add", "-A")
+    git_in(place, "commit", "-q", "-m", "first")
+    return place
 
 
 @pytest.fixture
-def repository(w: Workbench) -> Workbench:
-    git(w, "init", "-q", "-b", "main", ".")
-    w.write("a")
-    w.write(".frobnicate/settled")
-    git(w, "add", "-A")
-    git(w, "commit", "-q", "-m", "first")
+def repository(w: Workbench, seed: Path) -> Workbench:
+    shutil.copytree(seed, w.ws, dirs_exist_ok=True)
     return w
 
 

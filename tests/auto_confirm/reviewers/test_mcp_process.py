@@ -138,12 +138,11 @@ async def test_a_tool_that_fails_passes_on_at_once_and_its_words_are_not_logged(
 async def test_a_server_without_the_tool_could_not_be_started(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    spec = server("mcp_server", "object", tool="decide")
-    async with reviewing(spec) as reviewer:
+    async with reviewing(server("not_getting_ready", "other-tool")) as reviewer:
         rulings = await all_asked(reviewer, [escalation(seconds=300) for _ in range(20)])
         assert not reviewer.is_reachable()
     assert set(rulings) <= {NOT_STARTED, PassedOn("its process has ended")}
-    said = "reviewer architect_manager could not be started: it offers no tool 'decide'"
+    said = "reviewer architect_manager could not be started: it offers no tool 'review'"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 

@@ -17,6 +17,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     table_at,
 )
 from ironcurtain_proxy.model.values import Json
+from tests.examples import examples
 
 VALUE: Mapping[str, Json] = {"command": "/x", "args": [], "env": {"SERVER_FILTER": 'a,"b\\'}}
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1)
@@ -119,7 +120,7 @@ def test_a_move_changes_the_table_alone_and_is_undone(
     form = FORMATS[format_name]
     count = {"moved": 0, "refused": 0}
 
-    @settings(max_examples=50, deadline=None, database=None)
+    @settings(max_examples=examples(100), deadline=None, database=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         text, table = data.draw(texts)

@@ -10,7 +10,7 @@ import pytest
 
 from ironcurtain_proxy.config.settings import TimelineSettings
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from tests.snapshots.timeline.workspace_fixture import Timelined
+from tests.snapshots.timeline.workspace_fixture import Picture, Timelined, picture
 
 _SEED = r"""
 mkdir -p src/deep/er keep target/src '.hidden dir' && umask 022
@@ -18,13 +18,13 @@ for n in 1 2 3 4 5; do echo "file $n" > src/$n.txt; echo "deep $n" > src/deep/er
 echo SECRET=1 > .env; chmod 600 .env; echo x > 'keep/a
 b'; echo y > "keep/$(printf '\377\376')"; echo Z > keep/Case; echo z > keep/case
 ln src/1.txt keep/linked; ln -s ../src keep/up; ln -s nowhere keep/dangling; mkfifo keep/pipe
-truncate -s 3M keep/sparse; echo end >> keep/sparse; head -c 300000 /dev/zero > keep/large
+truncate -s 1M keep/sparse; echo end >> keep/sparse; head -c 300000 /dev/zero > keep/large
 mkdir keep/empty; chmod 700 keep/empty; echo code > target/src/main.c; : > keep/nothing
-git init -q; git config user.name x; git config user.email x@y; git config commit.gpgsign false
+git init -q --template=; git config user.name x; git config user.email x@y; git config commit.gpgsign false
 echo '*.log' > .gitignore; echo log > ignored.log; git add -A src .gitignore; git commit -qm one
 git branch target/one; git branch node_modules/two; echo two >> src/2.txt; git commit -qam two
 git tag t; echo staged > src/3.txt; git add src/3.txt; echo stashed > src/4.txt; git stash -q
-git init -q inner; git -C inner config user.name x; git -C inner config user.email x@y
+git init -q --template= inner; git -C inner config user.name x; git -C inner config user.email x@y
 echo i > inner/i; git -C inner add i; git -C inner commit -qm inner
 """
 
@@ -140,6 +140,12 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run(["chmod", "-R", "u+rwx", str(made)], check=False)
 
 
+@pytest.fixture(scope="module")
+def before(top: Path) -> Picture:
+    """What each test finds, because the one before it left just that."""
+    return picture(top)
+
+
 @pytest.fixture
 def w(top: Path, tmp_path: Path) -> Timelined:
     """A timeline of the test's own: in one of all tests, each would read what all before it did."""
@@ -163,8 +169,7 @@ def run(top: Path, command: str) -> str:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_what_a_command_destroys_comes_back(w: Timelined, command: str) -> None:
-    before = w.picture()
+def test_what_a_command_destroys_comes_back(w: Timelined, before: Picture, command: str) -> None:
     point = w.mark()
     said = run(w.top, command)
     after = w.picture()

@@ -1,6 +1,7 @@
 """Commits that a call throws away come back."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,10 +25,11 @@ def git(where: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def w(tmp_path: Path) -> Timelined:
-    made = Timelined(tmp_path / "w", tmp_path / "s")
-    for place in (made.top, made("nested")):
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace that each test gets a copy of: git has run for it once."""
+    top = tmp_path_factory.mktemp("seed")
+    for place in (top, top / "nested"):
         place.mkdir(exist_ok=True)
         git(place, "init", "-q", "-b", "main")
         for number in range(3):
@@ -38,7 +40,13 @@ def w(tmp_path: Path) -> Timelined:
         (place / "file").write_text("stashed")
         git(place, "stash", "-q")
         (place / "untracked").write_text("never committed")
-    return made
+    return top
+
+
+@pytest.fixture
+def w(seed: Path, tmp_path: Path) -> Timelined:
+    shutil.copytree(seed, tmp_path / "w")
+    return Timelined(tmp_path / "w", tmp_path / "s")
 
 
 LOSING = {
