@@ -118,7 +118,8 @@ _ADDED: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MORE_THAN_WORDS: Final = re.compile(
-    r"://|\bwww\.|!\[|\]\(|<[a-z]|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
+    r"://|\bwww\.|!\[|\]\(|<(?:a|audio|base|embed|form|iframe|img|link|meta|object|picture|script|source"
+    r"|style|svg|video)\b|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
     re.IGNORECASE,
 )
 """Links, pictures, people who are told of it, and what may be a key of a form that no table has."""
@@ -226,7 +227,10 @@ def _stage(reading: ParsedOptions, place: CommandPlace) -> NotUnderstood | str:
 
 
 _PLAIN_PATHSPEC: Final = re.compile(r"[^:*?\[\\][^*?\[\\]*")
-_FILE_NAME: Final = re.compile(r"[^/]\.(?!(?:app|bak|d|git|next|nuxt|old)$)[a-z0-9]{1,8}$")
+_FILE_NAME: Final = re.compile(
+    r"[^/]\.(?!(?:app|bak|d|git|next|nuxt|old)$)[a-z0-9]{1,8}$"
+    r"|(?:^|/)(?:\.(?:git|docker)ignore|\.gitattributes|\.editorconfig|Makefile|Dockerfile|LICENSE)$"
+)
 """A name that a file has and a directory hardly ever: `conf.d` and `App.Tests` are directories."""
 
 
@@ -291,7 +295,7 @@ def _ready(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstoo
     return _own_repository(place) or PullRequestCall(draft=False, is_ready_mark=True)
 
 
-_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
+_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:(?:@|==)[\w.^~-]+)?", re.ASCII)
 
 
 def _install(
@@ -442,7 +446,7 @@ def _objection(
 ) -> str | None:
     objection: str | None = None
     match action:
-        case UrlCall() if request.targets != (action.url,):
+        case UrlCall() if request.names != (action.url,):
             objection = "the message does not name url"
         case FileCall():
             objection = _about_file(request, action, around)
@@ -473,8 +477,9 @@ def _about_commit(request: StatedRequest, action: GitCall, *, held: bool) -> str
 def _about_pull_request(request: StatedRequest, action: PullRequestCall) -> str | None:
     if request.draft and not action.draft:
         return "the message asks for a draft"
-    usual = {None, "main", "master"} if request.branch is None else {request.branch}
-    if not action.is_ready_mark and action.base not in usual:
+    bases = set(request.names)
+    is_base = bases == {action.base} if bases else action.base in {None, "main", "master"}
+    if not action.is_ready_mark and not is_base:
         return "the message does not name the branch of the pull request"
     # Plain words of the agent's own may stand there, as in the commits that are proposed, though no
     # others than those that the user quoted, if there are any.
@@ -485,7 +490,7 @@ def _about_pull_request(request: StatedRequest, action: PullRequestCall) -> str 
 
 
 def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
-    if set(action.packages) != set(request.targets):
+    if set(action.packages) != set(request.names):
         return "the message does not name these packages"
     if request.manager is None and action.packages:
         return "the message does not name the package manager"
@@ -499,7 +504,7 @@ def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
 def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
     if request.kind not in {None, action.kind}:
         return "the message asks for the operation on another kind of thing"
-    named = {asked_path(text, around) for text in request.targets}
+    named = {asked_path(text, around) for text in request.names}
     if None in named or not set(action.paths) <= named:
         return "the message does not name path"
     if action.operation in {"write", "edit"} and len(named) != 1:
@@ -529,15 +534,20 @@ def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
 
 def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
-    # Without a known upstream, only the same remote and branch are the same target.
     own = action.upstream[0] if action.upstream is not None else None
-    if (request.remote or own) != (action.remote or own):
+    remote, branch = action.remote or own, action.branch or action.current
+    if not set(request.names) <= {remote, branch, f"{remote}/{branch}"}:
+        return "the message does not name remote and branch"
+    if action.remote not in {None, own} and not _is_named(action.remote, request):
         return "the message does not name remote"
-    current = action.current
-    if action.operation == "push":
-        # Unknown where configuration maps a branch to one of another name.
-        mapped = action.upstream[1] if action.upstream is not None and not action.branch else None
-        is_own = current is not None and {action.branch, mapped, request.branch} <= {None, current}
-        return None if is_own else "the branch is not known to be the current one"
-    meant, done = request.branch or current, action.branch or current
-    return None if meant == done else "the message does not name branch"
+    if action.operation != "push":
+        is_own = action.branch in {None, action.current} or _is_named(action.branch, request)
+        return None if is_own else "the message does not name branch"
+    # Unknown where configuration maps a branch to one of another name.
+    mapped = action.upstream[1] if action.upstream is not None and not action.branch else None
+    is_own = action.current is not None and {action.branch, mapped} <= {None, action.current}
+    return None if is_own else "the branch is not known to be the current one"
+
+
+def _is_named(name: str | None, request: StatedRequest) -> bool:
+    return any(name in {one, *one.split("/", 1)} for one in request.names)

@@ -1,49 +1,48 @@
-"""A message taken apart: plain requests of a few forms, and nothing else.
+"""A message taken apart: requests in the words of a closed vocabulary, and nothing else.
 
-This file knows a handful of sentences; it does not know the call that is to be approved. A message
-is understood whole, word for word, or it approves nothing. Words that nobody thought of ("refrain",
-"in theory", "Bob says") are in no form, and so approve nothing.
+Theory of operation. A message is cut into clauses at its commas, full stops and `and`s:
+
+    great, commit this and push it to origin/topic. then check the pipeline
+    ─────  ───────────     ───────────────────────  ───────────────────────
+    praise commit          push, names origin/topic another matter
+
+A clause is a request where it begins with a verb of the table, and each other word of it names a
+target or is one of the few that say nothing of a target (`it`, `my changes`, `please`). Praise, a
+report ("the tests are green") and another matter behind a request may stand beside it. Sentences
+are not parsed: there is no order of words but that a name stands behind `to` and the like. A
+message with any other word approves nothing, so that words nobody thought of ("refrain", "in
+theory", "Bob says") go to a person.
+
+This file does not know the call that is to be approved.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
 Verb: TypeAlias = Literal[
-    "commit",
-    "push",
-    "pull",
-    "fetch",
-    "pr",
-    "ready",
-    "install",
-    "read",
-    "write",
-    "edit",
-    "delete",
+    "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "edit", "delete",
     "get",
-    "other",
-]
-"""`get`: of an address. `other`: a plain request of which no call is approved."""
+]  # fmt: skip
+"""`get`: of an address. `ready`: of a pull request, for review."""
 
 
 class StatedRequest(Struct, frozen=True, kw_only=True):
-    """One imperative."""
+    """One operation that the message asks for."""
 
     verb: Verb
-    remote: str | None = None
-    branch: str | None = None
+    names: tuple[str, ...] = ()
+    """Remotes and branches, packages, paths or an address, as they were typed."""
     quoted: str | None = None
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
     manager: str | None = None
     """The package manager that an installation names, such as `npm`."""
-    targets: tuple[str, ...] = ()
-    """Paths, addresses or packages as they were typed."""
     draft: bool = False
     """Whether a draft is requested."""
 
@@ -51,34 +50,177 @@ class StatedRequest(Struct, frozen=True, kw_only=True):
 MAX_MESSAGE: Final = 1000
 """Characters. Nobody types more to ask for one thing; it is pasted text."""
 
-GATE: Final = frozenset(
-    {"abort", "about", "actually", "after", "afterwards", "ago", "almost", "already",
-     "although", "any", "avoid", "before", "but", "cancel", "cannot", "cant", "careful",
-     "could", "did", "didn't", "disregard", "do", "does", "doesn't", "don't", "done", "dont",
-     "earlier", "else", "eventually", "except", "false", "finally", "first", "forbidden",
-     "forget", "had", "has", "have", "hold", "how", "however", "hypothetically", "if", "ignore",
-     "imagine", "instead", "isn't", "joking", "just", "kidding", "psych", "last", "later", "maybe",
-     "mind", "mistake", "must", "never", "nevermind", "next", "no", "nobody", "none", "nope",
-     "nor", "not", "nothing", "nowhere", "off", "once", "only", "oops", "or", "perhaps",
-     "please-don't", "pretend", "previously", "provided", "rather", "refrain", "revert",
-     "scratch", "should", "shouldn't", "skip", "soon", "sorry", "stop", "stopped", "suppose",
-     "than", "that", "that's", "though", "today", "tomorrow", "tonight", "undo", "unless",
-     "until", "wait", "was", "wasn't", "were", "what", "what's", "when", "whenever", "where",
-     "whether", "which", "while", "who", "why", "will", "without", "won't", "would", "wrong",
-     "yesterday", "yet"}
-)  # fmt: skip
-"""Words that negate, take back, limit, put off, ask or tell of the past. None may stand anywhere.
+# --- the vocabulary -------------------------------------------------------------------------------
 
-The forms hold none of them; a name could: an agent that calls a branch `nothing` would turn "push
-nothing to origin" into a request."""
 
-_OPERATION: Final = re.compile(
-    r"\b(add|check ?out|clone|commit|copy|creat|delet|download|edit|eras|execut|fetch|get|install|"
-    r"merg|mov|open|overwrit|post|pull|push|read|remov|renam|reset|rm|run|sav|send|show|stag|"
-    r"switch|updat|upload|visit|writ|wrot)",
+def _these(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+GATE: Final = _these(
+    "abort about actually after afterwards ago almost already although anti any anything avoid "
+    "back before belay but cancel cannot cant careful case changed could did didn't disregard do "
+    "does doesn't don't done dont dry dry-run earlier else eventually except fake false finally "
+    "first forbidden forget had has have hold how however hypothetically if ignore imagine "
+    "instead isn't joke joking just keep kidding last later leave long maybe mind mistake must "
+    "never nevermind next no nobody non none nope nor not nothing nowhere off once only oops or "
+    "perhaps please-don't pm pretend previous previously prior provided psych rather refrain "
+    "revert scratch should shouldn't skip something soon sorry stop stopped strike suppose "
+    "supposedly than that that's theory though today tomorrow tonight un undo unless until wait "
+    "was wasn't were what what's when whenever where whether which while who why will without "
+    "won't would wrong yesterday yet"
+)
+"""Words that negate, take back, limit, put off, ask or tell of the past. None may be a name or
+stand in another matter: an agent that calls a branch `nothing` would turn "push nothing to origin"
+into a request."""
+
+_WHICH: Final = rf"(?!(?:old|other|original|initial|second|third|one|{'|'.join(GATE)})\b)[a-z0-9]+"
+_SAME: Final = tuple(
+    [
+        (re.compile(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])", re.IGNORECASE), word)
+        for word, phrase in (
+            ("pr", r"pull[ -]request"),
+            ("thanks", r"thank you"),
+            ("please", r"go ahead (?:and|with)|feel free to|(?:i'd like|i want|i need) you to"),
+            ("please", r"can we|(?:can|could|would) you|(?:you|we) (?:can|may)|bitte"),
+            ("lets", r"let(?:'s| us)"),
+            ("everything", r"(?:what|everything|all) (?:we|you) have(?: so far)?"),
+            ("everything", r"all of (?:it|this|that)|alles"),
+            ("commit", r"comm?itt?en|committ?|comit|(?:make|create|do) a (?:new |git )?commit"),
+            ("push", r"pushen|psuh|puhs|do a (?:git )?push"),
+            ("commit and push", r"commit ?[+&/ ] ?push"),
+            ("create a pr", r"pr (?:it|this)"),
+            ("now", r"jetzt|for (?:me|now|review)"),
+            ("please", r"(?:with|using) an? (?:(?:good|short|clear|proper) )*message(?! ?\x00)"),
+            ("-m", r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying)(?= \x00)"),
+            ("and", r"und|n|&|\+"),
+            ("push the fix", rf"push the {_WHICH}(?: {_WHICH})? fix(?:es)?"),
+        )
+    ]
+)
+"""Phrases that mean the same as a shorter one, other spellings, and slips."""
+
+_POLITE: Final = _these(
+    "please pls plz kindly thanks ok okay yes yeah yep yup ja sure alright now then also too so "
+    "well hey hi lets"
+)
+_PRAISE: Final = re.compile(
+    r"(?:(?:great|nice|perfect|cool|lgtm|awesome|excellent|good|fine|go ahead|sounds good"
+    r"|(?:great|good|nice) (?:work|job)|(?:(?:it|this|that|all) )?looks? (?:good|great|fine)"
+    r"(?: to me)?)(?: |$))+",
     re.IGNORECASE,
 )
-"""The verbs of operations, in any form. Quoted text with one may be what the message is about."""
+_REPORT: Final = re.compile(
+    r"(?:(?:all )?(?:the )?(?:tests?|ci|build|lint|pipeline|checks?|it|this|that|everything"
+    r"|[A-Z]+-\d+|#\d+) ?(?:(?:is|are|'s)(?: all)? (?:green|good|great|fine|ok|passing|ready|done"
+    r"|finished|fixed|working)|works)(?: (?:now|again|here|locally|on my machine))*)",
+    re.IGNORECASE,
+)
+_DID: Final = re.compile(
+    r"(?:i|we)(?:(?:'ve| have)? (?:fixed|merged|tested|reviewed|checked|verified|finished|rebased"
+    r"|resolved|updated)| had an?)\b",
+    re.IGNORECASE,
+)
+"""What the user tells of the work. It asks for nothing, and limits nothing that is asked for."""
+_PREPARES: Final = _these(
+    "add complete finish fix resolve address update rename refactor format rebase merge stage"
+)
+_FOLLOWS: Final = _PREPARES | _these(
+    "check verify watch monitor continue proceed tell summarize summarise explain describe reply "
+    "respond answer run rerun test look see link mention reference note ping let move"
+)
+"""Verbs of another matter. Before a request only few may stand, with few words: the object of
+"explain how to commit and push" is what seems to be a request."""
+_MOST_BEFORE: Final = 4
+_MOST_BEHIND: Final = 9
+_FREE: Final = re.compile(r"#?\w[\w'/.-]*")
+_OPERATION: Final = re.compile(
+    r"\b(?:add|check ?out|clone|commit|copy|creat|delet|download|edit|eras|execut|fetch|get|install"
+    r"|mov|open|overwrit|post|pull|push|read|remov|renam|reset|rm|run|sav|send|show|stag|switch"
+    r"|updat|upload|visit|writ|wrot)",
+    re.IGNORECASE,
+)
+"""The verbs of operations, in any form. A text with one may be what the message is about."""
+_OBJECT: Final = re.compile(rf"(?:to$|{_OPERATION.pattern})", re.IGNORECASE)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
+_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w./-]*(?:(?:@|==)[\w.^~-]+)?", re.ASCII)
+_ADDRESS: Final = re.compile(r"https?://[^\s\x00]+", re.IGNORECASE)
+_PATH: Final = re.compile(r"(?!.*://)(?:(?:~|\.)?/.*|(?:.+/)?[^/]*\.[A-Za-z0-9_]+)")
+"""Words that stand as paths by themselves, by the beginning of a path or the ending of a file.
+`feature/old` may be a branch, and `TODO/FIXME` no name at all."""
+_DELETED: Final = re.compile(r"(?!.*://)(?:(?:~|\.)/.+|.*/[^/]*\.[A-Za-z][A-Za-z0-9]*)")
+"""`console.log`, `/users/42` and `feature/x` are no paths to delete, unless the message says that
+they are files: they are a call, a route, a branch."""
+_CALLED: Final = re.compile(r"(?!.*://)(?:(?:~|\.)?/.*|[A-Za-z0-9_.].*)")
+
+
+class _Row(Struct, frozen=True):
+    """A verb, the first words of a clause that ask for it, and what else may stand in it."""
+
+    verb: Verb
+    starts: frozenset[str]
+    known: frozenset[str]
+    """The words that say nothing of the target: none limits it, or points to one of several."""
+    target: re.Pattern[str] | None = None
+
+
+_THINGS: Final = (
+    "it this that these those them all everything the my our your current latest newest new local "
+    "change changes commit commits work code edits update updates fix fixes up here again"
+)
+_FILES: Final = "me the my contents content of at file files folder directory entirely"
+
+
+def _row(verb: Verb, starts: str, known: str, target: re.Pattern[str] | None) -> _Row:
+    return _Row(verb, _these(starts), _POLITE | _these(known), target)
+
+
+_ROWS: Final = (
+    _row("commit", "commit", f"{_THINGS} on branch -m", None),
+    _row("pr", "open get create push make raise submit file put do",
+     f"{_THINGS} a an pr draft for with to into against as in branch", _NAME),
+    _row("push", "push", f"{_THINGS} to branch feature remote pr", _NAME),
+    _row("pull", "pull", f"{_THINGS} from down version branch remote", _NAME),
+    _row("get", "get fetch open read download visit look check",
+     f"{_FILES} page site url from out", _ADDRESS),
+    _row("fetch", "fetch", f"{_THINGS} from down branch remote", _NAME),
+    _row("ready", "mark", "it the this my pr as ready", None),
+    _row("install", "install add",
+     "the package packages dependency dependencies deps all with using via from", _PACKAGE),
+    _row("read", "read open show display view print cat", _FILES, _PATH),
+    _row("write", "write create save", f"{_FILES} to in into", _PATH),
+    _row("edit", "edit modify", _FILES, _PATH),
+    _row("delete", "delete remove erase rm", _FILES, _DELETED),
+)  # fmt: skip
+"""The first row counts that fits all words of a clause."""
+
+_MANAGERS: Final = frozenset({"npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo"})
+_INSTALLS: Final = frozenset({"install", "i", "add", "ci", "sync"})
+_LOCKED: Final = frozenset({"dependencies", "deps", "packages"})
+_INTRODUCES: Final = frozenset({"-m", "write", "save", "create"})
+_ARTICLES: Final = _these("a an the my our your new draft up")
+_BEHIND_PR: Final = _POLITE | _these("up for with to into against as in from here again") | {""}
+_POINTS: Final = frozenset({"to", "from", "into", "against", "branch", "origin", "upstream"})
+"""The words before the name of a remote or branch."""
+_ANY_BRANCH: Final = _POLITE | _these(
+    "the my our your this that current new latest local feature remote pr branch up to from for "
+    "here again it with as in"
+)
+"""The words that may stand in the place of such a name and are none."""
+_USUAL: Final = frozenset({"main", "master", "origin", "upstream"})
+"""Names that need no such word before them."""
+_ON_FILES: Final = frozenset({"read", "edit", "delete", "write"})
+_BEHIND: Final = _POLITE | {"entirely"}
+"""The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
+_KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
+    "file": "file",
+    "files": "file",
+    "folder": "directory",
+    "directory": "directory",
+}
+
+# --- reading --------------------------------------------------------------------------------------
 
 _QUOTED: Final = re.compile(r"""(?<!\S)(?:'([^'"`]+)'|"([^'"`]+)")(?=[\s.,;!]|$)""")
 _STRAY_QUOTE: Final = re.compile(
@@ -86,6 +228,11 @@ _STRAY_QUOTE: Final = re.compile(
 )
 _QUOTE_MARK: Final = "\x00"
 _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
+_PURPOSE: Final = r"so (?:that|i|we|you|ci|the|it|he|she|they)\b"
+_CLAUSE_END: Final = re.compile(
+    r"(?<=\S)[.!;,](?=\s|$)| - |(?<!\S)and(?!\S)| then (?=\S)" + rf"|(?<=\S) (?={_PURPOSE})",
+    re.IGNORECASE,
+)
 
 
 def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
@@ -94,232 +241,159 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     Args:
         message: the user's, as it came.
     """
-    message = message.strip()
+    message = message.strip().replace("\u2019", "'")
     quoted = [single or double for single, double in _QUOTED.findall(message)]
     text = _QUOTED.sub(_QUOTE_MARK, message)
-    for is_so, reason in _STRANGE:
-        if is_so(message):
-            return NotUnderstood(reason)
-    if len(quoted) > 1 or any(_OPERATION.search(one) for one in quoted):
-        return NotUnderstood("the message quotes a request, or several texts")
-    if _STRAY_QUOTE.search(text):
-        return NotUnderstood("the message has a quotation that is no evidence")
+    if len(message) > MAX_MESSAGE or not message.isprintable():
+        return NotUnderstood("the message is long, or has several lines or unseen characters")
+    if _QUESTION.search(message):
+        return NotUnderstood("the message asks a question")
+    if len(quoted) > 1 or any(map(_OPERATION.search, quoted)) or _STRAY_QUOTE.search(text):
+        return NotUnderstood("the message quotes a request, several texts, or what is no evidence")
+    for phrase, word in _SAME:
+        text = phrase.sub(word, text)
+    requests = _requests([clause.split() for clause in _CLAUSE_END.split(text)])
+    if isinstance(requests, NotUnderstood) or not quoted:
+        return requests
+    if any(one.verb in {"commit", "write"} and one.quoted is None for one in requests):
+        return NotUnderstood("the message does not say whose text the quoted one is")
+    return tuple([replace(one, quoted=one.quoted and quoted[0]) for one in requests])
+
+
+def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | NotUnderstood:
     requests: list[StatedRequest] = []
-    for sentence in _SENTENCE_END.split(text):
-        read = _sentence(sentence, quoted[0] if quoted else None)
-        if isinstance(read, NotUnderstood):
-            return read
-        requests += read
+    is_over = False
+    last: Sequence[str] = ()  # the words of the last request: a list of targets may go on
+    for clause in clauses:
+        lead = next((at for at, one in enumerate(clause) if one.lower() not in _POLITE), None)
+        if lead is None or _PRAISE.fullmatch(" ".join(clause[lead:])):
+            continue
+        body = clause[lead:]
+        read = None if is_over else _request(body, is_first=not requests)
+        if read is not None:
+            requests.append(read)
+            last = body
+        elif last and not is_over and (longer := _continued(requests[-1], [*last, *body])):
+            requests[-1] = longer
+            last = [*last, *body]
+        elif _is_before(body):
+            last = ()
+        elif requests and _is_behind(" ".join(clause), body):
+            # What stands behind it could be its object: "commit, explain how to pull and push".
+            is_over = True
+        elif GATE.isdisjoint(map(str.lower, clause)):
+            return NotUnderstood("not every sentence of the message is a plain request")
+        else:
+            return NotUnderstood(
+                "the message negates, takes back, limits, puts off or tells of something"
+            )
     return tuple(requests)
 
 
-def _words(message: str) -> list[str]:
-    """Return words that stand by themselves, in lower case. Parts of paths and addresses do not."""
-    pieces = re.split(r"[\s,;!()]+", message.lower().replace("\u2019", "'"))
-    return [piece.strip(".:'\"`-\u2026") for piece in pieces]
+def _continued(request: StatedRequest, words: Sequence[str]) -> StatedRequest | None:
+    """Return the request with the words of a clause more, as in "read a.txt and b.txt"."""
+    longer = _request(words, is_first=True)
+    return longer if longer is not None and longer.verb == request.verb else None
 
 
-_STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
-    (lambda message: len(message) > MAX_MESSAGE, "the message is too long to be one request"),
-    (
-        lambda message: not message.isprintable(),
-        "the message has several lines, or characters that cannot be seen",
-    ),
-    (lambda message: bool(_QUESTION.search(message)), "the message asks a question"),
-    (
-        lambda message: not GATE.isdisjoint(_words(message)),
-        "the message negates, takes back, limits, puts off or tells of something",
-    ),
-)
-
-_SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
-_LEAD: Final = re.compile(
-    r"(?:(?:please|kindly|pls|plz|ok|okay|yes|now|then|also|and|thanks|go ahead and"
-    r"|i want you to|i need you to|yeah|let's|lets|can (?:you|we))(?:,? |$))*",
-    re.IGNORECASE,
-)
-"""No praise without a comma: `great commit` asks for nothing."""
-_TRAIL: Final = re.compile(
-    r"(?:,? (?:please|pls|plz|thanks|thank you|now|then|too|for me|entirely))+$", re.IGNORECASE
-)
-_COURTESY: Final = re.compile(
-    r"(?:thanks|thank you|please|ok|okay|yes|yeah|sure|great|nice|perfect|cool|lgtm"
-    r"|(?:yes )?go ahead|(?:it |this )?looks (?:good|great)|sounds good)?",
-    re.IGNORECASE,
-)
-_VERBS: Final = (
-    r"(?:git |comm?it|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
-    r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell"
-    r"|raise|submit|file|mark|install|add|run|npm|pnpm|yarn|pip3?|uv|poetry|cargo"
-    r"|check|verify|watch|complete|finish|get|pr)\b"
-)
-_PULL_REQUEST: Final = r"(?:(?P<draft>(?:a )?draft ))?(?:pr|pull request)"
-_NEXT: Final = re.compile(
-    rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) "
-    rf"(?=(?:please |also |now )?(?:{_VERBS}|{_PULL_REQUEST}\b))",
-    re.IGNORECASE,
-)
+def _is_before(body: Sequence[str]) -> bool:
+    """Return whether a clause is a report, or a preparation in a few words."""
+    text = " ".join(body)
+    if _REPORT.fullmatch(text):
+        return True
+    did = _DID.match(text)
+    others = text[did.end() :].split() if did is not None else body[1:]
+    is_one = did is not None or (body[0].lower() in _PREPARES and len(body) <= _MOST_BEFORE)
+    return is_one and _is_free(others) and not any(map(_OBJECT.match, others))
 
 
-def _sentence(sentence: str, quoted: str | None) -> list[StatedRequest] | NotUnderstood:
-    sentence = sentence.strip()
-    if _COURTESY.fullmatch(sentence):
-        return []
-    requests: list[StatedRequest] = []
-    starts = [0, *(one.end() for one in _NEXT.finditer(sentence))]
-    ends = [*(one.start() for one in _NEXT.finditer(sentence)), len(sentence)]
-    for clause in (sentence[start:end] for start, end in zip(starts, ends, strict=True)):
-        body = _TRAIL.sub("", clause[_lead(clause) :].strip())
-        if _COURTESY.fullmatch(clause):
-            continue
-        read = _clause(body, quoted)
-        noun = re.fullmatch(_PULL_REQUEST, body, re.IGNORECASE) if requests else None
-        if noun is not None:
-            # "push and PR", "push + a draft PR": alone, a noun asks for nothing.
-            read = StatedRequest(verb="pr", draft=noun["draft"] is not None)
-        if read is None:
-            return NotUnderstood("not every sentence of the message is a plain request")
-        requests.append(read)
-    return requests
+def _is_behind(clause: str, body: Sequence[str]) -> bool:
+    """Return whether a clause behind a request is about another matter, or says what it is for."""
+    is_one = body[0].lower() in _FOLLOWS or re.match(_PURPOSE, clause, re.IGNORECASE)
+    return bool(is_one) and len(body) <= _MOST_BEHIND and _is_free(body[1:])
 
 
-def _lead(clause: str) -> int:
-    match = _LEAD.match(clause)
-    return match.end() if match else 0
+def _is_free(words: Sequence[str]) -> bool:
+    return all(_FREE.fullmatch(one) and one.lower() not in GATE for one in words)
 
 
-# --- the forms -----------------------------------------------------------------------------------
-
-_ALL_THE: Final = r"(?:(?:all )?(?:the|my|our|your|these) )?(?:latest |new |local |current )?"
-_THINGS: Final = (
-    r"(?:it|this|it all|all|all this|all of (?:it|this)"
-    rf"|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates|fix(?:es)?))"
-)
-_WHICH: Final = r"(?!(?:old|previous|other|original|initial|second|third|one)\b)[a-z0-9]+"
-_R: Final = r"(?P<remote>[A-Za-z0-9][A-Za-z0-9_.-]*)"
-_B: Final = r"(?P<branch>[A-Za-z0-9][A-Za-z0-9_./-]*)"
-_RB: Final = rf"{_R}(?:/{_B})?"
-_SAYING: Final = r"(?: (?:-m|(?:with|using) (?:the |a )?message:?|saying) (?P<quoted>\x00))?"
-_PATH: Final = r"(?:~/|\./|/)?[^\s,\x00]+"
-_TARGETS: Final = rf"(?P<targets>{_PATH}(?:(?:,? and |, ){_PATH})*)"
-_FILE: Final = r"(?:the |my )?(?:(?P<file>files?) |(?P<directory>folder|directory) )?(?:at )?"
-_PACKAGE: Final = r"@?[A-Za-z0-9][A-Za-z0-9_./-]*(?:@[A-Za-z0-9_.^~-]+)?"
-_PACKAGES: Final = (
-    r"(?:the )?(?:packages? |dependenc(?:y|ies) )?"
-    rf"(?!(?:the|all|dependencies|deps|packages|it|this|them)\b)"
-    rf"(?P<packages>{_PACKAGE}(?:(?:,? and |, ){_PACKAGE})*)"
-)
-_MANAGER: Final = r"(?P<manager>npm|pnpm|yarn|pip3?|uv|poetry|cargo)"
-_ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
-
-_SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
-            ("commit", rf"(?:git )?commi(?:t(?: everything| {_THINGS})?{_SAYING}|t?)"),
-            ("commit", rf"(?:git )?comit(?: everything| {_THINGS})?"),
-            ("commit", r"(?:make|create) a commit"),
-            ("push", rf"git push(?: {_R}(?: {_B})?)?"),
-            ("push", (r"push (?:up )?(?:(?:the|my|this) )?(?:current )?branch"
-                     rf"(?: (?:up )?to {_R})?")),
-            ("push", (rf"push(?: up)?(?: {_THINGS})?(?: up)? to (?:the )?"
-                     r"(?:remote|(?:current )?branch|pr|pull request)")),
-            ("push", (rf"push(?: up)?(?: {_THINGS}| the(?: {_WHICH}){{1,2}} fix(?:es)?)?"
-                     rf"(?: up)?(?: to {_RB})?")),
-            ("push", rf"push (?:(?:the|my) )?branch {_B}(?: (?:up )?to {_R})?"),
-            ("push", rf"push (?:(?:the|my) )?{_B} branch(?: (?:up )?to {_R})?"),
-            ("push", rf"push {_B} (?:up )?to {_R}"),
-            ("pull", rf"git pull(?: {_R}(?: {_B})?)?"),
-            ("pull", rf"pull(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
-            ("fetch", rf"git fetch(?: {_R}(?: {_B})?)?"),
-            ("fetch", rf"fetch(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
-            ("get", (rf"(?:fetch|download|open|visit|get|read) (?:the )?"
-                    rf"(?:(?:page|contents?|site|url|file) )?(?:at |from |of )?{_ADDRESS}")),
-            ("read", (rf"(?:read|open|show(?: me)?|display|view|print|cat) "
-                     rf"(?:the contents? of )?{_FILE}{_TARGETS}")),
-            ("write", (rf"(?:write|save|create) (?:(?P<quoted>\x00)|(?:the |a |my )"
-                      rf"(?:summary|report|results?|output|notes)) (?:to|at|in|into) "
-                      rf"{_FILE}{_TARGETS}")),
-            ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
-            ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
-            ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
-            # "open the PR" asks to see one, an "open PR" is one; a noun asks for nothing.
-            ("pr", (r"(?:(?:open(?: up)?|push|get) an?(?: new)?|(?:create|make|raise|submit|file)"
-                   r"(?: (?:a|an|the|my|new))*|open(?= draft ))"
-                   r"(?P<draft> draft)? (?:pr|pull request)(?: up)?"
-                   r"(?: (?:for|with) (?:this|it|(?:the|these) changes))?"
-                   rf"(?: (?:to|against|into) {_B})?")),
-            ("pr", r"pr (?:it|this)"),
-            ("ready", (r"mark (?:it|(?:the|this|my) (?:pr|pull request)) "
-                      r"(?:as )?ready(?: for review)?")),
-            ("install", rf"(?:run )?{_MANAGER} (?:install|i|add|ci|sync)(?: {_PACKAGES})?"),
-            ("install", rf"(?:install|add) {_PACKAGES}(?: (?:with|using|via|from) {_MANAGER})?"),
-            ("install", r"install (?:the |all )?(?:dependencies|deps|packages)"),
-            ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
-            ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
-            ("other", (r"(?:check|verify|watch|complete|finish) (?:the|those|these)"
-                      r"(?: [a-z]+){1,3}")),
-)  # fmt: skip
-"""The forms of a request, in order: the first that fits the whole clause counts."""
-
-_FORMS: Final = tuple(
-    [(verb, re.compile(form, re.IGNORECASE | re.ASCII)) for verb, form in _SENTENCES]
-)
-
-_PLAIN_TARGET: Final = re.compile(r"(?:~|\.)?/.*|(?:.+/)?[^/]*\.[A-Za-z0-9_]+")
-"""Words that stand as paths by themselves, by the beginning of a path or the ending of a file.
-`feature/old` may be a branch, and `TODO/FIXME` no name at all."""
-_DELETED_TARGET: Final = re.compile(r"(?:~|\.)/.+|.*/[^/]*\.[A-Za-z][A-Za-z0-9]*")
-_NAMED_TARGET: Final = re.compile(r"(?:~|\.)?/.*|[A-Za-z0-9_.].*")
-"""Words behind "file" or "folder"."""
-
-
-def _clause(text: str, quoted: str | None) -> StatedRequest | None:
-    for verb, form in _FORMS:
-        match = form.fullmatch(text)
-        if match is None:
-            continue
-        read = _request(verb, match, quoted)
-        if read is not None:
-            return read
+def _request(words: Sequence[str], *, is_first: bool) -> StatedRequest | None:
+    """Return the request that a clause is, or None if it has a word that is not known."""
+    words = words[1:] if words[0].lower() in {"git", "run"} and words[1:] else words
+    lower = [*map(str.lower, words), ""]
+    if lower[0] in _MANAGERS and lower[1] in _INSTALLS:
+        return _request(["install", *words[2:], "with", words[0]], is_first=is_first)
+    if not is_first and re.fullmatch(r"(?:(?:a )?draft )?pr(?: please| too)? ", " ".join(lower)):
+        # "push and PR", "push + a draft PR": alone, a noun asks for nothing.
+        return StatedRequest(verb="pr", draft="draft" in lower)
+    # "push it to the PR" asks for no other one, and "open the PR" alone may ask to see it.
+    may_be_old = {"push", "get", "open"} if is_first else {"push", "get"}
+    is_old = lower[0] in may_be_old and {"a", "an", "draft"}.isdisjoint(lower)
+    for row in _ROWS:
+        if lower[0] in row.starts and not (row.verb == "pr" and is_old):
+            read = _read(row, words, lower)
+            if read is not None:
+                return read
     return None
 
 
-def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequest | None:
-    parts = {name: value for name, value in match.groupdict().items() if value is not None}
-    if (quoted is not None) and verb in {"commit", "write"} and "quoted" not in parts:
-        # The quoted text stands in another request: the message does not say which it belongs to.
-        return None
-    if "targets" in parts and verb == "get":
-        targets: tuple[str, ...] = (parts["targets"],)
-    else:
-        pieces = re.split(r",? and |, ", parts.get("targets", ""))
-        targets = tuple([piece for piece in pieces if piece])
-        if not all(_is_target(one, verb, parts.keys()) for one in targets):
+def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedRequest | None:
+    """Return the request in the words of a clause, if each fits the row."""
+    names: list[str] = []
+    for at in range(1, len(words)):
+        if _is_target(row, words[at], lower, at):
+            names.append(words[at])
+        elif not _is_known(row, lower, at, has_names=bool(names)):
             return None
-    if verb == "install":
-        targets = tuple([one for one in re.split(r",? and |, ", parts.get("packages", "")) if one])
-    if verb == "other" and _OPERATION.search(match[0]):
+    manager = next((one.removesuffix("3") for one in lower if one in _MANAGERS), None)
+    has = {
+        "pr": _is_new_one(lower),
+        "ready": "ready" in lower,
+        "get": len(names) == 1,
+        "install": manager is not None or not (names or _LOCKED.isdisjoint(lower)),
+    }
+    if not has.get(row.verb, names or row.verb not in _ON_FILES):
         return None
     return StatedRequest(
-        verb=verb,
-        remote=parts.get("remote"),
-        branch=parts.get("branch"),
-        quoted=quoted if "quoted" in parts else None,
-        manager=parts["manager"].lower().removesuffix("3") if "manager" in parts else None,
-        kind="file" if "file" in parts else "directory" if "directory" in parts else None,
-        targets=targets,
-        draft="draft" in parts,
+        verb=row.verb,
+        names=tuple(names),
+        quoted=_QUOTE_MARK if _QUOTE_MARK in words else None,
+        kind=next((_KINDS[one] for one in lower if one in _KINDS), None),
+        manager=manager,
+        draft="draft" in lower,
     )
 
 
-def _is_target(text: str, verb: Verb, parts: Collection[str]) -> bool:
-    """Return whether a word stands as a path where it is used.
-
-    A name such as `console.log`, `/users/42` or `feature/x` is no path to delete unless the message
-    says that it is a file or a folder: it is a call, a route, a branch.
-    """
-    if "://" in text:
+def _is_new_one(lower: Sequence[str]) -> bool:
+    """Return whether a clause asks for a pull request: "make the changes of the PR" does not."""
+    if "pr" not in lower:
         return False
-    if not {"file", "directory"}.isdisjoint(parts):
-        return _NAMED_TARGET.fullmatch(text) is not None
-    if verb == "delete":
-        return _DELETED_TARGET.fullmatch(text) is not None
-    return _PLAIN_TARGET.fullmatch(text) is not None
+    at = lower.index("pr")
+    return _ARTICLES.issuperset(lower[1:at]) and lower[at + 1] in _BEHIND_PR
+
+
+def _is_known(row: _Row, lower: Sequence[str], at: int, *, has_names: bool) -> bool:
+    """Return whether a word that is no name says nothing of the target."""
+    word, before = lower[at], lower[at - 1]
+    if word == _QUOTE_MARK:
+        return row.verb in {"commit", "write"} and before in _INTRODUCES
+    if word in _MANAGERS:
+        return row.verb == "install" and before in row.known
+    return word in (_BEHIND if has_names and row.verb in _ON_FILES else row.known)
+
+
+def _is_target(row: _Row, word: str, lower: Sequence[str], at: int) -> bool:
+    """Return whether a word names a target where it stands."""
+    before, after, pattern = lower[at - 1], lower[at + 1], row.target
+    if lower[at] in GATE:
+        return False
+    if pattern is _NAME:
+        is_placed = before in _POINTS or after == "branch"
+        is_moved = row.verb == "push" and after == "to" and lower[at] not in row.known
+        if not (lower[at] in _USUAL or is_moved or (is_placed and lower[at] not in _ANY_BRANCH)):
+            return False
+    elif lower[at] in row.known or lower[at] in _MANAGERS:
+        return False
+    elif row.verb in _ON_FILES and not _KINDS.keys().isdisjoint(lower[:at]):
+        pattern = _CALLED if _BEHIND.issuperset(lower[at + 1 : -1]) else pattern
+    return pattern is not None and pattern.fullmatch(word) is not None
