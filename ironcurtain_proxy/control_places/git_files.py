@@ -9,19 +9,17 @@ am` and of a bisect nothing is listed.
 
 The entries of git's index: its gitlinks, and the merge of two changes of it.
 
-A gitlink is a directory that git looks into as a repository of its own: `git status` in a workspace
-runs git again in each of them, with the configuration that lies there. Two commands that ran at
-once have changed one file, the index, and mean different entries of it: these are merged by path.
-An index that this module does not understand, or that leaves entries to another file, is refused.
-So is a path that git itself never adds: `git checkout .` writes whatever the index names, also
-`.git/hooks/post-checkout` or a file beside the worktree. The format is git's `index-format`:
-versions 2, 3 and 4.
+A gitlink is a directory that git looks into as a repository of its own: `git status` runs git again
+in each, with the configuration that lies there. Two commands that ran at once have changed one
+index, and mean different entries of it: these are merged by path. An index that is not understood,
+or that leaves entries to another file, is refused. So is a path that git never adds: `git checkout
+.` writes whatever the index names, also `.git/hooks/post-checkout` or a file beside the worktree.
+The format is git's `index-format`: versions 2, 3 and 4.
 
 Whether a change of a git configuration can make git run, or send, anything else.
 
-Most keys of git can: commands, hooks, filters, helpers, other configurations to include, other
-places to push to. This module knows the few settings that are harmless, such as those that a clone
-or a new branch writes. A setting that it does not understand is not harmless.
+Most keys of git can: commands, hooks, filters, other configurations to include, other places to
+push to. The few settings that are harmless are known, such as those of a clone or a new branch.
 """
 
 import hashlib
@@ -55,8 +53,10 @@ _OPTIONS: Final = re.compile(
     rb"(?:true|false|[0-9]+)\n)*"
 )
 
-_ORDERS: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/done", "sequencer/todo")
-_ORDERS_BACKUP: Final = "rebase-merge/git-rebase-todo.backup"
+_ORDERS: Final = frozenset(
+    {"sequencer/todo", "rebase-merge/done", "rebase-merge/git-rebase-todo"}
+    | {"rebase-merge/git-rebase-todo.backup"}
+)
 _FILES: Final[Mapping[str, re.Pattern[bytes]]] = {
     **{
         f"rebase-merge/{name}": _STATE_NUMBER
@@ -78,11 +78,11 @@ _FILES: Final[Mapping[str, re.Pattern[bytes]]] = {
     "rebase-merge/rewritten-pending": _IDS,
     "rebase-merge/head-name": _REFERENCE,
     "rebase-merge/author-script": _AUTHOR,
-    "rebase-merge/message": _TEXT,
-    "rebase-merge/message-squash": _TEXT,
-    "rebase-merge/message-fixup": _TEXT,
+    **{
+        f"rebase-merge/{name}": _TEXT
+        for name in ("message", "message-squash", "message-fixup", "patch")
+    },
     "rebase-merge/current-fixups": re.compile(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
-    "rebase-merge/patch": _TEXT,
     "rebase-merge/update-refs": re.compile(
         rb"(?:refs/heads/[A-Za-z0-9._/-]+\n" + _HEX + rb"\n" + _HEX + rb"\n)*"
     ),
@@ -99,7 +99,7 @@ def is_harmless_state(name: str, content: bytes) -> bool:
         name: its path in the directory of git.
         content: the file's.
     """
-    if name in _ORDERS or name == _ORDERS_BACKUP:
+    if name in _ORDERS:
         return all(_ORDER.fullmatch(line) for line in content.split(b"\n"))
     pattern = _FILES.get(name)
     return pattern is not None and pattern.fullmatch(content) is not None
@@ -155,8 +155,8 @@ def hash_length_of(settings: bytes) -> int:
 def names_worktree_alone(index: bytes, settings: bytes) -> bool:
     """Return whether all entries of an index are files that a worktree may hold.
 
-    Unlike `special_entries` this also reads an index that leaves entries to another one, or that
-    keeps whole directories as one entry. It takes for harmless what git does not take for an index.
+    Unlike `special_entries` this reads an index that leaves entries to another one, or that keeps
+    directories as one entry, and takes for harmless what git does not take for an index.
     """
     if not index.startswith(b"DIRC"):
         return True
@@ -187,10 +187,6 @@ class SpecialEntries(NamedTuple):
 def special_entries(index: bytes, *, hash_length: int = _SHA1) -> SpecialEntries:
     """Return the special entries of an index.
 
-    Args:
-        index: the content of the file; empty where there is none.
-        hash_length: the bytes of an object name: 20, or 32 in a repository of SHA-256.
-
     Raises:
         UnreadableIndexError: the index is damaged, of an unknown version, or split.
     """
@@ -207,8 +203,8 @@ def special_entries(index: bytes, *, hash_length: int = _SHA1) -> SpecialEntries
 def looked_at_again(before: bytes, now: bytes, *, hash_length: int = _SHA1) -> bytes:
     """Return an index with which git reads each file again of which this one notes something new.
 
-    Otherwise a command could change a file and have the index say that it has not: git compares
-    times and sizes alone. What other parts of an index say of files and directories is left out.
+    Git compares times and sizes alone, which an index could say of a file that a command changed.
+    What other parts of an index say of files and directories is left out.
 
     Raises:
         UnreadableIndexError: one of them is damaged, of an unknown version, or split.
@@ -458,7 +454,11 @@ _NAMED: Final = re.compile(
 
 WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
-_SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+_ENDING: Final = re.compile(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
+"""Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
+_FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
+_OPTION: Final = re.compile(r"\A-\w")
 
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "repositoryformatversion"): _SETTING_NUMBER,
@@ -504,21 +504,24 @@ def is_harmless(before: bytes | None, now: bytes) -> bool:
         setting in known
         or (
             _is_harmless(setting, is_new=setting[:2] not in sections)
-            and (before is None or _leaves_pushes(setting, remotes))
+            and (before is None or _leaves_as_is(setting, remotes))
         )
         for setting in _settings(text)
     )
 
 
-def _leaves_pushes(setting: _Setting, remotes: Collection[str | None]) -> bool:
-    """Return whether git pushes to the remotes alone that a repository had.
+def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
+    """Return whether git works, and pushes, as it did in a repository that was there before.
 
-    A branch names its own, and without that git takes `origin`, or the only one that there is.
+    A branch names its remote, and without that git takes `origin`, or the only one that there is.
     """
     section, name, key, value = setting
     if (section, key) == ("branch", "remote"):
         return value == "." or value in remotes
-    return section != "remote" or (bool(remotes) and name != "origin")
+    if section == "remote":
+        return bool(remotes) and name != "origin"
+    # Without `core.filemode`, for one, git shows no program that became one.
+    return section not in {"core", "extensions"}
 
 
 def named_files(text: str) -> Iterator[tuple[bool, str]]:
@@ -535,22 +538,21 @@ def named_programs(text: str) -> Iterator[str]:
     for section, _, key, value in _settings(text):
         # Without a section it is no configuration.
         if section and (section, key) not in _HARMLESS and (section, key) not in _HARMLESS_IF_NEW:
-            for place, word in enumerate(WORDS.findall(value or key)):
+            # What the user types speaks of many files.
+            ending, before = SCRIPTS if section.startswith("alias") else _ENDING, ""
+            for word in WORDS.findall(value or key):
                 # A program without a slash does not lie there, but what follows it may.
-                if "/" in word or (place and _SCRIPTS.search(word)):
+                if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
                     # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
-                    yield from {word, word.lstrip("/")}
+                    yield from {word, word.lstrip("/"), _OPTION.sub("", word)}
+                before = word
 
 
 def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:
     """Return whether a configuration names no new worktree but that of a submodule.
 
-    Any other could be the home directory, where a checkout writes.
-
-    Args:
-        repository: the directory of git, absolute.
-        before: the earlier content, or None if there was no file.
-        now: the present content.
+    Any other could be the home directory, where a checkout writes. `repository`: its directory of
+    git, absolute.
     """
     found = worktrees(now)
     if found <= worktrees(before or b""):
@@ -569,10 +571,8 @@ def worktrees(content: bytes) -> frozenset[str]:
 
 def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:
     section, name, key, value = setting
-    if name is None:
-        pattern = _HARMLESS.get((section, key))
-    else:
-        pattern = _HARMLESS_IF_NEW.get((section, key)) if is_new else None
+    table = _HARMLESS if name is None else _HARMLESS_IF_NEW if is_new else {}
+    pattern = table.get((section, key))
     return pattern is not None and pattern.fullmatch(value) is not None
 
 

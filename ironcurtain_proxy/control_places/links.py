@@ -13,11 +13,13 @@ the settings of an agent makes the agent run that file by itself.
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.control_places.git_files import WORDS
-from ironcurtain_proxy.control_places.rules import is_in_cache
+import orjson
+
+from ironcurtain_proxy.control_places.git_files import SCRIPTS, WORDS
+from ironcurtain_proxy.control_places.rules import is_in_cache, programs_of_prompts
 
 _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""
@@ -31,11 +33,33 @@ _COMMANDS: Final = re.compile(
     re.IGNORECASE,
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
+_FILES: Final = re.compile(
+    r"(?:path|file|source|interpreter|executable|program)s?[\"']?\s*[:=]\s*"
+    r"(\[[^\]]{0,4096}|\"[^\"]{0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
+    re.IGNORECASE,
+)
+"""Programs and variables of the environment that settings name: `"clangd.path": "tools/clangd"`."""
+_NAMES_OPENED_FILES: Final = "xml"
+_LOADED: Final = re.compile(
+    r"(?:^|[;&|]|\bthen\b)[ \t]*"
+    r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
+    r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?",
+    re.MULTILINE,
+)
+"""What an allowed `.envrc` loads, or puts where programs are looked for."""
 _OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
 _OF_SHELLS: Final = frozenset({"sh", "bash", "zsh"})
 _STARTED_BY_HAND: Final = "launch.json"
+_VERSIONS: Final = re.compile(r"[\w\s.+*/~^<>=|@#-]*", re.ASCII)
+_PATH: Final = re.compile(r"\.\.|(?:\A|\s)~?/")
+_LOOKS: Final = re.compile(
+    r"editor\.(?:tabSize|insertSpaces|rulers|fontSize|wordWrap|minimap\.\w+|renderWhitespace)"
+    r"|workbench\.(?:colorTheme|iconTheme|colorCustomizations)|cSpell\.(?:words|ignoreWords)"
+    r"|files\.(?:exclude|eol|insertFinalNewline|trimTrailingWhitespace|trimFinalNewlines)"
+    r"|search\.exclude|peacock\.\w+"
+)
 
 
 def words_of_commands(name: str, text: str) -> Iterator[str]:
@@ -50,9 +74,78 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
     if name == _STARTED_BY_HAND or ending == "md" or "\0" in text:
         return
     commands = [one[1] for one in _COMMANDS.finditer(text)] if is_settings else [text[:_LONGEST]]
+    named = is_settings and ending != _NAMES_OPENED_FILES
+    files = [one[1] for one in _FILES.finditer(text)] if named else []
     for part in commands:
-        for word in WORDS.findall(part):
-            yield _OF_VARIABLE.sub("", word, count=1) if word[0] in "$/" else word
+        yield from map(_relative, WORDS.findall(part))
+    for part in files:
+        for word in map(_relative, WORDS.findall(part)):
+            # What packages bring counts as data there: `.venv/bin/python`.
+            if not is_in_cache(word.split("/")):
+                yield word
+
+
+def _relative(word: str) -> str:
+    return _OF_VARIABLE.sub("", word, count=1) if word[0] in "$/" else word
+
+
+def files_to_come(name: str, text: str) -> Iterator[str]:
+    """Yield the relative paths that a control file loads as soon as something is there.
+
+    Args:
+        name: the file's.
+        text: what it holds.
+    """
+    if name.startswith(".envrc"):
+        for verb, word in _LOADED.findall(text[:_LONGEST]):
+            if verb.lower().startswith("path"):
+                yield from [f"{word}/{program}" for program in programs_of_prompts()]
+            elif word or verb.startswith("dotenv"):
+                yield word or ".env"
+        return
+    for word in words_of_commands(name, text):
+        if "/" in word and SCRIPTS.search(word) and "*" not in word:
+            yield word
+
+
+def is_plain_version(content: bytes) -> bool:
+    """Return whether a file such as `.python-version` names versions, and no path to a program.
+
+    Some managers take `path:…`, and look for `../x` beside the versions that they have.
+    """
+    text = content.decode("ascii", "replace")
+    return _VERSIONS.fullmatch(text) is not None and _PATH.search(text) is None
+
+
+def changes_looks_alone(before: bytes | None, now: bytes) -> bool:
+    """Return whether settings of an editor differ in how it looks, and what it shows, alone.
+
+    Args:
+        before: the earlier content, or None if there was no file.
+        now: the present content.
+    """
+    try:
+        was, new = [orjson.loads(one) for one in (before or b"{}", now)]
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(was, dict) and isinstance(new, dict) and _are_looks(was, new)
+
+
+def _are_looks(was: Mapping[str, object], new: Mapping[str, object]) -> bool:
+    for key in was.keys() | new.keys():
+        old, value = was.get(key), new.get(key)
+        if old == value and (key in was) == (key in new):
+            continue
+        if key.startswith("["):
+            # Of one language.
+            old, value = old or {}, value or {}
+            if not isinstance(old, dict) or not isinstance(value, dict):
+                return False
+            if not _are_looks(old, value):
+                return False
+        elif not _LOOKS.fullmatch(key):
+            return False
+    return True
 
 
 def stays_below(depth: int, target: str) -> bool:

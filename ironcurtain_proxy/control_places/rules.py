@@ -32,13 +32,13 @@ RelativeParts: TypeAlias = tuple[str, ...]
 """A path relative to the workspace, in components; bytes that are no UTF-8 are surrogates."""
 
 ControlKind: TypeAlias = Literal[
-    "configuration", "hook", "state", "pointer", "repository", "acted-on", "hidden"
+    "configuration", "hook", "state", "pointer", "repository", "acted-on", "hidden", "version"
 ]
 """`configuration`: settings of git, and whatever else a repository holds that is not listed as
 data. `hook`: a program that git runs. `state`: a waiting rebase, merge or bisect. `pointer`: a
 `.git` that is no directory, or a link in a repository's data. `repository`: the name of a directory
 of git itself. `acted-on`: a program of the host reads it by itself. `hidden`: an unknown new hidden
-name."""
+name. `version`: it names the version of a tool, or, to some managers, a path to it."""
 
 
 class ControlPlace(Struct, frozen=True):
@@ -59,6 +59,9 @@ class _Git(Struct, frozen=True):
 class _ActedOn(Struct, frozen=True):
     names: frozenset[str]
     endings: tuple[str, ...]
+    with_environment: tuple[str, ...]
+    program_directories: frozenset[str]
+    programs: frozenset[str]
     within: dict[str, tuple[str, ...]]
 
 
@@ -66,6 +69,8 @@ class _Harmless(Struct, frozen=True):
     names: frozenset[str]
     beginnings: tuple[str, ...]
     endings: tuple[str, ...]
+    documents: frozenset[str]
+    loads_each: frozenset[str]
     caches: frozenset[str]
     cache_trees: frozenset[str]
 
@@ -127,13 +132,47 @@ def may_be_control(directory: str, name: str) -> bool:
     This is what a caller asks first of each entry of a large tree: most have no such name.
     """
     return (
-        name.startswith(".") or _is_acted_on(name) or directory.lower() in _names().acted_on.within
+        name.startswith(".")
+        or _is_acted_on(name)
+        or directory.lower() in _names().acted_on.within
+        or _is_run_by_name((directory, name))
     )
 
 
 def _is_acted_on(name: str) -> bool:
     table, lower = _names().acted_on, name.lower()
-    return lower in table.names or lower.endswith(table.endings)
+    return (
+        lower in table.names
+        or lower.endswith(table.endings)
+        or (lower.endswith(".toml") and lower.startswith(table.with_environment))
+    )
+
+
+def _is_run_by_name(inner: RelativeParts) -> bool:
+    """Return whether a path in a tree that a shell activates is a program that each prompt runs."""
+    table = _names().acted_on
+    return (
+        len(inner) == len(("bin", "git"))
+        and inner[1].lower() in table.programs
+        and inner[0].lower() in table.program_directories
+    )
+
+
+def programs_of_prompts() -> Collection[str]:
+    """Return the names of programs that shells, prompts and editors run by themselves."""
+    return _names().acted_on.programs
+
+
+def _is_document(inner: RelativeParts) -> bool:
+    """Return whether a file below a directory of settings is one that nothing loads."""
+    table = _names().harmless
+    *above, name = [one.lower() for one in inner]
+    loads = any(one in table.loads_each or one.endswith(".d") for one in above)
+    return name in table.documents and not loads
+
+
+def _is_version(lower: str) -> bool:
+    return lower == ".nvmrc" or (lower.startswith(".") and lower.endswith("-version"))
 
 
 def is_in_cache(path: Iterable[str]) -> bool:
@@ -177,17 +216,18 @@ def _by_name(
     """Judge a path outside of every repository's own directory by the names on the way to it."""
     names = _names()
     for end, name in enumerate(path, 1):
-        lower = name.lower()
+        lower, below = name.lower(), path[end:]
         if lower in names.harmless.cache_trees:
-            return None
-        inner = path[end].lower() if end < len(path) else ""
+            return ControlPlace("acted-on", path) if _is_run_by_name(below) else None
         beginnings = names.acted_on.within.get(lower)
-        if beginnings is not None and inner.startswith(beginnings):
+        if beginnings is not None and below and below[0].lower().startswith(beginnings):
             return ControlPlace("acted-on", path[: end + 1])
         if _is_acted_on(name):
-            return ControlPlace("acted-on", path if end < len(path) else path[:end])
+            return None if below and _is_document(below) else ControlPlace("acted-on", path)
         if not name.startswith(".") or beginnings is not None or _is_harmless(lower):
             continue
+        if not below and _is_version(lower):
+            return ControlPlace("version", path)
         if not is_settled(path[:end]):
             return ControlPlace("hidden", path[:end])
     return None

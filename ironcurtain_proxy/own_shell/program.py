@@ -354,13 +354,13 @@ class Shell:
             case "job_status":
                 number, job = self._job(arguments)
                 with anyio.move_on_after(whole(arguments, "waitSeconds", 0, 0)):
-                    await job.done.wait()
-                return self._about_job(number, job)
+                    await job.stopped.wait()
+                return await self._about_job(number, job)
             case "stop_job":
                 number, job = self._job(arguments)
                 job.kill("it was stopped")
-                await job.done.wait()
-                return self._about_job(number, job)
+                await job.stopped.wait()
+                return await self._about_job(number, job)
             case _:
                 raise WrongArgumentError("there is no such tool")
 
@@ -386,11 +386,12 @@ class Shell:
             raise WrongArgumentError(f"{_MOST_JOBS} jobs are there already: stop one")
         self._started += 1
         number = self._started
+        command.fetched = anyio.Event()
         self._jobs[number] = command
         self._tasks.start_soon(self._runner.run, command)
         with anyio.move_on_after(_BEGINNING):
-            await command.done.wait()
-        return self._about_job(number, command)
+            await command.stopped.wait()
+        return await self._about_job(number, command)
 
     def _job(self, arguments: Mapping[str, Json]) -> tuple[int, ShellCommand]:
         number = arguments.get("job")
@@ -399,12 +400,14 @@ class Shell:
             raise WrongArgumentError(f"there is no job {number}")
         return number, found
 
-    def _about_job(self, number: int, job: ShellCommand) -> Mapping[str, Json]:
-        if job.ended is None:
+    async def _about_job(self, number: int, job: ShellCommand) -> Mapping[str, Json]:
+        if not job.stopped.is_set() or job.fetched is None:
             text = job.output.take()
             return _texts(f"{text}\n[job {number} is running]".lstrip("\n"))
         if self._jobs.pop(number, None) is None:
             raise WrongArgumentError(f"there is no job {number}")
+        job.fetched.set()
+        await job.done.wait()
         return _result_of(job, f"\n[job {number} has ended]")
 
     def _fail(self, number: Json, code: int, why: str) -> None:

@@ -262,6 +262,12 @@ class ShellCommand(Struct, eq=False, kw_only=True):
     output: Output = field(default_factory=Output)
     ended: Ended | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
+    """Set when nothing of it lives and what it changed is prepared."""
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+    """Set when nothing of it lives."""
+    fetched: anyio.Event | None = None
+    """Set when somebody asks for the end of a job: what it changed is judged when it comes in, by
+    the settings that lead somewhere by then. `None` means that somebody waits for the end."""
     speaks: anyio.Event = field(default_factory=anyio.Event)
     """Set when it has written something."""
     reads_ours: bool = False
@@ -329,8 +335,8 @@ class Runner:
         self._is_kept = False
         self._led: LedPlaces | None = None
         self._repositories: list[str] = []
-        self._begun_with: frozenset[str] = frozenset()
-        """The hidden names that were in the workspace before any command."""
+        self._begun_with = LedPlaces()
+        """The hidden names and the settings of git that were there before any command."""
         self._lookout = ControlLookout(
             (setup.views.workspace,), RemovedFiles(Path(setup.views.directory))
         )
@@ -357,8 +363,13 @@ class Runner:
             leads = self._lookout.leads
             if self._led is None:
                 # Later looks see what servers of others make.
-                self._begun_with = frozenset(self._lookout.settled)
-            self._led = LedPlaces(leads.paths, leads.in_each)
+                self._begun_with = LedPlaces(
+                    settled=frozenset(self._lookout.settled),
+                    configurations=self._lookout.own_configurations,
+                )
+            self._led = replace_struct(
+                self._begun_with, paths=leads.paths, hooks_in_each=leads.in_each
+            )
             self._repositories = self._lookout.repositories
             return self._led
 
@@ -373,6 +384,9 @@ class Runner:
                 view = CommandView(place, self._setup.views.workspace, self._repositories)
             status = await self._in_restrictions(command, view)
             command.host = "" if gate is None else gate.asked_since(asked)
+            command.stopped.set()
+            if command.fetched is not None:
+                await command.fetched.wait()
             command.ended = await self._prepared(command, status, view)
         except RefusedChangesError as error:
             command.ended = Ended(status=None, why=f"{_NOTHING}: {error}")
@@ -384,6 +398,7 @@ class Runner:
                 if command.ended is None or not command.ended.view:
                     with anyio.CancelScope(shield=True):
                         await anyio.to_thread.run_sync(discard, view.directory)
+            command.stopped.set()
             command.done.set()
 
     async def _prepared(
@@ -402,7 +417,7 @@ class Runner:
         if led is None or not self._is_kept:
             led = await self._look_for_leads()
         names = SettledNames(Path(self._setup.views.names)).read()
-        led = replace_struct(led, settled=names | self._begun_with)
+        led = replace_struct(led, settled=led.settled | names)
         control = Control(self._setup.views.approved, led, self._restrictions.profile().deny_read)
         changes = await anyio.to_thread.run_sync(view.prepare, control)
         has_any = not changes.is_nothing

@@ -18,7 +18,7 @@ import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +29,7 @@ from ironcurtain_proxy.control_places.git_files import (
     keeps_worktree,
     resolves_no_more,
 )
+from ironcurtain_proxy.control_places.links import is_plain_version
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
@@ -99,6 +100,8 @@ class ControlLookout:
     """The accepted state of each control file."""
     _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
     """The control files that were there before any server ran."""
+    own_configurations: Mapping[str, bytes] = field(default_factory=dict, init=False)
+    """The configurations of git that were there before any server ran, by their paths."""
     _accepted: set[Inode] = field(default_factory=set, init=False)
     """The directories of which everything was accepted once."""
     _survey: Survey = field(init=False)
@@ -127,6 +130,7 @@ class ControlLookout:
         leads.of_user()
         self._survey.learns = True
         found: list[Found] = []
+        files: list[tuple[Found, ControlFile]] = []
         for _ in range(_LOOKS):
             count = len(leads)
             found = self._survey.walk()
@@ -142,7 +146,7 @@ class ControlLookout:
         self.places = {one.inode: one.anchor for one in found}
         # What cannot be looked into now is the user's own.
         self._stuck.update(self._survey.refused)
-        self._begun()
+        self._begun(files)
         self._bounded(begun=False)
 
     @property
@@ -158,13 +162,18 @@ class ControlLookout:
     def resume(self) -> None:
         """Begin with the earlier state that was given, in place of `begin`."""
         self._survey.leads.of_user()
-        self._begun()
         files = [(one, file) for one in self._survey.walk() if (file := self.known.get(one.key))]
+        self._begun(files)
         self._survey.leads.of_files(files)
         self._survey.forget()
 
-    def _begun(self) -> None:
+    def _begun(self, files: Collection[tuple[Found, ControlFile]]) -> None:
         self._accepted, self._own = {*self.places}, frozenset(self.known)
+        self.own_configurations = {
+            one.path: file.content
+            for one, file in files
+            if one.kind == "configuration" and one.inner == "config" and file.content is not None
+        }
 
     def closed(self) -> tuple[str, ...]:
         """Return the files and directories that sandboxes are to close, the outermost first."""
@@ -172,7 +181,10 @@ class ControlLookout:
         for one in self._survey.walk():
             if one.is_whole and one.kind in {"acted-on", "led-to"}:
                 found.add(one.anchor)
-            elif one.kind not in {"state", "configuration", "index"} or one.inner in _CLOSED:
+            elif (
+                one.kind not in {"state", "configuration", "index", "version"}
+                or one.inner in _CLOSED
+            ):
                 found.add(one.path)
         closed: list[str] = []
         for path in sorted(found, key=lambda one: (one.count("/"), one)):
@@ -312,6 +324,8 @@ class ControlLookout:
             case "state":
                 is_waiting = is_end or _ORDERS_TO_RUN.search(now)
                 return not is_waiting or is_harmless_state(one.inner, now)
+            case "version":
+                return is_plain_version(now)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
                 return False
 
@@ -326,7 +340,9 @@ class ControlLookout:
         if inner in CONFIGURATIONS:
             # A clone writes its configuration in pieces, with looks in between. So in a repository
             # that came later every remote and branch counts as new.
+            # At the place of one of the user's they do not: that one may have been renamed away.
             was = before.content if before and one.key in self._own else None
+            was = was or self.own_configurations.get(one.path)
             return is_harmless(was, now) and keeps_worktree(one.anchor, was, now)
         if inner.endswith(".lock") and "/" not in inner:
             # Git reads none; the name is taken while a file is written.

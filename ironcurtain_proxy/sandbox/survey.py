@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 from ironcurtain_proxy.control_places.git_files import is_index, named_files, named_programs
 from ironcurtain_proxy.control_places.links import (
+    files_to_come,
     leads_into,
     leads_into_cache,
     stays_below,
@@ -130,6 +131,11 @@ class Leads:
         for word in {*words_of_commands(name, text)}:
             for top in tops:
                 if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
+                    self._run(word, top, set())
+        for word in {*files_to_come(name, text)}:
+            # Direnv goes to where its file lies.
+            for top in tops[:1] if name.startswith(".envrc") else tops:
+                if "\0" not in word:
                     self._run(word, top, set())
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:

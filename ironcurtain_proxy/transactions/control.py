@@ -6,7 +6,7 @@ no other repository than before. An approved place stays whatever it holds.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,13 @@ from ironcurtain_proxy.control_places.git_files import (
     resolves_no_more,
     special_entries,
 )
-from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache, stays_below
+from ironcurtain_proxy.control_places.links import (
+    changes_looks_alone,
+    is_plain_version,
+    leads_into,
+    leads_into_cache,
+    stays_below,
+)
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
@@ -51,12 +57,15 @@ _SAID: Final[dict[ControlKind, str]] = {
     "repository": "a repository of git's own",
     "acted-on": "a program of this machine acts on it",
     "hidden": "a new hidden name, of which nobody knows what acts on it",
+    "version": "it leads a program of this machine to a path in place of a version",
 }
+_EDITOR_SETTINGS: Final = (".vscode", "settings.json")
 _LED: Final = "git, or a link that a program of this machine follows, leads there"
 _AWAY: Final = "a link to where no command may look"
 _CACHE: Final = "a link into a tool's own directory, where no settings are judged"
 _LINKED: Final = "an index that leads git into another repository"
 _HIDING: Final = "an index with which git shows no change of some files"
+_USERS: Final = "it holds the hooks and the settings of a repository of yours"
 BECOMES: Final = "it would make a repository of what is there"
 
 
@@ -88,6 +97,8 @@ class LedPlaces(Struct, frozen=True):
     """Where the user's own settings say that every repository has its hooks, relative to it."""
     settled: frozenset[str] = frozenset()
     """The hidden names that are the project's own, in lower case."""
+    configurations: Mapping[str, bytes] = {}
+    """The configurations of git that were there before any command, by their absolute paths."""
 
 
 class Control:
@@ -156,9 +167,35 @@ class Control:
             return _why_index(entry) if is_index(entry.parts[-1]) else None
         if self._is_approved(entry.parts) or found.root in self._approved:
             return None
-        if found.kind == "configuration" and _is_harmless_configuration(entry):
-            return None
-        return _SAID[found.kind]
+        return None if self._is_harmless(found.kind, entry) else _SAID[found.kind]
+
+    def _is_harmless(self, kind: ControlKind, entry: Judged) -> bool:
+        """Return whether a control place may change as it did, by its content."""
+        match kind:
+            case "configuration":
+                # A repository may have been removed by one command, to be made anew by the next.
+                was = entry.before() or self._known.configurations.get(self._absolute(entry.parts))
+                return _is_harmless_configuration(entry, was)
+            case "version":
+                return entry.is_removed or is_plain_version(entry.new() or b":")
+            case "acted-on":
+                is_settings = entry.parts[-2:] == _EDITOR_SETTINGS and not entry.is_removed
+                return is_settings and changes_looks_alone(entry.before(), entry.new() or b"")
+            case "hook" | "state" | "pointer" | "repository" | "hidden":
+                return False
+
+    def why_no_removal(self, repository: RelativeParts) -> str | None:
+        """Return why a directory of git may not go, or be replaced, while its worktree stays.
+
+        The next one at its place would have neither the user's hooks nor the user's remotes. One
+        that a command made is its own to remove.
+        """
+        config = f"{self._absolute(repository)}/config"
+        is_users = config in self._known.configurations and not self._is_approved(repository)
+        return _USERS if is_users else None
+
+    def _absolute(self, parts: RelativeParts) -> str:
+        return "/".join([self._workspace, *parts])
 
     def follow(self, parts: RelativeParts, host: int) -> None:
         """Learn where the control places in a directory of the workspace lead to.
@@ -200,7 +237,7 @@ class Control:
         target, beginning = entry.target(), f"{self._workspace}/"
         if self._is_approved(entry.parts):
             return None
-        link = "/".join([self._workspace, *entry.parts])
+        link = self._absolute(entry.parts)
         is_apart = not any(one.startswith(beginning) for one in self._closed)
         stays = is_apart and stays_below(len(entry.parts) - 1, target)
         if not stays and leads_into(link, target, self._closed):
@@ -263,10 +300,10 @@ def names_that_decide(directory: int) -> frozenset[str]:
     return frozenset([one for one in every if files.look(directory, one.encode()) is not None])
 
 
-def _is_harmless_configuration(entry: Judged) -> bool:
+def _is_harmless_configuration(entry: Judged, before: bytes | None) -> bool:
     if entry.is_link or entry.is_directory:
         return False
-    new, before = entry.new(), entry.before()
+    new = entry.new()
     if entry.parts[-1] == "MERGE_RR":
         return entry.is_removed or (new is not None and resolves_no_more(before, new))
     if entry.parts[-1] != "config" or new is None or not is_harmless(before, new):

@@ -23,6 +23,9 @@ _HANDLE_HEAD, _LARGEST_HANDLE = 8, 128
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _WHOLE: Final = ctypes.c_int64(0)
 _BEGIN_WRITING: Final = 2
+DEFAULT_LIST: Final = "system.posix_acl_default"
+ACCESS_LISTS: Final = frozenset({"system.posix_acl_access", DEFAULT_LIST})
+"""The extended attributes that open an entry, or all that comes into a directory, to others."""
 OVERLAY_ATTRIBUTE: Final = "user.overlay."
 """The beginning of the extended attributes in which an overlay keeps its own notes."""
 
@@ -187,16 +190,45 @@ def directory(parent: int, name: bytes) -> Iterator[int]:
         os.close(opened)
 
 
+def attribute(directory: int, name: bytes, one: str) -> bytes | None:
+    """Return an extended attribute of an entry, or None if it has none of this name."""
+    with suppress(OSError):
+        return os.getxattr(_path(directory, name), one, follow_symlinks=False)
+    return None
+
+
+def inherits_list(directory: int) -> bool:
+    """Return whether all that comes into an opened directory gets an access list of the user's."""
+    with suppress(OSError):
+        return DEFAULT_LIST in os.listxattr(directory)
+    return False
+
+
+def remove_attribute(directory: int, name: bytes, one: str) -> None:
+    """Remove an extended attribute of an entry.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    os.removexattr(_path(directory, name), one, follow_symlinks=False)
+
+
+def _path(directory: int, name: bytes) -> bytes:
+    return b"/proc/self/fd/%d/%s" % (directory, name)
+
+
 def overlay_notes(directory: int, name: bytes) -> dict[str, bytes]:
-    """Return the notes of the overlay on an entry, and take them away."""
-    path = b"/proc/self/fd/%d/%s" % (directory, name)
+    """Return the notes of the overlay on an entry, which are taken away, and its access lists."""
+    path = _path(directory, name)
     found: dict[str, bytes] = {}
     try:
         names = os.listxattr(path, follow_symlinks=False)
     except OSError:
         return found
     for one in names:
-        if one.startswith(OVERLAY_ATTRIBUTE):
+        if one in ACCESS_LISTS:
+            found[one] = os.getxattr(path, one, follow_symlinks=False)
+        elif one.startswith(OVERLAY_ATTRIBUTE):
             with suppress(OSError):
                 found[one.removeprefix(OVERLAY_ATTRIBUTE)] = os.getxattr(
                     path, one, follow_symlinks=False
@@ -211,7 +243,7 @@ def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
     Raises:
         OSError: one of them cannot be read.
     """
-    paths = [b"/proc/self/fd/%d/%s" % (one, name) for one in (new, old)]
+    paths = [_path(one, name) for one in (new, old)]
     noted = [
         {
             one: os.getxattr(path, one, follow_symlinks=False)

@@ -167,6 +167,25 @@ def _one_of(
     return _each_of(Step("make", path, None, files.identity(made)), *trees, judged)
 
 
+def rewrite_index(git: int, settings: bytes | None) -> None:
+    """Let git read each file again that the index of a new repository names.
+
+    Args:
+        git: the directory of git, opened, where nobody else writes.
+        settings: the configuration of the repository that it replaces.
+
+    Raises:
+        OSError: such as a full disk.
+    """
+    with suppress(UnreadableIndexError):
+        length = hash_length_of(settings or b"")
+        content = looked_at_again(b"", files.content(git, INDEX), hash_length=length)
+        opened = os.open(INDEX, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=git)
+        with os.fdopen(opened, "wb") as file:
+            file.write(content)
+            file.truncate()
+
+
 def _repository_of(index: bytes) -> bytes:
     """Return the directory of the branches that a commit with this index moves."""
     return _WORKTREE.sub(b"", index.removesuffix(b"/" + INDEX))

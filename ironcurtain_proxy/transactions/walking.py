@@ -44,7 +44,7 @@ from ironcurtain_proxy.transactions.control import (
     Judged,
     names_that_decide,
 )
-from ironcurtain_proxy.transactions.merging import INDEX
+from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
 
 MOST_ENTRIES: Final = 1_000_000
 _SET_ID: Final = 0o6000
@@ -55,6 +55,7 @@ _CHANGED: Final = "it was changed in the workspace while the command ran"
 _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
 _OPEN: Final = "the right of all users to write there; the rest of it came in"
+_LIST: Final = "a list of other users who may use it; the rest of it came in"
 _NOTES_OF_FILES: Final = frozenset({"origin", "impure", "uuid", "protattr"})
 """The overlay's notes on a file that say nothing of its content."""
 
@@ -71,6 +72,8 @@ class _Place(Struct, frozen=True):
     """Whether all of it comes from the view, so that it is renamed with a directory above it."""
     settled: int
     """How many of its components from the left are in the workspace, too."""
+    has_lists: bool = False
+    """Whether the user has given what comes into it an access list."""
     is_late: bool = False
     """Whether the command made it, and somebody else made or moved one of its name meanwhile."""
 
@@ -132,7 +135,8 @@ class Walk:
             RefusedChangesError: a bound was reached.
             OSError: something cannot be read, or no space is left for a copy.
         """
-        top = _Place(b"", (), self._upper, self._host, is_new=False, settled=0)
+        lists = files.inherits_list(self._host)
+        top = _Place(b"", (), self._upper, self._host, False, 0, lists)  # noqa: FBT003  as below
         self._directory(top, files.DEEPEST)
         self._decide_renamed()
         self._hold_broken_histories()
@@ -171,12 +175,24 @@ class Walk:
             else:
                 self._leave_out(place, name, "a device, a socket or a pipe")
 
+    def _notes(self, place: _Place, name: bytes) -> dict[str, bytes]:
+        """Return the overlay's notes. An access list stays that was there, or that all inherit."""
+        notes = files.overlay_notes(place.upper, name)
+        for one in files.ACCESS_LISTS & notes.keys():
+            given = notes.pop(one)
+            was = None if place.host is None else files.attribute(place.host, name, one)
+            if given != was and not place.has_lists:
+                files.remove_attribute(place.upper, name, one)
+                self._left_out.append(KeptBack(place.path_of(name), _LIST))
+        return notes
+
     def _closed_to_others(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
     ) -> os.stat_result:
         """Take away that other users of the machine could write where they could not before."""
         more = status.st_mode & ~(0 if host is None else host.st_mode) & stat.S_IWOTH
-        is_left_out = status.st_mode & _SET_ID or stat.S_IFMT(status.st_mode) not in _WITH_MODE
+        is_program = not stat.S_ISDIR(status.st_mode) and status.st_mode & _SET_ID
+        is_left_out = is_program or stat.S_IFMT(status.st_mode) not in _WITH_MODE
         if not more or is_left_out:
             return status
         self._left_out.append(KeptBack(place.path_of(name), _OPEN))
@@ -219,8 +235,8 @@ class Walk:
             place, name, is_directory=False, is_link=is_link, settled=True, is_removed=True
         )
         if stat.S_ISDIR(host.st_mode) and judged.parts[-1].lower() == ".git":
-            # The directory of a repository as a whole steers nothing once it is gone.
-            return None
+            # As a whole it steers nothing once it is gone.
+            return self._control.why_no_removal(judged.parts)
         if stat.S_ISDIR(host.st_mode) and self._control.is_in_repository(judged.parts):
             return self._why_removal_inside(place, name)
         return self._control.why_kept_back(judged)
@@ -253,7 +269,7 @@ class Walk:
         host: os.stat_result | None,
         deepest: int,
     ) -> None:
-        notes = files.overlay_notes(place.upper, name)
+        notes = self._notes(place, name)
         is_there = host is not None and stat.S_ISDIR(host.st_mode)
         is_merged = is_there and not place.is_new and notes.get("opaque") != b"y"
         if not is_merged and not place.is_new and "origin" in notes:
@@ -276,6 +292,7 @@ class Walk:
                 below_host,
                 not is_merged,
                 place.settled + is_deep,
+                place.has_lists or (below_host is not None and files.inherits_list(below_host)),
                 # What a command only went through, the overlay notes the origin of.
                 place.is_late or ("origin" not in notes and self._is_later(host)),
             )
@@ -313,23 +330,26 @@ class Walk:
             return
         if new & _SET_ID & ~old:
             self._leave_out(place, name, "a mode with set-user or set-group")
-        elif (why := self._why_mode(place, name, new & ~old)) is not None:
+        elif (why := self._why_mode(place, name, new & ~old, old & ~new)) is not None:
             self._kept_back.append(KeptBack(place.path_of(name), why))
         else:
             self._add("mode", place, name, host, status)
             self._report("mode", place, name)
 
-    def _why_mode(self, place: _Place, name: bytes, more: int) -> str | None:
+    def _why_mode(self, place: _Place, name: bytes, more: int, less: int) -> str | None:
         """Return why a directory may not get another mode, or None if it may."""
         judged = self._judged(place, name, is_directory=True, is_link=False, settled=True)
-        if more & _OTHERS_WRITE and self._control.is_in_repository(judged.parts):
-            return "others could write in a repository"
+        if self._control.is_in_repository(judged.parts):
+            if more & _OTHERS_WRITE:
+                return "others could write in a repository"
+            if less & stat.S_IRWXU:
+                return "git would pass over what it cannot read, such as your hooks"
         return self._control.why_kept_back(judged)
 
     def _file(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
     ) -> None:
-        notes = files.overlay_notes(place.upper, name)
+        notes = self._notes(place, name)
         if not notes.keys() <= _NOTES_OF_FILES:
             raise RefusedChangesError("the kernel wrote down changes in a way that is not read")
         if status.st_mode & _SET_ID and not stat.S_ISLNK(status.st_mode):
@@ -341,7 +361,7 @@ class Walk:
             return
         if status.st_nlink > 1:
             status = self._own_copy(place, name, status)
-        is_index = not place.is_new and self._is_index(place, name)
+        is_index = self._is_index(place, name)
         if place.is_new or host is None:
             self._made(place, name, status, notes.get("origin"))
         elif is_index or self._is_as_before(place, name, host):
@@ -361,8 +381,12 @@ class Walk:
         """Note an index of git, of which the commit merges both changes."""
         if name != INDEX or not self._control.is_in_repository(place.parts):
             return False
-        self.indexes.append(place.path_of(name))
-        return True
+        if place.is_new:
+            # It comes in with the repository. What it says of files is believed as little.
+            rewrite_index(place.upper, _read(place.host, b"config") if place.host else b"")
+        else:
+            self.indexes.append(place.path_of(name))
+        return not place.is_new
 
     def _is_left(
         self, place: _Place, name: bytes, new: os.stat_result, old: os.stat_result

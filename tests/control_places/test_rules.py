@@ -55,6 +55,13 @@ def test_data_is_no_control_place() -> None:
             ".venv/bin/x",
         ),
         *("node_modules/a/.hidden/b", ".pytest_cache/v/x", ".prettierrc.toml", ".yarn/cache/a.zip"),
+        *(
+            ".claude/README.md",
+            ".claude/scripts/README.md",
+            "mise.go",
+            "bin/git",
+            "venv/lib/bin/ls",
+        ),
     ]
     assert [path for path in cases if judged(path) is not None] == []
 
@@ -92,6 +99,12 @@ def test_what_the_host_acts_on_is_a_control_place() -> None:
         ("lefthook.yml", "acted-on", "lefthook.yml"),
         ("prek.toml", "acted-on", "prek.toml"),
         ("mise/config.toml", "acted-on", "mise/config.toml"),
+        ("mise.dev.local.toml", "acted-on", "mise.dev.local.toml"),
+        ("flake.lock", "acted-on", "flake.lock"),
+        (".claude/agents/README.md", "acted-on", ".claude/agents/README.md"),
+        (".ssh/config.d/README", "acted-on", ".ssh/config.d/README"),
+        ("a/.venv/bin/git", "acted-on", "a/.venv/bin/git"),
+        (".php-version", "version", ".php-version"),
         (".frobnicate/settings/deep", "hidden", ".frobnicate"),
         ("a/.newtool", "hidden", "a/.newtool"),
     ]

@@ -239,6 +239,8 @@ _SETTINGS = {
     ".pre-commit-config.yaml": "repos:\n- hooks:\n  - entry: python3 t/run.py\n",
     "lefthook.yml": "pre-commit:\n  commands:\n    a:\n      run: ./t/run.py {staged_files}",
     "mise.toml": '[hooks]\nenter = "t/run.py"',
+    ".mise.toml": '[env]\n_.file = "t/run.py"',
+    ".vscode/settings.json": '{"clangd.path": "${workspaceFolder}/t/run.py"}',
     ".envrc": "use python\nsource t/run.py",
     ".husky/pre-commit": "npx lint-staged && ./t/run.py",
     "r/.git/hooks/pre-commit": "#!/bin/sh\n. $(git rev-parse --show-toplevel)/t/run.py",
@@ -266,11 +268,34 @@ def test_a_file_that_the_users_own_settings_run_is_closed_and_put_back(
     assert (top / "t/data.py").read_text() == "changed"
 
 
+@pytest.mark.parametrize(
+    ("place", "text", "path"),
+    [
+        (".envrc", "PATH_add bin", "bin/git"),
+        ("deep/.envrc", "dotenv_if_exists", "deep/.env"),
+        (".envrc", "use x; source_env_if_exists local.rc", "local.rc"),
+        (".claude/settings.json", '{"command": "$CLAUDE_PROJECT_DIR/t/run.py"}', "t/run.py"),
+    ],
+)
+def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
+    w: Watched, place: str, text: str, path: str
+) -> None:
+    w.put(place, text)
+    w.begin()
+    w.put("bin/tool", "data")
+    file = w.put(path)
+    assert (len(w.look()), file.exists()) == (1, False)
+    assert (w.top / "bin/tool").exists()
+
+
 def test_files_that_settings_only_speak_of_stay_data(w: Watched) -> None:
     w.put("src/main.py", "old")
     w.put(".claude/settings.json", '{"permissions": {"allow": ["Edit(src/main.py)"]}}')
     w.put(".claude/commands/edit.md", "Run src/main.py, with command: src/main.py")
     w.put(".vscode/launch.json", '{"program": "src/main.py", "args": ["src/main.py"]}')
+    w.put(".vscode/settings.json", '{"python.defaultInterpreterPath": ".venv/bin/python"}')
+    w.put(".idea/workspace.xml", '<entry file="$PROJECT_DIR$/src/main.py"/>')
     w.begin()
     w.put("src/main.py", "new")
+    w.put(".venv/bin/python", "new")
     assert w.look() == []

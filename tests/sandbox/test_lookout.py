@@ -398,6 +398,18 @@ def test_what_was_there_moves_with_the_directory_that_holds_it(w: Watched) -> No
     assert (w.top / "b/.git/hooks/pre-commit").exists()
 
 
+def test_a_repository_in_the_place_of_the_users_has_no_other_remote(w: Watched) -> None:
+    repository(w)
+    url = '[remote "origin"]\n\turl = https://example.com/{}\n'
+    (w.top / ".git/config").write_text(url.format("ours"))
+    w.begin()
+    (w.top / ".git").rename(w.top / "aside")
+    repository(w)
+    for name, left in (("ours", 0), ("x", 1)):
+        (w.top / ".git/config").write_text(url.format(name))
+        assert len(w.look()) == left
+
+
 def test_a_file_that_names_servers_and_was_there_is_closed_and_restored(w: Watched) -> None:
     mine = [w.put(".mcp.json", "mine"), w.put(".cursor/mcp.json", "mine").parent]
     assert set(map(str, mine)) <= set(w.begin())

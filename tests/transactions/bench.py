@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
-from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.control import Control, LedPlaces
 from ironcurtain_proxy.transactions.forking import mounting_by
 from ironcurtain_proxy.transactions.transaction import (
     CommandView,
@@ -59,6 +59,7 @@ class Workbench:
         script: str,
         *,
         approved: Collection[str] = (),
+        led: LedPlaces = LedPlaces(),  # noqa: B008  frozen
         meanwhile: Callable[[], object] | None = None,
         last: Callable[[], object] | None = None,
     ) -> Changes:
@@ -70,7 +71,7 @@ class Workbench:
         try:
             if meanwhile is not None:
                 meanwhile()
-            found = view.prepare(Control(approved))
+            found = view.prepare(Control(approved, led))
             if last is not None:
                 last()
             self.late = [] if found.is_nothing else commit(view.directory)

@@ -183,6 +183,7 @@ def test_holes_and_attributes_stay(w: Workbench) -> None:
         ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two/new"),
         ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two"),
         ("umask 0; rm -r held; mkdir held; echo x > held/f", "held"),
+        ("mkdir new; chmod 2777 new", "new"),
     ],
 )
 def test_no_other_user_of_the_machine_can_write_what_a_command_left(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.transactions.changes import Changes
 from ironcurtain_proxy.transactions.control import Control, LedPlaces
 from ironcurtain_proxy.transactions.transaction import commit, discard
 from tests.transactions.bench import Workbench, said, steps
@@ -127,6 +128,15 @@ def test_the_first_remote_of_a_repository_is_asked_about(repository: Workbench) 
         ("echo x > .gitignore; mkdir -p .github/workflows; echo x > .github/workflows/ci.yml", []),
         ("mkdir .cursor", []),
         (
+            "mkdir -p .venv/bin node_modules/.bin; touch node_modules/.bin/ls .venv/bin/{x,git}",
+            [".venv/bin/git", "node_modules/.bin/ls"],
+        ),
+        ("echo 3.12 > .python-version; echo lts/iron > .nvmrc; echo '~> 1.2' > .x-version", []),
+        (
+            "echo ../../x > .ruby-version; echo path:x > .node-version; ln -s a .go-version",
+            [".go-version", ".node-version", ".ruby-version"],
+        ),
+        (
             "mkdir z; ln -s node_modules/x x; ln -s $PWD/.venv/y y; ln -s ../z/../venv/z z/z",
             ["x", "y", "z/z"],
         ),
@@ -152,6 +162,26 @@ def test_control_places_are_kept_back_and_said(
     assert b"evil" not in status.stderr
 
 
+@pytest.mark.parametrize(
+    ("now", "is_kept"),
+    [
+        ('{"[c]": {"editor.tabSize": 2}, "task.allowAutomaticTasks": "off"}', False),
+        ('{"cSpell.words": ["a"], "task.allowAutomaticTasks": "off"}', False),
+        ('{"[c]": {"clangd.path": "x"}, "task.allowAutomaticTasks": "off"}', True),
+        ('{"editor.codeActionsOnSave": {}, "task.allowAutomaticTasks": "off"}', True),
+        ('{"editor.tabSize": 2}', True),
+        ("", True),
+    ],
+)
+def test_settings_of_an_editor_that_change_how_it_looks_come_in(
+    w: Workbench, now: str, *, is_kept: bool
+) -> None:
+    w.write(".vscode/settings.json", '{"task.allowAutomaticTasks": "off"}')
+    found = w.run(f"echo '{now}' > .vscode/settings.json; echo x > .vscode/README.md")
+    assert said(found.kept_back) == [".vscode/settings.json"] * is_kept
+    assert (w.ws / ".vscode/README.md").exists()
+
+
 def test_a_link_through_a_link_of_the_users_into_a_cache_is_kept_back(
     repository: Workbench,
 ) -> None:
@@ -166,6 +196,40 @@ def test_a_gitlink_in_the_index_is_kept_back(repository: Workbench) -> None:
         "cd ../..; git add -f n/x 2> /dev/null"
     )
     assert said(found.kept_back) == [".git/index"]
+
+
+TURNED = "git config -f lib/.git/config remote.origin.url https://example.com/x"
+ANEW = "cp -a .git g; rm -r .git; rm -f g/hooks/pre-push; mv g .git"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "kept_back"),
+    [
+        (("rm -r .git",), [".git"]),
+        ((ANEW,), [".git"]),
+        (("mv .git g; echo data > .git",), [".git", "g/hooks/pre-push"]),
+        (("tar cf t lib; rm -r lib", f"tar xf t; {TURNED}"), ["lib/.git/config"]),
+        (("tar cf t lib; rm -r lib", "tar xf t"), []),
+        (("git init -q new", "rm -r new/.git"), []),
+        (("chmod 0 .git/hooks",), [".git/hooks"]),
+        (("git config core.filemode false",), [".git/config"]),
+    ],
+)
+def test_the_settings_and_hooks_of_the_user_s_repositories_do_not_go_with_them(
+    repository: Workbench, scripts: tuple[str, ...], kept_back: list[str]
+) -> None:
+    w, found = repository, Changes()
+    git(w, "init", "-q", "lib")
+    git(w, "config", "-f", "lib/.git/config", "remote.origin.url", "https://example.com/ours")
+    w.write(".git/hooks/pre-push", "guard", 0o755)
+    configs = [w.ws / one for one in (".git/config", "lib/.git/config")]
+    led = LedPlaces(configurations={str(one): one.read_bytes() for one in configs})
+    for script in scripts:
+        found = w.run(script, led=led)
+    assert said(found.kept_back) == kept_back
+    assert (w.ws / ".git/hooks/pre-push").read_text() == "guard"
+    assert configs[0].read_bytes() == led.configurations[str(configs[0])]
+    assert b"/x" not in (configs[1].read_bytes() if configs[1].exists() else b"")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -268,6 +332,11 @@ def test_two_commands_at_once_make_no_repository_that_neither_could_make(
             "echo x > tools/hooks/post-index-change",
             ["tools/hooks/post-index-change"],
         ),
+        ("filter.x.clean=sed -f tools/x.sed", "echo x > tools/x.sed", ["tools/x.sed"]),
+        ("filter.x.clean=sed -f run.sed", "echo x > run.sed", ["run.sed"]),
+        ("filter.x.clean=awk -frun.awk", "echo x > run.awk", ["run.awk"]),
+        ("core.sshCommand=ssh -F hosts", "echo x > hosts", ["hosts"]),
+        ("alias.x=!ruff check setup.cfg", "echo x > setup.cfg", []),
         ("core.hooksPath=absent", "mkdir absent; echo x > absent/pre-commit", ["absent"]),
         ("core.hooksPath=h/_", "echo x >> h/pre-commit", ["h/pre-commit"]),
         (
