@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import cbor2
@@ -28,6 +29,7 @@ from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.signing.keys import KeyFile
 from ironcurtain_proxy.signing.passkeys import (
+    Counters,
     Passkey,
     assertion,
     bytes_of,
@@ -50,6 +52,7 @@ class Team:
     keys: dict[str, KeyFile] = field(default_factory=dict)
     known: dict[str, ReviewerKey] = field(default_factory=dict)
     revoked: set[str] = field(default_factory=set)
+    counters: Path | None = None
 
     def add(  # noqa: PLR0913  the columns of the file
         self,
@@ -97,6 +100,7 @@ class Team:
             clock=self.clock,
             signatories=self.now,
             verify=is_signed,
+            has_grown=Counters(self.counters).has_grown,
             machine=MACHINE,
             requesters=self.requesters,
         )

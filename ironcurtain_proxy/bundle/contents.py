@@ -98,7 +98,7 @@ def unpack(archive: bytes) -> Mapping[str, bytes]:
                 files[member.name] = content.read()
                 if len(files[member.name]) != member.size:
                     raise BundleError(f"the archive is refused: {shown} ends early")
-    except (tarfile.TarError, ValueError, EOFError) as error:
+    except (tarfile.TarError, ValueError, EOFError, RecursionError, OverflowError) as error:
         raise BundleError(f"the archive is refused: {error}") from error
     if not files:
         raise BundleError("the archive is refused: it is empty")

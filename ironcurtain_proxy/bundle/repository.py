@@ -14,7 +14,7 @@ and mixed versions are found by its rules and its library. Persons sign with the
 in with (see `signing.keys`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -188,22 +188,26 @@ class Repository:
         write_public(self._pending / "targets.json", Metadata(targets).to_bytes())
         return version
 
-    def sign(self, private: PrivateKey, now: datetime, hours: int) -> list[str]:
+    def sign(
+        self, private: PrivateKey, now: datetime, hours: int, *, keys: bool = False
+    ) -> list[str]:
         """Sign whatever a key may sign. Return what was done, in words.
 
         Args:
             private: the key.
             now: aware, UTC.
             hours: how long the signature of a machine's key holds.
+            keys: whether to sign a change of the keys, too. Whoever has one stolen key puts such a
+                change beside a bundle, for the next person who signs that.
 
         Raises:
-            ConfigurationError: it may sign nothing here.
+            ConfigurationError: it may sign nothing here, or a change that one key could make alone.
             BundleError: the archive is not the one that the metadata names.
         """
         signer = _Signer(private)
         done: list[str] = []
         pending_root = _read(self._pending / "root.json", Root)
-        if pending_root is not None:
+        if pending_root is not None and keys:
             done += self._sign_root(pending_root, signer)
         root = self.root()
         pending = _read(self._pending / "targets.json", Targets)
@@ -214,7 +218,8 @@ class Repository:
         if not done:
             raise ConfigurationError(
                 f"the key {private.public.fingerprint} signs nothing in {self.directory}: either "
-                "nothing waits for it, or it is not among the keys; see `bundle show`"
+                "nothing waits for it, or it is not among the keys, or keys wait that --new-keys "
+                "signs; see `bundle show`"
             )
         return done
 
@@ -224,6 +229,8 @@ class Repository:
         keys |= set() if before is None else set(before.signed.roles["root"].keyids)
         if signer.public_key.keyid not in keys:
             return []
+        if _needs_one(pending.signed):
+            raise ConfigurationError("the keys that wait would let one key sign a bundle alone")
         pending.sign(signer, append=True)
         version = pending.signed.version
         missing = _missing_for_root(before, pending)
@@ -332,7 +339,8 @@ class Repository:
         return archive
 
     def changes(self) -> Iterable[str]:
-        """Yield the files in which the proposed bundle differs from the published one."""
+        """Yield the keys, then the files, in which what is proposed differs from the published."""
+        yield from self._changed_keys()
         waiting, before = self.pending_archive(), self.published()
         if not waiting:
             return
@@ -346,6 +354,17 @@ class Repository:
             if old.get(name) != new.get(name):
                 word = "added" if name not in old else "changed" if name in new else "removed"
                 yield f"{word:<9} {name}"
+
+    def _changed_keys(self) -> Iterator[str]:
+        waiting, before = _read(self._pending / "root.json", Root), self.root()
+        if waiting is None:
+            return
+        old, new = (set() if one is None else _named(one.signed) for one in (before, waiting))
+        for role, key in sorted(old | new):
+            word = (
+                "added" if (role, key) not in old else "kept" if (role, key) in new else "removed"
+            )
+            yield f"{word:<9} {key} for {role}"
 
     def _need_root(self) -> None:
         if self.root() is None:
@@ -386,6 +405,28 @@ def _until(now: datetime, *, days: int = 0, hours: int = 0) -> datetime:
 
 def _meta(version: int, path: Path) -> MetaFile:
     return MetaFile.from_data(version, path.read_bytes(), ["sha256"])
+
+
+def _named(root: Root) -> set[tuple[str, str]]:
+    """Return each role with the keys that sign it."""
+    return {
+        (role, fingerprint(root.keys[keyid]))
+        for role in (*_PERSONS, *_MACHINE)
+        for keyid in root.roles[role].keyids
+    }
+
+
+def _needs_one(root: Root) -> bool:
+    """Return whether one key is enough for what two persons must sign."""
+    named = _named(root)
+    alone = {key for role, key in named if role in _MACHINE}
+    for role in _PERSONS:
+        persons = {key for one, key in named if one == role}
+        # Of one key under two ids a signature would count twice.
+        is_twice = len(persons) < len(root.roles[role].keyids)
+        if is_twice or root.roles[role].threshold < 2 or alone & persons:  # noqa: PLR2004  two
+            return True
+    return False
 
 
 def _missing(root: Root, role: str, metadata: Metadata[Targets]) -> int:

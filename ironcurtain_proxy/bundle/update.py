@@ -13,14 +13,15 @@ from the repository that the signatures do not cover: not its names, its order, 
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import urllib3
 from msgspec import Struct
@@ -65,6 +66,8 @@ _CLOCK: Final = timedelta(minutes=5)
 _SECONDS: Final = 20.0
 """For a connection, and for each piece of an answer."""
 _ALL_SECONDS: Final = 300.0
+"""For all metadata, and for the archive."""
+_MOST_REDIRECTS: Final = 4
 _PIECE: Final = 1 << 16
 _HTTP_ERROR: Final = 400
 _NOT_FOUND: Final = 404
@@ -111,16 +114,14 @@ class _Fetcher(FetcherInterface):
 
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self._ends = time.monotonic() + _ALL_SECONDS
         self._pool = urllib3.PoolManager(
-            retries=urllib3.Retry(2, redirect=3, allowed_methods=("GET",)),
-            timeout=urllib3.Timeout(_SECONDS),
+            retries=urllib3.Retry(2, allowed_methods=("GET",)), timeout=urllib3.Timeout(_SECONDS)
         )
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         parts = urlsplit(url)
         if parts.scheme != "file":
-            return self._timely(self._over_https(url).stream(_PIECE))
+            return _downloaded(self._over_https(url).stream(_PIECE))
         path = Path(unquote(parts.path))
         try:
             # The library of TUF reads no more than it allows, and a repository has no directory
@@ -128,30 +129,53 @@ class _Fetcher(FetcherInterface):
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise exceptions.DownloadHTTPError(f"{path} is not there", _NOT_FOUND) from error
-        return self._timely(_pieces(descriptor))
+        return _downloaded(_pieces(descriptor))
 
     def _over_https(self, url: str) -> urllib3.BaseHTTPResponse:
-        answer = self._pool.request("GET", url, preload_content=False)
+        for _ in range(_MOST_REDIRECTS):
+            answer = self._pool.request("GET", url, preload_content=False, redirect=False)
+            if not (place := answer.get_redirect_location()):
+                break
+            answer.close()
+            url = urljoin(url, place)
+            if urlsplit(url).scheme != "https":
+                raise exceptions.DownloadError(f"it leads to {url}, which is not https")
+        else:
+            raise exceptions.DownloadError(f"it leads to other places {_MOST_REDIRECTS} times")
         self._look_at_clock(answer.headers.get("Date", ""))
         if answer.status >= _HTTP_ERROR:
             answer.close()
             raise exceptions.DownloadHTTPError(f"status {answer.status}", answer.status)
         return answer
 
-    def _timely(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        try:
-            for piece in pieces:
-                if time.monotonic() > self._ends:
-                    raise exceptions.SlowRetrievalError(f"it took more than {_ALL_SECONDS:.0f} s")
-                yield piece
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise exceptions.DownloadError(str(error)) from error
-
     def _look_at_clock(self, date: str) -> None:
         with suppress(ValueError, TypeError):
             theirs = parsedate_to_datetime(date)
             if theirs.tzinfo is not None and abs(self._now - theirs) > _CLOCK:
                 raise exceptions.DownloadError from _ClockError(_wrong_clock(self._now, theirs))
+
+
+def _downloaded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise exceptions.DownloadError(str(error)) from error
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Interrupt a download that takes too long, also within a piece: a byte a second is none."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise exceptions.SlowRetrievalError(f"it took more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _pieces(descriptor: int) -> Iterator[bytes]:
@@ -228,7 +252,8 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
     updater = _updater(base, source, root, now)
     archive = base / ".bundle.tar"
     try:
-        targets, expires, signed = _refreshed(updater, base, now)
+        with _within(_ALL_SECONDS):
+            targets, expires, signed = _refreshed(updater, base, now)
         if before is not None and targets.version < before.version:
             raise BundleError(
                 f"the repository offers bundle {targets.version}, and this machine has "
@@ -239,7 +264,8 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
             info = updater.get_targetinfo(TARGET)
             if info is None or info.length > MOST_ARCHIVE:
                 raise BundleError(f"bundle {targets.version} has no archive, or one too large")
-            updater.download_target(info, str(archive))
+            with _within(_ALL_SECONDS):
+                updater.download_target(info, str(archive))
             files = unpack(archive.read_bytes())
     except (exceptions.RepositoryError, exceptions.DownloadError, ValueError) as error:
         raise _refused(error) from error

@@ -63,7 +63,8 @@ def _sign(options: argparse.Namespace) -> int:
     for line in repository.changes():
         say(line)
     if options.key is not None:
-        for line in repository.sign(signer_of(options.key), now, options.hours):
+        signer, keys = signer_of(options.key), options.new_keys or options.machine is not None
+        for line in repository.sign(signer, now, options.hours, keys=keys):
             say(line)
     return 0
 
@@ -112,10 +113,9 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         say_json(bundle_fields(managed.bundle))
         return 0
-    for line in bundle_lines(managed.bundle, SystemClock().now()):
+    names = [f"  {name}" for name in sorted(managed.bundle.names)]
+    for line in (*bundle_lines(managed.bundle, SystemClock().now()), *names):
         say(line)
-    for name in sorted(managed.bundle.names):
-        say(f"  {name}")
     return 0
 
 

@@ -80,6 +80,9 @@ from ironcurtain_proxy.ports import Clock, ProgressListener, Questioner, World
 
 Verify: TypeAlias = Callable[[ReviewerKey, SignedAnswer], bool]
 """Return whether an answer bears a signature by this key. Never raises."""
+HasGrown: TypeAlias = Callable[[SignedAnswer, datetime, datetime], bool]
+"""Return whether the counter of a passkey has grown since its question was asked, at a time, and
+note it at another one. Never raises."""
 
 LATE: Final = timedelta(seconds=0.5)
 """The time after the deadline in which a busy machine may take its last look."""
@@ -105,8 +108,7 @@ class SignedAnswers(Struct, kw_only=True):
     requesters: frozenset[str] = frozenset()
     """The names of whom the agent works for: the user of the machine, the agent's token."""
     _accepted: dict[EscalationId, _Accepted] = field(default_factory=dict)
-    _counters: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    """The counter of each passkey at its last answer, and the signature of that."""
+    has_grown: HasGrown = lambda _answer, _asked, _now: True
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -147,13 +149,14 @@ class SignedAnswers(Struct, kw_only=True):
 
     def _why_impossible(self, question: Escalation, need: SignatureNeed) -> str:
         """Return why nobody could ever approve a question; empty if enough persons may."""
+        known = self.signatories()
         able = [
             key
-            for key in self.signatories().keys.values()
-            if not self._unusable(key) and not self._may_not(key, question, need)
+            for key in known.keys.values()
+            if not self._unusable(known, key) and not self._may_not(key, question, need)
         ]
         for quorum in need.quorums:
-            persons = {key.person for key in able if _has_role(key, quorum)}
+            persons = {key.identity for key in able if _has_role(key, quorum)}
             if len(persons) < quorum.count:
                 return (
                     f"an approval needs {quorum}, and reviewers.json names {len(persons)} who may "
@@ -224,25 +227,20 @@ class SignedAnswers(Struct, kw_only=True):
         """Return why an answer does not count; empty if it does."""
         if self.clock.steady() > question.deadline + LATE:
             return "it came after the deadline"
-        return self._objection(question, digest, answer) or self._counted(answer)
+        why = self._objection(self.signatories(), question, digest, answer)
+        if why or self.has_grown(answer, question.created, self.clock.steady()):
+            return why
+        return "its counter has not grown: the passkey may have been copied"
 
-    def _counted(self, answer: SignedAnswer) -> str:
-        """Return why the counter of a passkey shows a copy of it; empty if it does not."""
-        before, last = self._counters.get(answer.key, (0, b""))
-        if before and answer.counter <= before and answer.signature != last:
-            return "its counter has not grown: the passkey may have been copied"
-        if answer.counter:
-            self._counters[answer.key] = answer.counter, answer.signature
-        return ""
-
-    def _objection(self, question: Escalation, digest: str, answer: SignedAnswer) -> str:
-        known = self.signatories()
+    def _objection(
+        self, known: Signatories, question: Escalation, digest: str, answer: SignedAnswer
+    ) -> str:
         key = known.keys.get(answer.key)
         if key is None:
             return "its key is not in reviewers.json"
         if not self.verify(key, answer):
             return "its signature does not fit what it says"
-        if why := self._unusable(key) or _of_another(question, digest, answer):
+        if why := self._unusable(known, key) or _of_another(question, digest, answer):
             return why
         if not answer.approved:
             return ""
@@ -255,8 +253,8 @@ class SignedAnswers(Struct, kw_only=True):
             else self._may_not(key, question, need)
         )
 
-    def _unusable(self, key: ReviewerKey) -> str:
-        if key.id in self.signatories().revoked:
+    def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
+        if key.id in known.revoked:
             return f"the key {key.id} of {key.person} is revoked"
         if key.until is not None and key.until <= self.clock.now():
             return f"the key {key.id} of {key.person} ended on {_day(key.until)}"
@@ -278,11 +276,11 @@ class SignedAnswers(Struct, kw_only=True):
         return ""
 
     def _settled(self, accepted: _Accepted) -> Approved | Declined | None:
-        question, digest = accepted.question, accepted.digest
+        question, digest, known = accepted.question, accepted.digest, self.signatories()
         valid = [
-            (self.signatories().keys[one.key], one)
+            (known.keys[one.key], one)
             for one in accepted.answers
-            if not self._objection(question, digest, one)
+            if not self._objection(known, question, digest, one)
         ]
         for key, answer in valid:
             if not answer.approved:
@@ -338,7 +336,7 @@ def _has_role(key: ReviewerKey, quorum: Quorum) -> bool:
 
 def _is_reached(quorum: Quorum, valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> bool:
     """Return whether enough different persons signed: two keys of one person are one."""
-    return len({key.person for key, _ in valid if _has_role(key, quorum)}) >= quorum.count
+    return len({key.identity for key, _ in valid if _has_role(key, quorum)}) >= quorum.count
 
 
 def _recorded(valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> Iterator[Json]:

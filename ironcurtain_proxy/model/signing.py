@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
+from unicodedata import normalize
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -118,10 +119,20 @@ class ReviewerKey(Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """Aware, UTC; the key does not count from then on. `None` means no end."""
 
+    @property
+    def identity(self) -> str:
+        """The person, whatever the case of the name: `Ada` and `ada` are one."""
+        return _folded(self.person)
+
     def is_person(self, names: frozenset[str]) -> bool:
         """Return whether one of the names is this person's, whatever its case."""
-        own = {one.casefold() for one in (self.person, *self.accounts)}
-        return not own.isdisjoint([name.casefold() for name in names])
+        own = {_folded(one) for one in (self.person, *self.accounts)}
+        return not own.isdisjoint([_folded(name) for name in names])
+
+
+def _folded(name: str) -> str:
+    # The same letter may be written in one character or in two.
+    return normalize("NFKC", name).casefold()
 
 
 class Signatories(Struct, frozen=True, kw_only=True):

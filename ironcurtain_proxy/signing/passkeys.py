@@ -13,19 +13,26 @@ PIN.
 """
 
 import hashlib
+import logging
 import os
 import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.signing import ReviewerKey, SignedAnswer
+from ironcurtain_proxy.private_files import held_lock, write_whole
 from ironcurtain_proxy.signing.keys import is_by, lines_of
 from ironcurtain_proxy.strict_json import strict_json
+
+_log: Final = logging.getLogger(__name__)
 
 KIND: Final = "webauthn"
 _LINE: Final = re.compile(r"webauthn (https?://[^\s/]+) ([\w-]{8,1400}) ([\w-]{40,1400})(?: .*)?")
@@ -125,13 +132,83 @@ def is_signed(key: ReviewerKey, answer: SignedAnswer) -> bool:
             expected_rp_id=host_of(key.origin),
             expected_origin=key.origin,
             credential_public_key=key.public,
-            # `mediation.signatures` compares counters: here each answer is looked at again.
+            # `Counters` compares them: here each answer is looked at again.
             credential_current_sign_count=0,
             require_user_verification=True,
         )
     except Exception:  # noqa: BLE001  a library's errors about a stranger's bytes
         return False
     return True
+
+
+_MOST_KEPT: Final = 64
+
+
+class KeptCounter(Struct, frozen=True):
+    """The greatest counter of a passkey, and digests of its last signatures."""
+
+    counter: int = 0
+    marks: tuple[str, ...] = ()
+
+
+class Counters:
+    """How often each passkey has signed, by the answers that counted here.
+
+    A counter that does not grow shows a copy of the key. Answers to several questions come in any
+    order: so a counter must be greater than those seen before its question was asked, and no two
+    answers have the same one. What earlier proxies of this machine saw is kept in a file.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._before = self._read()
+        self._seen: dict[str, list[tuple[datetime, int, str]]] = {}
+
+    def has_grown(self, answer: SignedAnswer, asked: datetime, now: datetime) -> bool:
+        """Return whether an answer is no copy's, and note it. Its signature was checked.
+
+        Args:
+            answer: the answer.
+            asked: when its question was asked.
+            now: the present moment, by the same clock.
+        """
+        mark, count = hashlib.sha256(answer.signature).hexdigest()[:32], answer.counter
+        before, seen = self._before.get(answer.key, KeptCounter()), self._seen.get(answer.key, [])
+        if mark in before.marks or any(mark == one for _, _, one in seen):
+            return True  # a file is looked at again
+        least = max([before.counter, *[one for at, one, _ in seen if at <= asked]])
+        if (least and count <= least) or (count and any(count == one for _, one, _ in seen)):
+            return False
+        if count:
+            self._seen[answer.key] = [*seen, (now, count, mark)][-_MOST_KEPT:]
+            self._keep(answer.key, count, mark)
+        return True
+
+    def _read(self) -> dict[str, KeptCounter]:
+        try:
+            return {} if self._path is None else decode(self._path.read_bytes(), type=_KEPT)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            _log.error("%s cannot be read, so a copied passkey may count: %s", self._path, error)
+            return {}
+
+    def _keep(self, key: str, count: int, mark: str) -> None:
+        if self._path is None:
+            return
+        busy = OSError("another proxy holds its lock")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with held_lock(self._path.with_suffix(".lock"), 1.0, busy):
+                kept = self._read()
+                old = kept.get(key, KeptCounter())
+                kept[key] = KeptCounter(max(old.counter, count), (*old.marks, mark)[-_MOST_KEPT:])
+                write_whole(self._path, encode(kept), locked=True)
+        except OSError as error:
+            _log.error("%s cannot be written: %s", self._path, error)
+
+
+_KEPT: Final = dict[str, KeptCounter]
 
 
 def asked_of(origin: str, challenge: bytes) -> dict[str, object]:

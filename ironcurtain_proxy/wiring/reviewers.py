@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, real
+from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
 from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import server_digest
@@ -40,6 +41,7 @@ from ironcurtain_proxy.review.terminal import Channel, Panel
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.engine_file import ReviewersFile
     from ironcurtain_proxy.grants.kept import PersistedGrants
+    from ironcurtain_proxy.signing.passkeys import Counters
 
 
 def grant_ending(settings: Settings) -> str:
@@ -76,12 +78,16 @@ def signed_answers(
     Raises:
         ConfigurationError: there is such a file, and the library that checks signatures is not.
     """
+    counters = cache(partial(_counters, named.home / STATE_DIRECTORY / "passkey-counters.json"))
     if named.path is not None and named.path.exists():
         require("fleet", str(named.path))
+        # Before the first question: what is read later may be an answer to that one.
+        counters()
     return SignedAnswers(
         clock=clock,
         signatories=named,
         verify=_is_signed,
+        has_grown=lambda answer, asked, now: counters().has_grown(answer, asked, now),
         machine=machine_id(),
         requesters=frozenset({_user(), environ.get(PRINCIPAL_VARIABLE, "")} - {""}),
     )
@@ -91,7 +97,7 @@ class SignatoriesInForce:
     """Gives what `reviewers.json` says. Few have the file: for others its reader is not loaded."""
 
     def __init__(self, loaded: LoadedPolicy, home: Path) -> None:
-        self._home = home
+        self.home = home
         self._file: ReviewersFile | None = None
         self.follow(loaded)
 
@@ -110,7 +116,7 @@ class SignatoriesInForce:
                 ReviewersFile,
             )
 
-            self._file = ReviewersFile(path=self.path, home=self._home)
+            self._file = ReviewersFile(path=self.path, home=self.home)
         self._file.path, self._file.revoked = self.path or self._file.path, self._revoked
         return self._file.now()
 
@@ -119,6 +125,12 @@ def _is_signed(key: ReviewerKey, answer: SignedAnswer) -> bool:
     from ironcurtain_proxy.signing.passkeys import is_signed  # noqa: PLC0415  as above
 
     return is_signed(key, answer)
+
+
+def _counters(path: Path) -> "Counters":
+    from ironcurtain_proxy.signing.passkeys import Counters  # noqa: PLC0415  as above
+
+    return Counters(path)
 
 
 def _user() -> str:

@@ -49,7 +49,7 @@ class Fleet:
         persons = [one.public for one in (self.ada, self.bo, self.cy)]
         self.repository.begin(persons, self.ci.public, now())
         for one in (self.ada, self.bo):
-            self.repository.sign(one, now(), 24)
+            self.repository.sign(one, now(), 24, keys=True)
         self.publish(content)
         self.enrol(self.directory.as_uri())
 

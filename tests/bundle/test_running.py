@@ -2,18 +2,22 @@
 
 import functools
 import http.server
+import socketserver
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
 import pytest
 
+import ironcurtain_proxy.bundle.update as bundle_update
+from ironcurtain_proxy.bundle.contents import BundleError
 from tests import program
 from tests.bundle.fleet import FIRST, Fleet, key
 from tests.downstream.remote.test_tls import a_certificate
@@ -150,17 +154,54 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def served(directory: Path, certificate: Path, date: str = "") -> Iterator[str]:
     handler = type("Handler", (_Quiet,), {"date": date})
     make = functools.partial(handler, directory=str(directory))
-    with http.server.ThreadingHTTPServer(("localhost", 0), make) as server:
+    with tls(http.server.ThreadingHTTPServer(("localhost", 0), make), certificate) as port:
+        yield f"https://localhost:{port}/"
+
+
+@contextmanager
+def tls(server: socketserver.TCPServer, certificate: Path) -> Iterator[int]:
+    with server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"https://localhost:{server.server_address[1]}/"
+            yield int(server.server_address[1])
         finally:
             server.shutdown()
             thread.join()
+
+
+_HOSTS: list[tuple[str, bytes]] = [
+    ("too slowly", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"),
+    ("too slowly", b"HTTP/1.1 200 OK\r\nX: "),
+    ("not https", b"HTTP/1.1 302 Found\r\nLocation: http://localhost:1/\r\n\r\n"),
+    ("other places", b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize(("why", "answer"), _HOSTS)
+def test_a_host_that_sends_a_byte_at_a_time_or_leads_away_holds_no_update_up(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, answer: bytes
+) -> None:
+    certificate = a_certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setattr(bundle_update, "_ALL_SECONDS", 0.3)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.recv(4096)
+                self.request.sendall(answer)
+                while "slow" in why:
+                    self.request.sendall(b"x")
+                    time.sleep(0.02)
+
+    with tls(socketserver.ThreadingTCPServer(("localhost", 0), Handler), certificate) as port:
+        fleet.enrol(f"https://localhost:{port}/")
+        with pytest.raises(BundleError, match=why):
+            fleet.update()
 
 
 def bundle(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from securesystemslib.signer import SSlibKey
+from tuf.api.metadata import Metadata, Root
 
 from ironcurtain_proxy.bundle.contents import BundleError
 from ironcurtain_proxy.errors import ConfigurationError
@@ -54,12 +56,21 @@ def test_an_archive_that_was_exchanged_after_the_first_signature_is_not_signed(
 def test_new_keys_need_two_signatures_of_the_old_ones_and_machines_follow(fleet: Fleet) -> None:
     fleet.begin()
     fleet.update()
+    # Otherwise a change of the keys would be signed with the next bundle, without a look at it.
     thief = fleet.cy
     eve = key()
     persons = [one.public for one in (fleet.ada, fleet.bo, eve)]
     fleet.repository.begin(persons, fleet.ci.public, now())
-    assert fleet.repository.sign(fleet.ada, now(), 24) == ["signed root 2: 1 more must sign"]
-    assert fleet.repository.sign(fleet.bo, now(), 24) == ["published root 2"]
+    shown = [*fleet.repository.changes()]
+    assert f"removed   {thief.key} for root" in shown
+    assert f"added     {eve.key} for targets" in shown
+    for one, told in (
+        (fleet.ada, "signed root 2: 1 more must sign"),
+        (fleet.bo, "published root 2"),
+    ):
+        with pytest.raises(ConfigurationError, match="--new-keys"):
+            fleet.repository.sign(one, now(), 24)
+        assert fleet.repository.sign(one, now(), 24, keys=True) == [told]
     # What cy has signed before counts no more: the same files are signed by eve.
     fleet.cy = eve
     assert fleet.publish({**FIRST, "policy.yaml": "ask time: '*'\n"}) == 2
@@ -102,3 +113,26 @@ def test_one_key_cannot_stand_for_two_persons_or_for_the_machine(fleet: Fleet) -
     for persons, machine in (([ada], ci), ([ada, ada], ci), ([ada, bo], bo)):
         with pytest.raises(ConfigurationError, match="must"):
             fleet.repository.begin(persons, machine, now())
+
+
+@pytest.mark.parametrize("change", ["one signature", "a key under two ids", "the machine's key"])
+def test_keys_by_which_one_person_could_sign_alone_are_not_signed(
+    fleet: Fleet, change: str
+) -> None:
+    """Whoever has one stolen key and the directory proposes them."""
+    fleet.begin()
+    fleet.repository.begin([fleet.ada.public, fleet.bo.public], fleet.ci.public, now())
+    path = fleet.directory / "pending/root.json"
+    found = Metadata[Root].from_bytes(path.read_bytes())
+    persons = found.signed.roles["targets"]
+    if change == "one signature":
+        persons.threshold = 1
+    else:
+        own = fleet.bo if change == "a key under two ids" else fleet.ci
+        found.signed.keys["f" * 64] = SSlibKey(
+            "f" * 64, "ed25519", "ed25519", {"public": own.public.raw.hex()}
+        )
+        persons.keyids.append("f" * 64)
+    path.write_bytes(found.to_bytes())
+    with pytest.raises(ConfigurationError, match="one key sign a bundle alone"):
+        fleet.repository.sign(fleet.ada, now(), 24, keys=True)

@@ -146,7 +146,7 @@ def expired_root(fleet: Fleet) -> None:
     persons = [one.public for one in (fleet.ada, fleet.bo, fleet.cy)]
     fleet.repository.begin(persons, fleet.ci.public, now() - timedelta(days=400))
     for one in (fleet.ada, fleet.bo):
-        fleet.repository.sign(one, now(), 24)
+        fleet.repository.sign(one, now(), 24, keys=True)
     fleet.publish(SECOND)
 
 
@@ -267,6 +267,13 @@ WRONG_ARCHIVES = {
     "no archive": b"x" * 600,
     "nothing": b"",
     "other file": _archive("current.json"),
+    "a thousand long names": _archive("policy.yaml", tarfile.GNUTYPE_LONGNAME)[:1024] * 2000,
+    "a number without end": b"policy.yaml".ljust(100, b"\0")
+    + b"0000644\0"
+    + bytes(16)
+    + b"\x80"
+    + b"\xff" * 11
+    + bytes(372),
 }
 
 

@@ -231,6 +231,32 @@ def test_a_passkey_approves_with_the_proof_in_the_record_and_a_copy_of_it_does_n
     assert judge.objection(question, DIGEST, key.signs(answer)) == ""
 
 
+def test_a_counter_is_compared_over_restarts_and_answers_may_come_in_any_order(
+    tmp_path: Path,
+) -> None:
+    team = Team(CLOCK, counters=tmp_path / "state/passkey-counters.json")
+    asked = CLOCK.steady() - timedelta(seconds=1)
+    key, judge = team.add_passkey("ada"), team.judge()
+
+    def answered(identifier: str, counter: int) -> tuple[Escalation, SignedAnswer]:
+        question = replace(a_signed_question(), id=EscalationId(identifier), created=asked)
+        key.counter = counter - 1
+        return question, key.signs(structs.replace(signed(KEY, question), key="", signature=b""))
+
+    first, second, copied = answered("a", 5), answered("b", 6), answered("c", 6)
+    for question, answer in (second, first):
+        assert judge.objection(question, DIGEST, answer) == ""
+    assert "may have been copied" in judge.objection(copied[0], DIGEST, copied[1])
+    for restarted in (team.judge(), team.judge()):
+        assert restarted.objection(first[0], DIGEST, first[1]) == ""
+        for question, answer in (copied, answered("d", 4)):
+            assert "may have been copied" in restarted.objection(question, DIGEST, answer)
+    assert judge.objection(second[0], DIGEST, answered("b", 9)[1]) == ""
+    assert team.counters is not None
+    team.counters.write_bytes(b"{torn")
+    assert team.judge().objection(first[0], DIGEST, first[1]) == ""
+
+
 def test_words_of_an_authenticator_beside_a_plain_signature_count_for_nothing() -> None:
     """They are not signed there, and would set a counter that the person's next answer lacks."""
     team, question = Team(CLOCK), a_signed_question()
@@ -293,6 +319,17 @@ def test_two_different_persons_are_needed_and_two_keys_of_one_do_not_do() -> Non
     found = judge.weigh(question, DIGEST, [*both, signed(bob, question)])
     assert isinstance(found, Approved)
     assert found.by == Signers(("ada", "bob"))
+
+
+def test_one_person_with_two_spellings_is_one() -> None:
+    team, question = Team(CLOCK), a_signed_question(2)
+    keys = team.add("ada"), team.add("Ada")
+    judge = team.judge()
+    assert judge.weigh(question, DIGEST, [signed(key, question) for key in keys]) is None
+    team.add("bob", accounts=frozenset({"jose\u0301"}))
+    team.requesters = frozenset({"Jos\u00e9"})
+    why = team.judge().objection(question, DIGEST, signed(team.keys["bob"], question))
+    assert "is whom the agent works for" in why
 
 
 def test_a_denial_after_the_first_of_two_approvals_ends_it() -> None:

@@ -294,16 +294,20 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
     """Fingerprints of keys that do not count any more, as `ssh-keygen -l` prints them."""
 
     def mistakes(self) -> Iterator[FormMistake]:
-        """Yield keys that stand there twice, and a quorum that nobody can reach."""
-        seen: dict[PublicKey | Passkey | None, int] = {}
+        """Yield keys or persons that stand there twice, and a quorum that nobody can reach."""
+        seen: dict[bytes, int] = {}
+        names = {one.person.casefold() for one in self.reviewers}
         for index, one in enumerate(self.reviewers):
-            first = seen.setdefault(one.public(), index)
+            key = one.public()
+            first = index if key is None else seen.setdefault(key.raw, index)
             if first != index:
                 message = f"is the key of $.reviewers[{first}], too: one key has one entry"
                 yield ("reviewers", index, "key"), message, ""
-        persons = len({one.person for one in self.reviewers})
-        if self.quorum > persons:
-            yield ("quorum",), f"is more than the persons that reviewers names ({persons})", ""
+            if {name.casefold() for name in one.accounts} & (names - {one.person.casefold()}):
+                message = "has the name of another person here: who is one person has one name"
+                yield ("reviewers", index, "accounts"), message, ""
+        if self.quorum > len(names):
+            yield ("quorum",), f"is more than the persons that reviewers names ({len(names)})", ""
 
 
 def read_reviewers(path: Path, home: Path, report: Report) -> Signatories | None:
@@ -337,7 +341,7 @@ def check_quorums(rules: Iterable[Rule], known: Signatories, report: Report) -> 
         if need is None:
             continue
         able = {
-            key.person
+            key.identity
             for key in known.keys.values()
             if key.id not in known.revoked
             and (not need.roles or not need.roles.isdisjoint(key.roles))

@@ -61,6 +61,8 @@ MISTAKES: dict[str, Json] = {
     "$.reviewers[1].key": {"reviewers": [entry(), entry(key=a_line(1), person="b")]},
     "$.quorum": {"quorum": 2, "reviewers": [entry(), entry(2, person="p1")]},
     "$.revoked[0]": {"reviewers": [entry()], "revoked": ["ada"]},
+    "$.quorum: ": {"quorum": 2, "reviewers": [entry(), entry(2, person="P1")]},
+    "$.reviewers[0].accounts": {"reviewers": [entry(accounts=["P2"]), entry(2, person="p2")]},
 }
 
 
