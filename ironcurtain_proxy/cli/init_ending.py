@@ -103,9 +103,7 @@ def say_ending(
     left = outcome.unprotected(moving, {id(one) for one in ending.changed})
     before = sum(len(table.ours) > 0 for file in outcome.found.files for table in file.tables)
     failed = {(id(one.file), one.name) for one in left}
-    inside = [one for one in moving if (id(one.file), one.taken.name) not in failed]
-    names = [one.name for one in inside if one.name not in ending.replaced]
-    names += [ending.own_shell] if ending.own_shell else []
+    names = [one.name for one in moving if (id(one.file), one.taken.name) not in failed]
     if ending.own_shell:
         talk.answer["ownShell"] = {
             "name": ending.own_shell,
@@ -148,9 +146,12 @@ def _lines(
         yield "What these servers do, the proxy neither sees nor holds."
     if ending.own_shell:
         place = ", ".join(clean(name) for name in sorted(ending.replaced))
-        instead = f", in place of {place}" if place else ""
-        yield f"Among them is our own shell, as {ending.own_shell}{instead}."
-    bare = dict.fromkeys(name for name in inside if name in ending.unconfined)
+        where = f"in place of {place}" if place else "beside them"
+        yield f"Our own shell stands {where}, as {ending.own_shell}."
+    running = [*inside, ending.own_shell]
+    bare = [
+        one for one in dict.fromkeys(running) if one in {*ending.unconfined} - {*ending.replaced}
+    ]
     if bare:
         names = ", ".join(clean(name) for name in bare)
         yield f"Held by the policy alone, in no sandbox: {names}."
@@ -260,7 +261,7 @@ def look_after(
     talk.say(f"doctor: {found}")
     for one in open_points[:_MOST]:
         remedy = f": {one.get('remedy')}" if one.get("remedy") else ""
-        talk.say(f"  {one.get('name')}: {clean(str(one.get('found')) + remedy, 300)}")
+        talk.say(f"  {one.get('name')}: {clean(str(one.get('found')) + remedy, 600)}")
     if len(open_points) > _MOST:
         talk.say("  … `ironcurtain-proxy doctor` shows the rest")
     problems = check.get("problems") if isinstance(check, dict) else None

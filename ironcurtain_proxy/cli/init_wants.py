@@ -140,12 +140,19 @@ def read_with_wants(
         why = _why_inside(settings, server, words[spec.name]) if spec.name in confined else None
         if why is None and spec.name in confined and spec.name in comparable:
             why = _why_not_outside(talk, settings, spec, server, seconds)
-        failures[spec.name] = why or _failure(spec, server)
+        is_unknown = spec.name in confined and spec.name not in comparable
+        failures[spec.name] = why or _failure(spec, server, may_start_outside=is_unknown)
     return settings, [*read.values()], failures
 
 
-def _failure(spec: ServerSpec, server: "ReadServer") -> Failure:
+def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool) -> Failure:
     words = _shortened(server)
+    if may_start_outside:
+        return Failure(
+            why=f"it does not start in its sandbox: {words}",
+            remedy="start its command in a terminal. If it starts there, add to its entry what its "
+            "sandbox must open (docs/sandbox.md); init tries no server of a project's file without",
+        )
     if spec.remote is not None:
         return Failure(why=f"its url: {words}", remedy="run init again when it can be reached")
     remedy = "start its command in a terminal, and run init again when it starts"
@@ -313,6 +320,10 @@ def _network_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
     entry = moving.taken.entry
     needs = around.needs.get(moving.name, PackNeeds())
     is_closed = opens_network(entry) or moving.file.is_project
+    if needs.hosts and moving.file.is_project and not opens_network(entry):
+        hosts = ", ".join(needs.hosts)
+        yield f"    {hosts}, where all its work goes, is closed to it: its file is the project's."
+        yield "    A reviewer can open it with the first call"
     if needs.hosts and not is_closed:
         yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
     near = "" if is_closed else ", ".join(near_services(entry))

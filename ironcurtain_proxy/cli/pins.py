@@ -113,14 +113,15 @@ def _diff(chosen: Sequence[ServerPins], all_pins: Sequence[ServerPins], *, as_js
         return
     is_quiet = True
     for one in chosen:
-        for line in _shown(one, others):
+        for line in _shown(one, others, most=_LINES):
             is_quiet = False
             say(line)
     if is_quiet:
         say("no server has changed since it was accepted")
 
 
-def _shown(one: ServerPins, others: set[str]) -> list[str]:
+def _shown(one: ServerPins, others: set[str], most: int | None = None) -> list[str]:
+    """Return what changed of a server, in lines; at most so many of each part."""
     lines: list[str] = []
     for change in changes(one):
         was = f", almost equal to {visible(change.was)}" if change.was else ""
@@ -128,9 +129,9 @@ def _shown(one: ServerPins, others: set[str]) -> list[str]:
             f"{visible(one.server)}: {change.section}/{visible(change.name)}: {change.kind}{was}"
         )
         differing = list(change.lines())
-        lines += [f"    {line}" for line in differing[:_LINES]]
-        if len(differing) > _LINES:
-            lines.append(f"    … {len(differing) - _LINES} more lines; --json has them all")
+        lines += [f"    {line}" for line in differing[:most]]
+        if most is not None and len(differing) > most:
+            lines.append(f"    … {len(differing) - most} more lines; --json has them all")
     findings = [f"    {finding}" for finding in _findings(one, others)]
     if findings:
         lines += [f"{visible(one.server)}: signs to look at:", *findings]
@@ -168,6 +169,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
         if not waiting:
             continue
         if not options.yes:
+            # All of it: a server can put a harmless page before what it wants accepted.
             say("\n".join(_shown(one, servers)))
             if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}?"):
                 continue
@@ -183,8 +185,13 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
             }
             return pins.accepted(frozenset(same))
 
-        store.update(one.launch, one.server, take)
-        done += len(waiting)
+        trusted = store.update(one.launch, one.server, take).pins.trusted
+        done += sum(
+            section in trusted
+            and name in trusted[section]
+            and trusted[section][name].digest == digest
+            for (section, name), digest in digests.items()
+        )
     say(f"{done} accepted" if done else "nothing was accepted")
     return 0 if done else 1
 

@@ -394,6 +394,8 @@ class _Edit(NamedTuple):
     old: str
     new: str
     everywhere: bool
+    names: frozenset[str]
+    """The fields that say all this."""
 
 
 class ShownChange(NamedTuple):
@@ -419,27 +421,30 @@ def file_change(tool: str, arguments: Mapping[str, Json]) -> ShownChange:
     path = _text(arguments, _PATHS)
     if edits:
         return _edited(path, edits, arguments)
-    content = _text(arguments, _CONTENT)
-    if path is None or content is None or "write" not in tool:
+    name = _named(arguments, _CONTENT)
+    if path is None or name is None or "write" not in tool:
         return ShownChange([])
     present = _present(path)
     if present is None:
         return ShownChange([_UNREADABLE])
-    lines = _diff(present.text, content)
+    lines = _diff(present.text, str(arguments[name]))
     if present.is_there:
         return ShownChange(lines)
-    whole = frozenset(_CONTENT) if lines[0][0] == "@" else frozenset[str]()
+    whole = frozenset([name]) if lines[0][0] == "@" else frozenset[str]()
     return ShownChange(["(a new file)", *lines], whole)
 
 
-def _fully_shown(arguments: Mapping[str, Json]) -> frozenset[str]:
-    """Return the arguments that hold nothing but the texts of edits."""
-    fields = {*_OLD, *_NEW, *_EVERYWHERE}
+def _fully_shown(arguments: Mapping[str, Json], edits: Sequence[_Edit]) -> frozenset[str]:
+    """Return the arguments that hold nothing but the texts of edits.
+
+    An edit with any further field is shown in full: the server may read that one instead.
+    """
     listed = arguments.get("edits")
     if not isinstance(listed, list):
-        return frozenset(fields)
-    plain = all(isinstance(one, dict) and one.keys() <= fields for one in listed)
-    return frozenset({"edits"}) if plain else frozenset()
+        return edits[0].names
+    known = [edit.names for edit in edits]
+    plain = known == [frozenset(one) for one in listed if isinstance(one, dict)]
+    return frozenset({"edits"}) if plain and len(known) == len(listed) else frozenset()
 
 
 def _edits(arguments: Mapping[str, Json]) -> list[_Edit]:
@@ -449,9 +454,13 @@ def _edits(arguments: Mapping[str, Json]) -> list[_Edit]:
 
 
 def _edit(fields: Mapping[str, Json]) -> _Edit | None:
-    old, new = _text(fields, _OLD), _text(fields, _NEW)
-    everywhere = any(fields.get(name) is True for name in _EVERYWHERE)
-    return None if old is None or new is None else _Edit(old, new, everywhere)
+    old, new = _named(fields, _OLD), _named(fields, _NEW)
+    if old is None or new is None:
+        return None
+    flags = [name for name in _EVERYWHERE if isinstance(fields.get(name), bool)]
+    names = frozenset([old, new, *flags[:1]])
+    everywhere = any(fields[name] is True for name in flags)
+    return _Edit(str(fields[old]), str(fields[new]), everywhere, names)
 
 
 def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Json]) -> ShownChange:
@@ -475,7 +484,7 @@ def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Js
     # A text that a later edit replaces is in no line: then the arguments are shown, too.
     shown = "\n".join([line for line in lines if line[0] != "-"])
     whole = all(visible(part) in shown for edit in edits for part in edit.new.split("\n"))
-    return ShownChange(lines, _fully_shown(arguments) if whole else frozenset())
+    return ShownChange(lines, _fully_shown(arguments, edits) if whole else frozenset())
 
 
 def _by_texts(edits: Sequence[_Edit]) -> list[str]:
@@ -523,8 +532,10 @@ def _present(path: str) -> _Present | None:
 
 
 def _text(fields: Mapping[str, Json], names: Sequence[str]) -> str | None:
-    for name in names:
-        value = fields.get(name)
-        if isinstance(value, str):
-            return value
-    return None
+    name = _named(fields, names)
+    return None if name is None else str(fields[name])
+
+
+def _named(fields: Mapping[str, Json], names: Sequence[str]) -> str | None:
+    """Return the first of the names whose field is a text."""
+    return next((name for name in names if isinstance(fields.get(name), str)), None)

@@ -397,7 +397,10 @@ def read_request(name: str, raw: bytes) -> Request | None:
     """Parse a request file of this proxy or the original, or None if it is invalid."""
     try:
         fields = strict_json(raw)
-    except orjson.JSONDecodeError:
+        # What is nested too deeply to be written again would end the screen that shows it, with
+        # all other questions on it.
+        _ = orjson.dumps(fields)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
     if not isinstance(fields, dict) or fields.get("escalationId") != request_id(name):
         return None

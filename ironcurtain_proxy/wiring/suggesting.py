@@ -363,7 +363,9 @@ class Suggesting:
             if one.effect == "escalate" and isinstance(one.gathered, Facts):
                 asked.append(RepeatedQuestion(one, questions, denied))
         found.questions = sum(one.questions for one in asked)
-        general = [one for one in asked if not is_never_general(_facts(one))]
+        general = [
+            one for one in asked if not is_never_general(_facts(one), self._loaded.policy.workspace)
+        ]
         found.never_general = found.questions - sum(one.questions for one in general)
         found.suggestions = self._suggestions(asked, general, least)
         found.unused_rules = [

@@ -273,7 +273,7 @@ def test_our_own_shell_takes_the_place_of_a_server_only_if_a_person_says_so(
         said = read_until(screen, "takes everything back.)")
         assert process.wait(30) == 0
     assert "All 2 servers are protected." in said
-    assert "our own shell, as shell, in place of run." in said
+    assert "Our own shell stands in place of run, as shell." in said
     state = machine.home / ".ironcurtain"
     assert orjson.loads((state / "mcp-servers.json").read_bytes()).keys() == {"shell", "files"}
     assert '"SERVER_FILTER": "shell,files"' in machine.cursor.read_text()
@@ -289,7 +289,7 @@ def test_our_own_shell_stands_beside_a_server_that_runs_commands_and_works_unask
     before = machine.give_cursor(run=machine.server("shell"), files=machine.server("files"))
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
-    assert "All 3 servers are protected.\nAmong them is our own shell, as shell." in said
+    assert "All 2 servers are protected.\nOur own shell stands beside them, as shell." in said
     servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
     assert servers["shell"] == {"builtin": "shell"}
     assert servers.keys() == {"run", "files", "shell"}
@@ -371,13 +371,17 @@ def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: 
     (machine.root / "picky.py").write_text(script + SERVER)
     args: list[Json] = [str(machine.root / "picky.py"), "files"]
     machine.give_cursor(picky={"command": sys.executable, "args": args})
+    shared = {"mcpServers": {"shared": {"command": sys.executable, "args": [*args, "."]}}}
+    (machine.workspace / ".mcp.json").write_bytes(orjson.dumps(shared))
     machine.variables["PATH"] = PATH
     code, said, faults = machine.run("--yes")
     assert code == 1, said + faults
     assert (
         "picky (Cursor): it starts outside a sandbox, and not in one: ended: it exited with" in said
     )
-    assert "0 of 1 server protected" in said
+    assert "0 of 2 servers protected" in said
+    # A repository's program is not started without a sandbox, so nothing is known of that.
+    assert "shared (Claude Code): it does not start in its sandbox: ended: it exited" in said
 
 
 def test_what_only_the_terminal_finds_starts_under_a_client_with_a_bare_path(

@@ -56,7 +56,8 @@ def test_only_a_known_server_of_the_users_own_file_gets_its_hosts_opened(tmp_pat
     said = program.run(words, environ, workspace).stdout
     project, _, own = said.partition("Cursor  ~/.cursor/mcp.json")
     assert "its sandbox lets it reach api.github.com" in own
-    assert "api.github.com" not in project
+    assert "lets it reach" not in project
+    assert "api.github.com, where all its work goes, is closed to it" in project
 
 
 @pytest.mark.parametrize(

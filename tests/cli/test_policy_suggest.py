@@ -86,9 +86,35 @@ def test_kinds_that_are_always_asked_about_get_no_rule(place: Place) -> None:
         *[asked("git_push", {"repo_path": ".", "remote": "origin"}, server="git")] * 9,
         *[asked("delete_entities", {"entityNames": ["a"]}, server="memory")] * 9,
         *[asked("move_file", {"source": "/srv/d/x", "destination": "/srv/d/y"})] * 9,
+        *[
+            asked("write_file", {"path": path.replace("~", str(place.home)), "content": "x"})
+            for path in (
+                *("~/.bashrc", "~/.config/autostart/x.desktop", "~/.local/bin/ls", "~/bin/x"),
+                *("/etc/cron.d/x", "/usr/local/bin/x", "/opt/app/run.sh", "/var/spool/cron/me"),
+                *("~/other/.github/workflows/x.yml", "~/other/.envrc", "~/other/flake.nix"),
+                *("~/notes/\u202egpj.sh", "~/work/.husky/pre-commit"),
+            )
+            for _ in range(9)
+        ],
+        *[asked("read_file", {"path": "/srv/a\u202eb/c"})] * 9,
     )
     found = suggestions(place)
     assert found["suggestions"] == []
+
+
+def test_questions_in_the_workspace_open_nothing_outside_of_it(place: Place) -> None:
+    place.file.parent.mkdir()
+    place.file.write_text("ask filesystem: [write_file, read_file]\n")
+    place.record(
+        *[asked("write_file", {"path": str(place.work / "a.txt"), "content": "x"})] * 3,
+        *[asked("read_file", {"path": str(place.work / "deep/er" / name)}) for name in "ab"],
+        asked("read_file", {"path": str(place.work / "deep/c")}),
+    )
+    commands = {one["command"].partition("/")[2] for one in suggestions(place)["suggestions"]}
+    assert commands == {
+        f"write_file --path {place.work}",
+        f"read_file --path {place.work}/deep",
+    }
 
 
 def test_what_was_suggested_is_written_only_after_a_yes_and_spares_the_question(

@@ -156,20 +156,22 @@ def test_an_edit_stands_once_where_the_diff_shows_all_of_it(tmp_path: Path) -> N
     one: Json = {"oldText": "a = 1", "newText": "a = 3"}
     given: dict[str, Json] = {"path": str(file), "edits": [one]}
     assert file_change("edit_file", given).shows == {"edits"}
-    assert (
-        "old_string"
-        in file_change(
-            "Edit", {"path": str(file), "old_string": "a = 1", "new_string": "a = 4"}
-        ).shows
-    )
-    new: dict[str, Json] = {"path": str(tmp_path / "new"), "content": "x"}
-    assert "content" in file_change("write_file", new).shows
+    plain: dict[str, Json] = {"old_string": "a = 1", "new_string": "a = 4", "replace_all": True}
+    # Another server's words for the same are no part of what the difference was made of.
+    given = {"path": str(file), **plain, "newText": 1, "new_str": "EVIL", "replaceAll": "EVIL"}
+    assert file_change("Edit", given).shows == {*plain}
+    new: dict[str, Json] = {"path": str(tmp_path / "new"), "content": "x", "text": "EVIL"}
+    assert file_change("write_file", new).shows == {"content"}
 
 
 @pytest.mark.parametrize(
     "given",
     [
         {"edits": [{"oldText": "a = 1", "newText": "a = 3", "mode": "0777"}]},
+        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "old_str": "b", "new_str": "EVIL"}]},
+        {"edits": [{"oldText": "a = 1", "newText": "a = 3"}, {"newText": "EVIL"}]},
+        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "replaceAll": "EVIL"}]},
+        {"edits": [{"oldText": "a = 1", "newText": "a = 3"}, "EVIL"]},
         {"edits": [{"oldText": "not there", "newText": "a = 3"}]},
         {"edits": [{"oldText": "a = 1", "newText": "EVIL"}, {"oldText": "EVIL", "newText": "a"}]},
         {"content": "a = 1\nEVIL\n"},

@@ -307,9 +307,13 @@ def test_other_names_are_no_requests(name: str) -> None:
     assert response_id(name.replace("request", "response")) is None
 
 
-def test_a_request_under_another_name_is_none() -> None:
-    raw = request_bytes(escalation(), OWNER)
+def test_a_request_under_another_name_or_that_no_screen_could_show_is_none() -> None:
+    asked = escalation(arguments={"a": "deep"})
+    raw = request_bytes(asked, OWNER)
     assert read_request(request_name(an_id()), raw) is None
+    assert read_request(request_name(asked.id), raw) is not None
+    deep = raw.replace(b'"deep"', b"[" * 300 + b"]" * 300)
+    assert read_request(request_name(asked.id), deep) is None
 
 
 def test_only_a_person_who_names_what_was_shown_may_change_arguments() -> None:

@@ -70,7 +70,12 @@ async def test_a_person_reads_a_call_and_answers_by_key(
     first = escalation(
         seconds=PATIENCE,
         tool="edit_file",
-        arguments={"path": str(target), "edits": edits, "note": EVIL},  # type: ignore[dict-item]
+        arguments={
+            "path": str(target),
+            "edits": edits,  # type: ignore[dict-item]
+            "note": EVIL,
+            "hebrew": "\u05d0 > \u05d1",
+        },
         candidates=(ETC, SRV),
     )
     async with a_page(browser, tmp_path) as (box, page):
@@ -79,6 +84,8 @@ async def test_a_person_reads_a_call_and_answers_by_key(
             text = await page.locator("#question").inner_text()
             for words in (EVIL, "-    return a - b", "+    return a + b", ETC.description):
                 assert words in text
+            # Each word that runs from right to left stands alone, and turns no sign around.
+            await expect(page.locator("dd bdi")).to_have_text(["\u05d0", "\u05d1"])
             assert await page.title() == "(1) ironcurtain-proxy"
             await page.locator("#end").scroll_into_view_if_needed()
             await page.select_option("#kind", "1")

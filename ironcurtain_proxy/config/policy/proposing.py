@@ -3,7 +3,9 @@
 The rule in the short form that would make a question unnecessary.
 
 Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
-asked about each time, so that no rule is proposed for it.
+asked about each time, so that no rule is proposed for it. The same holds for writing what programs
+start or load by themselves, such as `~/.bashrc` or `~/.config/autostart`, and for paths with
+characters that nobody sees: an agent asks as often as it likes, to have a rule proposed.
 
 Insertion of a rule into the text of `policy.yaml`, before all others.
 
@@ -22,11 +24,13 @@ import orjson
 
 from ironcurtain_proxy.config.policy.policy_file import SECRETS
 from ironcurtain_proxy.config.policy.short_form import EVERY, PATH_ROLES, URL_ROLES, secret_names
+from ironcurtain_proxy.control_places.rules import may_be_control
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, PathCondition
 from ironcurtain_proxy.model.decision import Allow
+from ironcurtain_proxy.model.escalation import is_invisible
 from ironcurtain_proxy.model.operation import TOOL_CALL
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, UrlValue
@@ -46,6 +50,11 @@ _NEVER_WORDS: Final = frozenset(
     | {"merge", "publish", "deploy", "release", "push", "prune", "mirror", "kill", "terminate"}
     | {"run", "exec", "execute", "eval", "evaluate", "shell", "sudo", "script", "scale", "rollback"}
 )
+_SYSTEM: Final = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run", "sbin", "sys"}
+    | {"usr", "var"}
+)
+"""Directories below the root that hold programs and what they are set up by."""
 _HOST: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -114,9 +123,16 @@ class RuleProposal:
         return replace(policy, rules=(self.rule(), *policy.rules))
 
 
-def is_never_general(facts: Facts) -> bool:
+def is_never_general(facts: Facts, workspace: RealPath | None) -> bool:
     """Return whether a call is of a kind for which no rule is proposed."""
     request = facts.request
+    for fact in request.arguments:
+        for value in fact.values:
+            if isinstance(value, PathValue) and (
+                any(map(is_invisible, str(value.path)))
+                or (fact.roles != ("read-path",) and _is_started(value.path, workspace))
+            ):
+                return True
     roles = {role for fact in request.arguments for role in fact.roles}
     names = [request.tool, *facts.arguments, *[fact.name for fact in request.arguments]]
     words = {part.lower() for name in names for part in _PARTS.findall(name)}
@@ -129,6 +145,17 @@ def is_never_general(facts: Facts) -> bool:
         or not roles.isdisjoint(_NEVER_ROLES)
         or not words.isdisjoint(_NEVER_WORDS)
     )
+
+
+def _is_started(path: RealPath, workspace: RealPath | None) -> bool:
+    """Return whether programs may start or load a file by themselves, by its names."""
+    names = path.parts
+    if workspace is not None and path.is_within(workspace):
+        names = names[len(workspace.parts) :]
+    elif names and names[0] in _SYSTEM:
+        return True
+    pairs = zip(("", *names), names, strict=False)
+    return any(name == "bin" or may_be_control(above, name) for above, name in pairs)
 
 
 def proposal_for(
@@ -152,7 +179,7 @@ def proposals(
 ) -> Iterator[RuleProposal]:
     """Yield rules that may allow a call, narrow ones first; not all of them do."""
     request = facts.request
-    if is_never_general(facts):
+    if is_never_general(facts, policy.workspace):
         return
     values = [value for fact in request.arguments for value in fact.values]
     paths = [value.path for value in values if isinstance(value, PathValue)]
@@ -165,11 +192,12 @@ def proposals(
         # An agent may write `*.org` or `@news` for a host, which a rule reads as many.
         if all(url.ordinary for url in urls) and all(map(_HOST.fullmatch, hosts)):
             yield replace(base, hosts=tuple(hosts))
-    elif outside := [path for path in paths if not _is_own(path, policy.workspace)]:
-        for directory in _directories(outside, policy, is_directory):
+    elif paths:
+        outside = [path for path in paths if not _is_own(path, policy.workspace)]
+        for directory in _directories(outside or paths, policy, is_directory):
             yield replace(base, within=directory)
-    else:
-        yield replace(base, has_paths=_names_paths(request))
+    elif not _names_paths(request):
+        yield base
 
 
 def _names_paths(request: AccessRequest) -> bool:
@@ -183,14 +211,22 @@ def _is_own(path: RealPath, workspace: RealPath | None) -> bool:
 def _directories(
     paths: Sequence[RealPath], policy: Policy, is_directory: Callable[[RealPath], bool]
 ) -> Iterator[RealPath]:
-    """Directories that hold all of the paths, the narrowest first; at least the path itself."""
+    """Yield directories that hold all of the paths, the narrowest first; at least the path itself.
+
+    Those of paths in the workspace end with it.
+    """
     first, *rest = paths
+    workspace = policy.workspace
     depth = len(first.parts) if not rest and is_directory(first) else len(first.parts) - 1
-    closed = [entry.path for entry in policy.protected_paths]
-    held = [*closed, *([] if policy.workspace is None else [policy.workspace])]
-    found = False
+    held = [entry.path for entry in policy.protected_paths]
     # Two names below the root are the least: a home, or a system directory, is never opened.
-    for length in range(depth, 2, -1):
+    least = 2
+    if workspace is not None and _is_own(first, workspace):
+        least, depth = len(workspace.parts) - 1, max(depth, len(workspace.parts))
+    elif workspace is not None:
+        held.append(workspace)
+    found = False
+    for length in range(depth, least, -1):
         directory = RealPath(first.parts[:length])
         if any(path.is_within(directory) for path in held):
             break

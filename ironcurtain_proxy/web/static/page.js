@@ -151,8 +151,8 @@ function choose(one, byItself) {
   for (const id of ["question", "actions"]) $(id).hidden = one === null;
   $("empty").hidden = one !== null;
   if (one === null) return;
-  $("headline").textContent = one.headline;
-  $("asker").textContent = one.asker;
+  $("headline").replaceChildren(...inOrder(one.headline));
+  $("asker").replaceChildren(...inOrder(one.asker));
   $("body").replaceChildren(...parts(one));
   $("names").replaceChildren(list(one.record, ""));
   $("kind").replaceChildren(...one.candidates.map((words, place) =>
@@ -322,7 +322,7 @@ async function drawCall(number) {
 }
 
 function showLines(words) {
-  $("lines").textContent = words;
+  $("lines").replaceChildren(...inOrder(words));
   $("call").showModal();
 }
 
@@ -339,12 +339,25 @@ async function drawDay() {
 function element(name, attributes, ...inside) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) if (value) made.setAttribute(key, value);
-  made.append(...inside);
+  made.append(...inside.flatMap((one) => typeof one === "string" ? inOrder(one) : [one]));
   return made;
 }
 
+// Letters that run from right to left would turn the signs between them: `A > B` into `B < A`.
+const TURNING =
+  /([\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+)/u;
+
+function inOrder(text) {
+  return String(text).split(TURNING).map((part, place) => {
+    if (place % 2 === 0) return part;
+    const word = document.createElement("bdi");
+    word.append(part);
+    return word;
+  });
+}
+
 function tell(words) {
-  $("told").textContent = words;
+  $("told").replaceChildren(...inOrder(words));
   clearTimeout(tell.timer);
   tell.timer = setTimeout(() => { $("told").textContent = ""; }, 6000);
 }
