@@ -12,6 +12,7 @@ from typing import Final
 from ironcurtain_proxy.cli.explain_overlay import refuse_unknown_server
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_servers import settings_for
+from ironcurtain_proxy.cli.output import picked
 from ironcurtain_proxy.config.annotating.described import (
     DescribedServer,
     DescribedTool,
@@ -168,9 +169,7 @@ def as_json(server: DescribedServer) -> dict[str, Json]:
 def _as_json(tool: DescribedTool) -> dict[str, Json]:
     proposal = tool.proposal
     return {
-        "name": proposal.name,
-        "effect": proposal.effect,
-        "why": proposal.why,
+        **picked(proposal, "name effect why"),
         "source": tool.source or None,
         "arguments": {name: one.as_json() for name, one in proposal.arguments.items()},
         "uncertain": [*proposal.uncertain()],

@@ -31,7 +31,7 @@ from ironcurtain_proxy.audit.heads import (
 from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
 from ironcurtain_proxy.audit.shipping import Shipper, ShippingError, link_of
 from ironcurtain_proxy.audit.verify import LogVerdict, verify
-from ironcurtain_proxy.cli.output import complain, counted, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock, machine_id
@@ -222,18 +222,10 @@ def _say_statistics(statistics: Statistics, logs: int) -> None:
 
 def _statistics_fields(statistics: Statistics) -> dict[str, object]:
     return {
-        "calls": statistics.calls,
-        "first": statistics.first,
-        "last": statistics.last,
-        "decisions": dict(statistics.decisions),
-        "deciders": dict(statistics.deciders),
-        "results": dict(statistics.results),
-        "clients": dict(statistics.clients),
-        "tools": dict(statistics.tools),
-        "rules": dict(statistics.rules),
+        **picked(statistics, "calls first last unfinished"),
+        **picked(statistics, "decisions deciders results clients tools rules"),
         "medianMs": statistics.duration_below(0.5),
         "p95Ms": statistics.duration_below(0.95),
-        "unfinished": statistics.unfinished,
     }
 
 

@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, cast
 
 import orjson
 
+from ironcurtain_proxy.cli.output import decided, escalated_roles
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.servers.roots import Root, initial_roots
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
@@ -23,7 +24,7 @@ from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.crossing import on_the_wire, operation_of
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.operation import (
     QUESTION_METHODS,
     TOOL_CALL,
@@ -255,20 +256,9 @@ def _operation(
 
 
 def _as_json(identifier: Json, decision: Decision) -> dict[str, Json]:
-    return {
-        "id": identifier,
-        "decision": effect_of(decision),
-        "rule": decision.ground.rule,
-        "reason": decision.ground.reason,
-        "escalatedRoles": list(decision.roles) if isinstance(decision, Escalate) else [],
-    }
+    roles = escalated_roles(decision)
+    return {"id": identifier, **decided(decision), "escalatedRoles": roles}
 
 
 def _not_understood(identifier: Json, reason: str) -> dict[str, Json]:
-    return {
-        "id": identifier,
-        "decision": "deny",
-        "rule": "invalid-request",
-        "reason": reason,
-        "escalatedRoles": [],
-    }
+    return _as_json(identifier, Deny(ground=Ground("invalid-request", reason)))

@@ -27,7 +27,7 @@ from ironcurtain_proxy.cli.explain_overlay import (
 )
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
-from ironcurtain_proxy.cli.output import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, decided, escalated_roles, picked, say, say_json
 from ironcurtain_proxy.cli.policy_change import (
     changed_lines,
     checked,
@@ -55,7 +55,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.messages import Request
 from ironcurtain_proxy.model.crossing import on_the_wire, operation_of
-from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.decision import Decision, Deny, Ground, effect_of
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import METHODS, QUESTION_METHODS, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
@@ -334,22 +334,14 @@ def as_json(
         gathered: the facts of the call.
         explanation: the policy's part, or None if it was not asked.
     """
-    fields: dict[str, Json] = {
-        "decision": effect_of(decision),
-        "rule": decision.ground.rule,
-        "reason": decision.ground.reason,
-    }
+    fields = decided(decision)
     if not isinstance(gathered, Facts) or explanation is None:
         return fields
     policy = gravest_first(explanation.decision)
     return {
         **fields,
-        "policyDecision": {
-            "decision": effect_of(policy),
-            "rule": policy.ground.rule,
-            "reason": policy.ground.reason,
-        },
-        "escalatedRoles": [*policy.roles] if isinstance(policy, Escalate) else [],
+        "policyDecision": decided(policy),
+        "escalatedRoles": escalated_roles(policy),
         "arguments": [
             {
                 "name": fact.name,
@@ -361,29 +353,16 @@ def as_json(
         "invariants": [{"name": name, "said": said} for name, said in explanation.invariants],
         "roles": [
             {
-                "role": trace.role,
-                "contained": trace.contained,
-                "rules": [
-                    {
-                        "rule": trial.rule,
-                        "layer": trial.layer,
-                        "holds": trial.holds,
-                        "why": trial.why,
-                    }
-                    for trial in trace.trials
-                ],
+                **picked(trace, "role contained"),
+                "rules": [picked(trial, "rule layer holds why") for trial in trace.trials],
                 "decision": effect_of(trace.answer),
                 "rule": trace.answer.ground.rule,
             }
             for trace in explanation.roles
         ],
-        "restrictions": [
-            {"rule": trial.rule, "layer": trial.layer, "why": trial.why}
-            for trial in explanation.restrictions
-        ],
-        "layer": explanation.layer,
+        "restrictions": [picked(trial, "rule layer why") for trial in explanation.restrictions],
+        **picked(explanation, "layer advice"),
         "change": [rule_as_json(rule) for rule in explanation.change],
-        "advice": explanation.advice,
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ironcurtain_proxy.cli.output import answer_lines, complain, counted, say, say_json
+from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
@@ -166,8 +166,7 @@ class _Listed:
             "tool": None if tool is None else tool.tool,
             "createdAt": grant.created.isoformat(),
             "expiresAt": _text(grant.expires),
-            "source": grant.source,
-            "reason": grant.reason,
+            **picked(grant, "source reason"),
             "policyVersion": self.kept.policy_version,
         }
 

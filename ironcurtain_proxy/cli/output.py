@@ -1,11 +1,13 @@
 """The output of commands: lines, JSON documents, messages, and questions to answer with y or n."""
 
+import re
 import shutil
 import sys
 from collections.abc import Callable
 
 import orjson
 
+from ironcurtain_proxy.model.decision import Decision, Escalate, effect_of
 from ironcurtain_proxy.model.values import Json
 
 
@@ -18,6 +20,25 @@ def say(line: str) -> None:
 def say_json(value: object) -> None:
     """Print a JSON document."""
     say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def picked(one: object, keys: str) -> dict[str, Json]:
+    """Return attributes as members of a JSON object, by its keys: `openFiles` is `open_files`."""
+    found: dict[str, Json] = {}
+    for key in keys.split():
+        value = getattr(one, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key))
+        found[key] = [*value] if isinstance(value, tuple) else value
+    return found
+
+
+def decided(decision: Decision) -> dict[str, Json]:
+    """Return a decision as JSON."""
+    return {"decision": effect_of(decision), **picked(decision.ground, "rule reason")}
+
+
+def escalated_roles(decision: Decision) -> list[Json]:
+    """Return the roles that a decision asks about."""
+    return [*decision.roles] if isinstance(decision, Escalate) else []
 
 
 def answer_lines(

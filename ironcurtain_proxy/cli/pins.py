@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -91,9 +91,7 @@ def _names(one: ServerPins) -> dict[str, Json]:
 
 def _as_json(change: PinChange) -> Json:
     return {
-        "section": change.section,
-        "name": change.name,
-        "kind": change.kind,
+        **picked(change, "section name kind"),
         "was": change.was or None,
         "before": None if change.before is None else change.before.value,
         "after": change.after.value,
@@ -153,12 +151,7 @@ def _joined(one: ServerPins) -> dict[Section, Parts]:
 
 
 def _finding(finding: Finding) -> Json:
-    return {
-        "rule": finding.rule,
-        "part": finding.part,
-        "where": finding.where,
-        "text": finding.shown,
-    }
+    return {**picked(finding, "rule part where"), "text": finding.shown}
 
 
 def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from ironcurtain_proxy.audit.known_logs import all_logs, family
 from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.complain import complaints_file
 from ironcurtain_proxy.cli.explain_overlay import tool_meant
-from ironcurtain_proxy.cli.output import counted, is_confirmed, say, shortened
+from ironcurtain_proxy.cli.output import counted, is_confirmed, picked, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
     WRITTEN,
     change,
@@ -205,16 +205,11 @@ def _line(one: Replayed) -> str:
 
 def _changes_json(found: Sequence[Replayed], tally: ReplayTally) -> dict[str, object]:
     return {
-        "lines": tally.lines,
-        "calls": tally.calls,
-        "replayed": tally.replayed,
+        **picked(tally, "lines calls replayed"),
         "notReplayed": dict(tally.passed_over),
         "otherwise": [
             {
-                "server": one.server,
-                "tool": one.tool,
-                "arguments": one.arguments,
-                "count": one.count,
+                **picked(one, "server tool arguments count"),
                 "before": {"decision": one.effect, "rule": one.judged.decision.ground.rule},
                 "after": {
                     "decision": one.other_effect,
@@ -323,25 +318,17 @@ def _told(asked: RepeatedQuestion) -> str:
 
 def _as_json(found: SuggestionReport) -> dict[str, Json]:
     return {
-        "questions": found.questions,
-        "neverGeneral": found.never_general,
+        **picked(found, "questions neverGeneral unusedRules unusedTools"),
         "notLookedAt": dict(found.tally.passed_over),
         "suggestions": [
             {
                 "spared": one.spared,
                 "command": one.rule.command,
                 "calls": [
-                    {
-                        "server": call.call.server,
-                        "tool": call.call.tool,
-                        "arguments": dict(call.call.arguments),
-                        "questions": call.questions,
-                    }
+                    {**picked(call.call, "server tool arguments"), "questions": call.questions}
                     for call in one.calls
                 ],
             }
             for one in found.suggestions
         ],
-        "unusedRules": [*found.unused_rules],
-        "unusedTools": [*found.unused_tools],
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.output import complain, picked, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.format import KeptGrant
@@ -51,13 +51,10 @@ def _kept(file: Path | None) -> tuple[KeptGrant, ...]:
 
 def _as_json(found: Rehearsed, recording: Recording, most: int) -> dict[str, Json]:
     return {
-        "calls": found.calls,
-        "sessions": found.sessions,
-        "files": recording.files,
+        **picked(found, "calls sessions withoutPlace"),
+        **picked(recording, "files otherFiles"),
         "broken": recording.broken_lines + found.broken,
         "unreadable": [*recording.unreadable],
-        "otherFiles": recording.other_files,
-        "withoutPlace": found.without_place,
         "notRehearsed": dict(found.passed_over),
         "rules": {rules: dict(found.tallies[rules].as_json(found.calls, most)) for rules in RULES},
     }

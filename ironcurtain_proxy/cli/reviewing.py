@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.output import complain, say, say_json, terminal_width
+from ironcurtain_proxy.cli.output import complain, picked, say, say_json, terminal_width
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -419,19 +419,11 @@ def _fields(one: PendingRequest, number: int) -> dict[str, object]:
     request = one.request
     return {
         "number": number,
-        "id": one.id,
-        "session": one.session,
+        **picked(one, "id session"),
         "directory": str(one.directory),
-        "server": request.server,
-        "tool": request.tool,
-        "arguments": request.arguments,
-        "reason": request.reason,
-        "told": request.told,
-        "rule": request.rule,
-        "origins": request.origins,
+        **picked(request, "server tool arguments reason told rule origins candidates"),
         "reviewer": request.reviewer or None,
         "context": dict(request.context),
-        "candidates": request.candidates,
         "expiresAt": None if request.expires is None else timestamp(request.expires),
         "requestDigest": request.digest,
     }

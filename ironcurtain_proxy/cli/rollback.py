@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
+from ironcurtain_proxy.cli.output import complain, is_confirmed, picked, say, say_json
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.values import Json
@@ -258,11 +258,8 @@ def listed_json(timelines: list[KeptTimeline]) -> Iterator[dict[str, Json]]:
             point = listed.point
             yield {
                 "id": point.call,
-                "kind": point.kind,
+                **picked(point, "kind server tool session"),
                 "at": point.at.isoformat(),
-                "server": point.server,
-                "tool": point.tool,
-                "session": point.session,
                 "workspace": visible(str(one.workspace)),
                 "finished": listed.is_settled,
                 "changes": [{"path": visible(c.path), "kind": c.kind} for c in listed.changes],

@@ -8,7 +8,7 @@ from typing import Final
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.session_files import given_up
 from ironcurtain_proxy.cli.doctor import hooks, store
-from ironcurtain_proxy.cli.output import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, picked, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.bundled import bundle_fields, bundle_lines
@@ -147,7 +147,7 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
         "because it ended again and again: repair it, then restart the session"
         for one in found
     ]
-    return [{"session": one.session, "reviewer": one.reviewer} for one in found]
+    return [picked(one, "session reviewer") for one in found]
 
 
 def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
@@ -158,7 +158,7 @@ def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
         f"looked: ironcurtain-proxy containment resume {visible(one.session)}"
         for one in found
     ]
-    return [{"session": one.session, "call": one.call, "why": one.why} for one in found]
+    return [picked(one, "session call why") for one in found]
 
 
 def _hooks(settings: Settings, warnings: list[str]) -> dict[str, Json]:
@@ -170,18 +170,9 @@ def _hooks(settings: Settings, warnings: list[str]) -> dict[str, Json]:
 
 def _sessions(settings: Settings) -> list[Json]:
     """Return the settings of running sessions, which may have other files and variables."""
+    said = "pid workspace client servers config policyVersion policyProblem"
     return [
-        {
-            "session": one.session,
-            "pid": one.state.pid,
-            "workspace": one.state.workspace,
-            "client": one.state.client,
-            "servers": list(one.state.servers),
-            "config": one.state.config,
-            "policyVersion": one.state.policy_version,
-            "policyProblem": one.state.policy_problem,
-            "openQuestions": one.open_questions,
-        }
+        {**picked(one, "session openQuestions"), **picked(one.state, said)}
         for one in running_sessions(settings.sessions_dir)
     ]
 
