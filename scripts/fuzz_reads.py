@@ -1,9 +1,9 @@
 """Calls that are judged to only read, run by the real programs while something watches them.
 
 For each program of the table that is installed, calls are made up from its grammar, its own help
-and a list of hostile words. Those that are judged to only read run in a sandbox that can neither
-write nor connect, traced: an attempt to write, connect or run a file of the workspace, an open of a
-file with a secret, and a secret that is shown, is a fault.
+and a list of hostile words. Those that are judged to only read run in a sandbox without a network,
+traced, in a copy of a workspace of their own: an attempt to write, connect or run a file of the
+workspace, an open of a file with a secret, and a secret that is shown, is a fault.
 """
 
 import argparse
@@ -14,9 +14,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import orjson
 
 ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -33,16 +38,48 @@ from tests.shell.made_calls import (  # noqa: E402  the path is set above
 )
 
 _CALLS: Final = (
-    "open,openat,creat,connect,sendto,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,"
-    "rmdir,symlink,symlinkat,link,linkat,truncate,chmod,fchmodat,chown,fchownat,utimensat,"
-    "execve,mknod,mknodat,setxattr,clock_settime,settimeofday,sethostname"
+    "open,openat,openat2,creat,connect,sendto,sendmsg,sendmmsg,unlink,unlinkat,rename,renameat,"
+    "renameat2,mkdir,mkdirat,rmdir,symlink,symlinkat,link,linkat,truncate,ftruncate,chmod,fchmod,"
+    "fchmodat,chown,fchown,fchownat,utimensat,execve,execveat,mknod,mknodat,setxattr,fsetxattr,"
+    "removexattr,clock_settime,settimeofday,sethostname,mount,ptrace"
 )
-_READS: Final = re.compile(r"(?:open|openat)\(.*O_RDONLY")
+_READS: Final = re.compile(r"open(?:at|at2)?\(.*O_RDONLY(?!.*O_(?:CREAT|TRUNC))")
 _HARMLESS: Final = re.compile(
     # git refreshes its index where it can, and sort keeps what is too large in temporary files.
-    r"/\.git/index\.lock\"|\"/dev/(?:null|tty|pts|shm)|\"/proc/self/|\"/tmp/|AF_UNIX|AF_NETLINK"
+    r"/\.git/index\.lock\"|\"/dev/(?:null|tty|pts|shm)|\"/proc/self/|AF_UNIX|AF_NETLINK"
+    r"|\"/(?:var/)?tmp/(?:z?sh|sort|bash|ptx|tac|wdiff)[\w.-]+\"|\"/tmp/\", .*O_TMPFILE"
 )
-_SECRETS: Final = re.compile(r"/?(?:\.env|server\.key|secrets\.json|id_rsa|taxes\.txt)\"")
+_SECRETS: Final = re.compile(
+    r"/?(?:\.env|server\.key|secrets\.json|id_rsa|taxes\.txt|\.netrc|\.npmrc|prod\.tfvars"
+    r"|kubeconfig|\.git-credentials)\""
+)
+_TMP: Final = "/tmp"  # noqa: S108  an empty one for each sandbox
+_MARKER: Final = re.compile(r'openat\(AT_FDCWD, "/no/call/(\d+)"')
+_DRIVER: Final = """
+import json, os, signal, subprocess, sys
+shell, limit, found = sys.argv[1], float(sys.argv[2]), []
+for number, command in enumerate(json.load(sys.stdin)):
+    try:
+        os.open(f"/no/call/{number}", os.O_RDONLY)
+    except OSError:
+        pass
+    stdin = open("a.txt" if number % 2 else os.devnull)
+    one = subprocess.Popen([shell, "-c", command], stdin=stdin, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        out, status = one.communicate(timeout=limit)[0], one.returncode
+    except subprocess.TimeoutExpired:
+        out, status = b"", -1
+    try:
+        os.killpg(one.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    one.wait()
+    text = out[:1 << 20].decode(errors="replace").replace(command, "")
+    found.append([status, os.environ["TOKEN"] in text])
+json.dump(found, sys.stdout)
+"""
+"""Runs the calls one after another inside the sandbox; a call ends with all that it has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +89,7 @@ class Ran:
     command: str
     status: int
     fault: str
+    started: tuple[str, ...] = ()
 
 
 def write(line: str) -> None:
@@ -60,88 +98,143 @@ def write(line: str) -> None:
     sys.stdout.flush()
 
 
-def run(command: str, there: Path, log: Path) -> Ran:
-    """Run a call where nothing can be written or reached, and watch it."""
-    log.mkdir(exist_ok=True)
+def run(commands: Sequence[str], there: Path, log: Path, options: argparse.Namespace) -> list[Ran]:
+    """Run calls in a copy of the workspace where nothing can be reached, and watch them."""
+    log.mkdir()
+    copy = log / "home"
+    shutil.copytree(there.parent, copy, symlinks=True)
     trace = log / "trace"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(there.parent), "TOKEN": MARK,
-                   "LANG": "C.UTF-8"}  # fmt: skip
+    environment = {
+        "PATH": os.pathsep.join([*options.path, os.environ["PATH"]]), "HOME": str(there.parent),
+        "TOKEN": MARK, "LANG": "C.UTF-8",
+    }  # fmt: skip
     words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run",
-             "--unshare-net", "--unshare-pid", "--die-with-parent", "--bind", str(log), str(log),
-             "--chdir", str(there), "strace", "-f", "--seccomp-bpf", "-qq", "-s", "200",
-             "-e", f"trace={_CALLS}", "-o", str(trace), "bash", "-c", command]  # fmt: skip
-    try:
-        done = subprocess.run(
-            words, capture_output=True, timeout=20, check=False, stdin=subprocess.DEVNULL,
-            env=environment,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Ran(command, -1, "")
-    fault = _fault_of(trace.read_text(errors="replace"), there)
-    if not fault and MARK in (done.stdout + done.stderr).decode(errors="replace").replace(
-        command, ""
-    ):
-        fault = "" if MARK in command else "shows a secret"
-    return Ran(command, done.returncode, fault)
+             "--tmpfs", _TMP, "--bind", str(log), str(log), "--bind", str(copy),
+             str(there.parent), "--unshare-net", "--unshare-pid", "--die-with-parent", "--chdir",
+             str(there), "strace", "-f", "--seccomp-bpf", "-qq", "-s", "200", "-e",
+             f"trace={_CALLS}", "-o", str(trace), sys.executable, "-Sc", _DRIVER, options.shell,
+             str(options.limit)]  # fmt: skip
+    for one in (*options.path, options.shell):
+        if one.startswith(f"{_TMP}/"):
+            words[words.index("--bind") : words.index("--bind")] = ["--ro-bind", one, one]
+    done = subprocess.run(
+        words, input=orjson.dumps(list(commands)), capture_output=True, check=False,
+        timeout=60 + len(commands) * (options.limit + 1), env=environment,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"the sandbox did not run: {done.stderr.decode(errors='replace')}")
+    traced = dict(_traced(trace))
+    found = []
+    for number, (status, shows) in enumerate(orjson.loads(done.stdout)):
+        lines = traced.get(number, [])
+        fault = next((one for one in (_fault_of(line, there) for line in lines) if one), "")
+        command = commands[number]
+        if not fault and shows and MARK not in command:
+            fault = "shows a secret"
+        started = [
+            one[1] for line in lines if (one := re.search(r'^execve\("([^"]*)".* = 0', line))
+        ]
+        found.append(Ran(command, status, fault, tuple(started)))
+    changed = _contents(there.parent) ^ _contents(copy)
+    if changed:
+        found.append(Ran(f"one of {len(commands)} calls", 0, f"changed {sorted(changed)[:4]}"))
+    shutil.rmtree(log)
+    return found
 
 
-def _fault_of(trace: str, there: Path) -> str:
-    for line in trace.splitlines():
-        if "+++" in line or "---" in line or "resumed>" in line:
-            continue
-        call = line.partition(" ")[2].strip()
-        if call.startswith("execve("):
-            if f'"{there}' in call or '"./' in call:
-                return f"runs: {call[:160]}"
-        elif _READS.match(call):
-            if _SECRETS.search(call) and "O_DIRECTORY" not in call:
-                return f"opens: {call[:160]}"
-        elif not _HARMLESS.search(call) and not call.endswith("EISDIR (Is a directory)"):
-            return f"changes: {call[:160]}"
-    return ""
+def _traced(trace: Path) -> Iterator[tuple[int, list[str]]]:
+    """Give the system calls of each call, by its number."""
+    driver, lines = "", list[str]()
+    number = -1
+    for line in trace.read_text(errors="replace").splitlines():
+        process, _, call = line.partition(" ")
+        driver = driver or process
+        if process != driver:
+            lines.append(call.strip())
+        elif marker := _MARKER.search(call):
+            yield number, lines
+            number, lines = int(marker[1]), []
+    yield number, lines
 
 
-def tried(entry: Entry, there: Path, log: Path, options: argparse.Namespace) -> list[Ran]:
-    """Run the calls of one program."""
-    draw = random.Random(f"{options.seed} {entry.name}")  # noqa: S311  not for secrets
-    calls = reading_calls(with_help(entry, there), draw, place_of(there), options.calls)
-    return [run(command, there, log) for command in calls]
+def _contents(top: Path) -> set[tuple[str, int, bytes]]:
+    """Return the files with mode and content, without the index that git may refresh."""
+    found = set()
+    for path in top.rglob("*"):
+        name = str(path.relative_to(top))
+        if name != "work/.git/index":
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            found.add((name, path.lstat().st_mode, content))
+    return found
+
+
+def _fault_of(call: str, there: Path) -> str:
+    if re.search(r"\+\+\+|---|resumed>|^(?:syscall_|\?)", call):
+        return ""
+    if call.startswith("execve"):
+        return f"runs: {call[:160]}" if f'"{there}' in call or '("./' in call else ""
+    if _READS.match(call):
+        opens = _SECRETS.search(call) and not re.search("O_DIRECTORY|O_PATH|ENOENT", call)
+        return f"opens: {call[:160]}" if opens else ""
+    if _HARMLESS.search(call) or call.endswith("EISDIR (Is a directory)"):
+        return ""
+    return f"changes: {call[:160]}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=50, help="calls for each program")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=2, help="seconds for each call")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--path", nargs="*", default=[], help="directories of other programs")
+    parser.add_argument("--shell", default="bash")
+    parser.add_argument("--only", nargs="*", default=[], help="programs of the table")
+    return parser.parse_args()
 
 
 def main() -> int:
     """Run the calls, and say how many programs and calls really ran."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=50, help="calls for each program")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[], help="programs of the table")
-    options = parser.parse_args()
-    programs = calls = worked = 0
-    faults: list[Ran] = []
-    missing: list[str] = []
-    few: list[str] = []
+    options = _options()
+    where = os.pathsep.join([*options.path, os.environ["PATH"]])
+    chosen = [one for one in table() if not options.only or one.name in options.only]
+    entries = [
+        one for one in chosen if one.name in BUILTIN or shutil.which(one.words[0], path=where)
+    ]
     # Not in a directory of temporary files: a file there is judged otherwise.
-    with tempfile.TemporaryDirectory(prefix=".fuzz-reads-", dir=Path.home()) as root:
-        there = laid_out(Path(root).resolve())
-        for entry in table():
-            if options.only and entry.name not in options.only:
-                continue
-            if shutil.which(entry.words[0]) is None and entry.name not in BUILTIN:
-                missing.append(entry.name)
-                continue
-            found = tried(entry, there, Path(root).resolve() / "log", options)
-            programs += 1
-            calls += len(found)
-            worked += sum(one.status == 0 for one in found)
-            if len(found) < options.calls:
-                few.append(f"{entry.name}:{len(found)}")
-            for one in found:
-                if one.fault:
-                    faults.append(one)
-                    write(f"FAULT {one.command}\n      {one.fault}")
-    write(f"programs {programs}, calls {calls}, of which {worked} succeeded, faults {len(faults)}")
-    write(f"not installed: {' '.join(missing)}")
+    with (
+        tempfile.TemporaryDirectory(prefix=".fuzz-reads-", dir=Path.home()) as root,
+        ThreadPoolExecutor(options.workers) as pool,
+    ):
+        top = Path(root).resolve()
+        there = laid_out(top)
+
+        def tried(entry: Entry) -> list[Ran]:
+            draw = random.Random(f"{options.seed} {entry.name}")  # noqa: S311  not for secrets
+            made = reading_calls(with_help(entry, there), draw, place_of(there), options.calls)
+            return run(list(made), there, top / entry.name.replace("/", "_"), options)
+
+        found = list(zip(entries, pool.map(tried, entries), strict=True))
+    ran = [one for _, calls in found for one in calls]
+    faults = [one for one in ran if one.fault]
+    for one in faults:
+        write(f"FAULT {one.command}\n      {one.fault}")
+    statuses = Counter(one.status for one in ran)
+    programs = sum(bool(calls) for _, calls in found)
+    write(
+        f"programs {programs}, calls {len(ran)}, of which {statuses[0]} succeeded and "
+        f"{statuses[-1]} took too long, faults {len(faults)}"
+    )
+    write(f"not installed: {' '.join(one.name for one in chosen if one not in entries)}")
+    few = [f"{one.name}:{len(calls)}" for one, calls in found if len(calls) < options.calls]
     write(f"fewer calls: {' '.join(few)}")
-    return 1 if faults or not calls else 0
+    names = Counter(
+        (entry.name, name) for entry, calls in found for one in calls for name in one.started
+    )
+    for (program, path), times in sorted(names.items()):
+        if path.rpartition("/")[2] not in {program.split()[0], Path(options.shell).name}:
+            write(f"starts {program}: {path} {times}")
+    return 1 if faults or not ran else 0
 
 
 if __name__ == "__main__":

@@ -290,10 +290,10 @@ _MAX_ENTRIES: Final = 5000
 def strays_among(
     paths: Iterable[str], workspace: str, *, globs: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Links that lead out of the workspace, each as the path to the link itself.
+    """Paths that lead out of the workspace or to a secret, each as the path to the link itself.
 
     Args:
-        paths: below the workspace, as text.
+        paths: below the workspace, as text; one with `..` is read as the system reads it.
         workspace: free of links.
         globs: directories of which a pattern may name any file.
     """
@@ -301,10 +301,10 @@ def strays_among(
     for count, path in enumerate(dict.fromkeys([*paths, *globs])):
         if count >= _MAX_PATHS:
             return (workspace,)
-        for link in _ancestors(path, workspace):
-            if _leads_out(link, workspace):
-                found[link] = None
-                break
+        links = [path] if ".." in path else _ancestors(path, workspace)
+        stray = next((link for link in links if _leads_out(link, workspace)), None)
+        if stray is not None:
+            found[os.path.normpath(stray)] = None
     left = _MAX_ENTRIES
     for directory in globs:
         links, seen = _links_in(directory, left)
@@ -320,7 +320,13 @@ def _leads_out(link: str, workspace: str) -> bool:
         real = os.path.realpath(link)
     except (OSError, ValueError):
         real = ""
-    return real != workspace and not real.startswith(f"{workspace.rstrip('/')}/")
+    if real == workspace:
+        return False
+    # Only a command has links among its files; nothing else needs the table.
+    from ironcurtain_proxy.shell.places import names_a_secret_file  # noqa: PLC0415
+
+    within = real.removeprefix(f"{workspace.rstrip('/')}/")
+    return within == real or names_a_secret_file(within)
 
 
 def _links_in(directory: str, most: int) -> tuple[list[str], int]:

@@ -257,7 +257,7 @@ class CommandPlace:
     shows_credentials: bool = False
     """git's configuration there holds a password or a token, which `git remote -v` shows."""
     strays: tuple[str, ...] = ()
-    """Paths of the workspace that a link leads out of the workspace."""
+    """Paths of the workspace that a link leads out of the workspace, or to a secret."""
 
     def meaning_of(self, family: Family) -> str | None:
         """The digest of a family's meaning, or None if it cannot be determined."""

@@ -42,7 +42,7 @@ from ironcurtain_proxy.shell.outward import (
     why_beyond,
     why_outward,
 )
-from ironcurtain_proxy.shell.places import OUTSIDE, is_in_git_data, shows_git_configuration
+from ironcurtain_proxy.shell.places import LED_OUT, OUTSIDE, is_in_git_data, shows_git_configuration
 from ironcurtain_proxy.shell.readers import (
     CHECKS,
     VERSIONS,
@@ -208,9 +208,9 @@ def _more_than_reading(
             outside += ", perhaps an unknown host: an option or a variable may lead it there"
         return Part(command=command, effect="outward", reason=outside, place=place)
     beyond = why_beyond(command, place)
-    is_elsewhere = reason in OUTSIDE and name_of(command) not in SHOW_NO_CONTENT
+    is_elsewhere = reason in (*OUTSIDE, LED_OUT) and name_of(command) not in SHOW_NO_CONTENT
     if beyond is None and is_elsewhere and only_reads_elsewhere(command, place, shown):
-        beyond = ELSEWHERE
+        beyond = LED_OUT if reason == LED_OUT else ELSEWHERE
     if beyond is not None:
         return Part(command=command, effect="beyond", reason=beyond, place=place)
     name = name_of(command)

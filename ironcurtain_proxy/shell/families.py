@@ -125,21 +125,27 @@ def _globs(parts: Sequence[Part]) -> Iterator[str]:
 def _paths(parts: Sequence[Part]) -> Iterator[str]:
     """The paths of the workspace that a command may name."""
     for part in parts:
-        if part.place.directory is not None and is_inside(part.place.directory, part.place):
-            yield part.place.directory
+        at = part.place.directory
+        if at is not None and is_inside(at, part.place):
+            yield at
+            # Behind `cd link`, `..` leads to where the link's target lies.
+            yield from (f"{at}/{text}" for text in _texts(part) if ".." in text[:4])
         yield from [path for path in _named(part) if is_inside(path, part.place)]
 
 
 def _named(part: Part) -> Iterator[str]:
     """The paths that a part may name, also in options: `--out=logs/x`, `-ologs/x`."""
+    paths = (path_of(Word(text), part.place) for text in _texts(part))
+    return (path for path in paths if path is not None)
+
+
+def _texts(part: Part) -> Iterator[str]:
     redirected = [one.target for one in part.command.redirections]
     for word in (*part.command.words, *redirected):
         joined = word.prefix[2:] if word.prefix[:1] == "-" else ""
-        for text in {word.prefix, word.prefix.partition("=")[2], joined}:
-            # `-d @x` and `-F a=@x` of curl read a file.
-            path = path_of(Word(text.removeprefix("@")), part.place)
-            if path is not None:
-                yield path
+        # `-d @x` and `-F a=@x` of curl read a file.
+        found = {word.prefix, word.prefix.partition("=")[2], joined}
+        yield from (text.removeprefix("@") for text in found)
 
 
 def _is_led_out(part: Part) -> bool:

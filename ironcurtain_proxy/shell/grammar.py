@@ -243,6 +243,9 @@ class ReadingProgram(Struct, frozen=True):
     """The most operands."""
     check: str
     """The name of a further check; empty: there is none."""
+    here: tuple[str, ...] | None = None
+    """The options with which it looks at the current directory where no file is named; empty: it
+    does so without one; None: it never does."""
 
 
 @functools.cache
@@ -254,16 +257,19 @@ def reading_program(name: str) -> ReadingProgram | None:
     text = expanded(text)
     kind, _, most = next(iter(_OPERANDS.findall(text)), "text").partition(":")
     check = _CHECK.search(text)
+    here = _HERE.search(text)
     return ReadingProgram(
         grammar_of(text),
         _KINDS[kind],
         int(most) if most else None,
         "" if check is None else check[1],
+        None if here is None else tuple(filter(None, (here[1] or "").split(","))),
     )
 
 
 _OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|listed|pattern)(?::\d+)?)\)")
 _CHECK: Final = re.compile(r"\{([\w-]+)\}")
+_HERE: Final = re.compile(r"\(here(?::([\w,-]+))?\)")
 _KINDS: Final[Mapping[str, Operands]] = {
     "none": "none", "text": "text", "names": "names", "files": "files", "listed": "listed",
     "pattern": "pattern"
@@ -351,7 +357,7 @@ def _operands(
             known = all(word.text is not None for word in operands)
             return None if known else "it has an operand that is not known"
         case "listed":
-            reasons = (why_not_list(word, place) for word in operands)
+            reasons = (why_not_list(word, place) for word in operands or here(place))
             return next((one for one in reasons if one is not None), None)
         case "files" | "pattern":
             options = found.grammar.options
@@ -360,10 +366,17 @@ def _operands(
             if any(word.splits for word in operands[:skipped]):
                 return "its pattern is not known"
             reason = shows_variables(operands[:skipped], variables)
-            reasons = (why_not_read(word, place) for word in operands[skipped:])
+            around = found.here is not None and (not found.here or reading.has(*found.here))
+            files = operands[skipped:] or (here(place) if around else ())
+            reasons = (why_not_read(word, place) for word in files)
             return reason or next((one for one in reasons if one is not None), None)
         case _:
             assert_never(found.operands)
+
+
+def here(place: CommandPlace) -> tuple[Word, ...]:
+    """Return the current directory as an operand: `cd ~ && rg x` reads what `rg x ~` reads."""
+    return () if place.directory is None else (Word("."),)
 
 
 def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | None:

@@ -260,10 +260,10 @@ def _depth(path: str, directories: tuple[str, ...]) -> int:
 
 
 OUTSIDE: Final = frozenset(
-    {"it names a file outside the workspace", "a link leads out of the workspace",
-     "a link among its files leads out of the workspace", "it names files that are not known"}
-)  # fmt: skip
+    {"it names a file outside the workspace", "it names files that are not known"}
+)
 """The reasons of `why_not_read` that say only where a file lies."""
+LED_OUT: Final = "a link leads out of the workspace or to a secret"
 
 
 def why_not_read(word: Word, place: CommandPlace) -> str | None:
@@ -296,7 +296,7 @@ def _why_not_named(word: Word, place: CommandPlace) -> str | None:
         return None
     # A workspace below `/tmp` has links, too.
     if any(is_within(path, stray) for stray in place.strays):
-        return "a link leads out of the workspace"
+        return LED_OUT
     if any(is_within(path, top) for top in _SYSTEM):
         return None
     return "it names a file outside the workspace"
@@ -315,7 +315,7 @@ def _why_not_glob(word: Word, place: CommandPlace) -> str | None:
     if directory is None or not is_inside(directory, place):
         return "it names files that are not known"
     if any(is_within(stray, directory) for stray in place.strays):
-        return "a link among its files leads out of the workspace"
+        return LED_OUT
     return None
 
 

@@ -20,6 +20,7 @@ from ironcurtain_proxy.shell.grammar import (
     LOCAL_NAME,
     Check,
     ParsedOptions,
+    here,
     reading_program,
     shows_variables,
     why_not_reader,
@@ -230,16 +231,17 @@ def why_not_find(
     flags, with_value = word_set("flags"), word_set("values")
     if names_a_secret(w for before, w in itertools.pairwise(rest) if before.text in with_value):
         return "it names what commonly holds secrets"
+    files: list[Word] = []
     at = 0
     while at < len(rest):
         text = rest[at].text or ""
         if text.startswith("-") and text not in flags | with_value:
             return f"{text} is not known to only list"
-        reason = None if text in flags | with_value else why_not_read(rest[at], place)
-        if reason is not None:
-            return reason
+        if text not in flags | with_value:
+            files.append(rest[at])
         at += 2 if text in with_value else 1
-    return None
+    reasons = (why_not_read(word, place) for word in files or here(place))
+    return next((one for one in reasons if one is not None), None)
 
 
 _UNARY: Final = words("-e -f -d -s -r -w -x -z -n -L -h -p -S -b -c -u -g -k -O -G")
@@ -315,6 +317,11 @@ def _objects(reading: ParsedOptions, *, lists: bool = False) -> str | None:
     return _format(reading)
 
 
+def _stash(reading: ParsedOptions) -> str | None:
+    """Check that a stash is shown without the untracked files in it: there `-u` adds them."""
+    return "it may show untracked files" if reading.has("-u") else _objects(reading)
+
+
 def _listed(reading: ParsedOptions) -> str | None:
     """Check the same of a sub-command that shows names of files alone, unless it is told to."""
     return _objects(reading, lists=not reading.has(*word_set("content"), "-v", "--verbose"))
@@ -370,7 +377,7 @@ def _config(reading: ParsedOptions) -> str | None:
 
 _CHECKS: Final[Mapping[str, Check]] = {
     "objects": _objects, "listed-objects": _listed, "branches": _branches, "tags": _tags,
-    "reflog": _reflog, "config": _config,
+    "reflog": _reflog, "config": _config, "stash": _stash,
 }  # fmt: skip
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.cli.shell import looked_at, place_at
 from ironcurtain_proxy.facts import commands
 from ironcurtain_proxy.facts.commands import strays_among
+from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.statements import parse_command
 
 
 def test_only_links_that_lead_out_are_strays(tmp_path: Path) -> None:
@@ -27,6 +30,28 @@ def test_the_way_to_the_directory_counts_too(tmp_path: Path) -> None:
     (workspace / "docs").symlink_to("../elsewhere")
     found = strays_among([], str(workspace), globs=[str(workspace / "docs")])
     assert str(workspace / "docs") in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat deep/a/../x", "cd deep/a && cat ../x", "cd a; cat ../../x", "cd out; ls",
+     "cd out; rg x -g '*.py'", "cd out && cat < ../x", "cat notes.txt", "head ./*.txt",
+     "for f in notes.txt; do cat $f; done"],
+)  # fmt: skip
+def test_a_command_that_a_link_leads_to_a_secret_or_elsewhere_is_no_reading(
+    tmp_path: Path, command: str
+) -> None:
+    workspace = tmp_path.resolve() / "w"
+    (workspace / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "sub").mkdir(parents=True)
+    (workspace / "deep/a").symlink_to(workspace)
+    (workspace / "out").symlink_to("../elsewhere/sub")
+    (workspace / "a").symlink_to("../elsewhere/sub")
+    (workspace / ".env").write_text("x")
+    (workspace / "notes.txt").symlink_to(".env")
+    parsed = parse_command(command)
+    place = looked_at(parsed, place_at(workspace))
+    assert effect_of(parsed, place).effect in {"beyond", "local"}
 
 
 def test_of_too_many_files_none_counts_as_inside(

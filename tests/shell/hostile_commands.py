@@ -242,4 +242,25 @@ MORE_THAN_READING: Final = (
     "xxd a --",
     "xxd -p -- a --",
     "uniq a --",
+    # An option behind the name is the value that is set: a directory of hooks.
+    "git config user.name --get",
+    "git config core.hooksPath --get",
+    "git config -z core.fsmonitor --get-all --get",
+    # A shell command is made of the name.
+    "diffstat 'b$(touch ran).gz'",
+    "diffstat 'a`id`.bz2'",
+    # There it adds the untracked files.
+    "git stash show -u",
+    "git stash show -p -u",
+    # What is looked at where no file is named lies elsewhere.
+    "cd ~; rg a -g '*.py'",
+    "cd ..; rg --files",
+    "cd ~ && grep -r a --include='*.txt'",
+    "cd / && fd x",
+    "cd ~ && ls -la",
+    "cd ..; tree",
+    "cd ~; du -a",
+    "cd ~; exa -T",
+    "cd ~ && find -name x",
+    "cd ~ && find . -name x",
 )

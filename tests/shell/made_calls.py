@@ -8,22 +8,44 @@ judged to only read are to be run by the real programs, where something watches 
 import random
 import re
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.shell import looked_at
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.programs import entries, expanded
+from ironcurtain_proxy.shell.readers import VERSIONS
 from ironcurtain_proxy.shell.statements import parse_command
 
 MARK: Final = "XsecretX"
 """A text that only files have which hold secrets, and the environment."""
 BUILTIN: Final = frozenset(
-    {"type", "true", "false", ":", "exit", "return", "break", "continue", "wait", "read", "printf"}
+    {
+        "type",
+        "true",
+        "false",
+        ":",
+        "exit",
+        "return",
+        "break",
+        "continue",
+        "wait",
+        "read",
+        "printf",
+        "test",
+        "[",
+        "[[",
+        "echo",
+        "cd",
+        "set",
+        "command",
+    }
 )
 _HOSTILE: Final = (
     "-o", "-O", "-w", "-i", "-f", "-C", "-r", "-R", "-x", "-X", "-e", "-s", "-n", "-p", "-D", "-z",
@@ -37,17 +59,39 @@ _VALUES: Final = (
     "src", "1,2", "", "x1", "@opts", "c", "%s", "--", "0", "b.txt", "XsecretX", "UTF-8", "name",
 )  # fmt: skip
 _OPERANDS: Final = (
+    "-rf", "--output=out.txt", "-oout.txt", "a;b", "$(touch ran)", "./-rf", "l.txt", "out.l",
     "a.txt", "b.txt", "src", ".", "src/a.py", "out.txt", ".env", "server.key", "sub/.env", "HEAD",
     "--", "5", "+1", "out.d", "a.bin", "a.json", "secrets.json", "HEAD:.env", "/etc/hostname", "-",
     "@opts", "x=y", "src/*.py", "*.txt", "*", "aux", "main", "new", "copy.d", "a.txt.gz",
-    "a.txt.xz",
-    "a.txt.bz2", "a.txt.zst", "a.zip", "../outside/taxes.txt", "~/taxes.txt", "list", "+%Y", "bash",
+    "a.txt.xz", "../a.txt", "$(touch ran).gz", "a.txt.bz2", "a.txt.zst", "a.zip",
+    "../outside/taxes.txt", "~/taxes.txt", "list", "+%Y", "bash",
     "a.patch", "v1", "HEAD~1", "user.name", "x", "3", "PATH", "%s", "show", "*.env", ":/.env",
 )  # fmt: skip
 _PATTERNS: Final = (
     ".", "a", MARK, "env", "$ENV", "$ENV.TOKEN", "input", "p", "w out.txt", "s/a/b/", "1e id", "5p",
     "s/a/b/w out.txt", "s/a/b/e", "{print}", "{print $1}", '{print > "out.txt"}', "NR==1", "/a/",
     'BEGIN{system("id")}', ".a", "-n", "--", "s/[/]x/w out.txt/", "$p", "1,5p;d",
+)  # fmt: skip
+
+_BEFORE: Final = (
+    "LC_ALL=C", "LC_ALL=./evil", "LANG=C", "TZ=:./.env", "TZ=UTC", "IFS=,", "COLUMNS=80", "x=1",
+    "POSIXLY_CORRECT=1", "GIT_PAGER=cat", "PAGER=./evil", "GIT_EXTERNAL_DIFF=./evil", "LESSOPEN=x",
+    "RIPGREP_CONFIG_PATH=opts", "BAT_CONFIG_PATH=opts", "BAT_PAGER=./evil", "GREP_OPTIONS=-r",
+    "GIT_CONFIG_COUNT=1", "MAGIC=.env", "LS_COLORS=x", "NO_COLOR=1", "TMPDIR=src", "PATH=.:$PATH",
+    "GIT_TRACE=$PWD/out.txt", "GIT_DIR=sub", "HOME=.", "BASH_ENV=evil", "LD_PRELOAD=./evil",
+    "cd src &&", "cd ..;", "cd out.l;", "cd out.l &&", "cd sub;", "time", "nice -n 5", "nice",
+    "timeout 1", "timeout -s 9 1",
+    "command", "builtin", "env", "env -S", "exec", "nohup", "sudo", "xargs", "!", "{", "x=$(",
+)  # fmt: skip
+_AROUND: Final = 0.15
+_ENDS: Final = {"[": ("]",), "[[": ("]]",)}
+_BEHIND: Final = (
+    "2>/dev/null", "> out.txt", "2> out.txt", "< a.txt", "< .env", "2>&1", "&> out.txt", ">&2",
+    "> /dev/null", "3<>out.txt", ">| out.txt", "<<< x", "| head -n 3", "| tee out.txt", "| sort -u",
+    "| wc -l", "| sort -o out.txt", "&& cat a.txt", "; cat .env", "| xargs cat", "| sh", "|| true",
+    "& touch ran", "<(touch ran)", ">(tee out.txt)", "$(touch ran)", "`touch ran`", "$x",
+    "${x:-.env}",
+    "{a,.env}", "*", "./*", "src/*", "[a.]*", "~", "# x", "\\\n.env", "\r", "\u00a0x",
 )  # fmt: skip
 
 
@@ -64,12 +108,31 @@ class Entry:
 
 
 def table() -> list[Entry]:
-    """Return the entries of the table of readers."""
-    found = []
-    for name, text in entries("reads").items():
-        whole = expanded(text)
-        found.append(Entry(name, tuple(name.split()), whole, dict(grammar_of(whole).options)))
-    return found
+    """Return the entries of the table of readers, and what is judged beside it."""
+    return [
+        *[_entry(name, name, expanded(text)) for name, text in entries("reads").items()],
+        *[_entry(name, name, text) for name, text in _OTHERS.items()],
+        *[_entry(f"{name} --version", name, "-V --version -v") for name in sorted(VERSIONS)],
+    ]
+
+
+def _entry(name: str, words: str, text: str) -> Entry:
+    return Entry(name, tuple(words.split()), text, dict(grammar_of(text).options))
+
+
+_OTHERS: Final = {
+    "find": "-name=t -type=t -path=t -maxdepth=n -newer=t -exec=t -execdir=t -ok=t -delete -print "
+    "-printf=t -fprintf=t -fls=t -fprint=t -print0 -size=t -regex=t -o -a -not -ls -prune -quit "
+    "-files0-from=t",
+    "test": "-e=t -f=t -d=t -s=t -v=t -t=t -eq=t -nt=t -n=t -z=t -lt=t -o=t -a=t -R=t",
+    "[": "-e=t -f=t -d=t -s=t -v=t -t=t -eq=t -nt=t -n=t -z=t -lt=t -o=t -a=t",
+    "[[": "-e=t -f=t -d=t -s=t -v=t -t=t -eq=t -nt=t -n=t -z=t -lt=t",
+    "echo": "-n -e -E",
+    "cd": "-P -L -e",
+    "set": "-e -u -x -o=t -a -k -euo=t -- +e",
+    "command": "-v=t -V=t -p",
+}
+"""What is judged without the table."""
 
 
 def with_help(entry: Entry, there: Path) -> Entry:
@@ -129,12 +192,10 @@ def made(entry: Entry, draw: random.Random) -> str:
     else:
         words += operands
     plain = re.compile(r"~/[\w.]+|[\w./]*\*[\w./]*")
-    return " ".join(
-        [
-            *entry.words,
-            *(w if plain.fullmatch(w) else shlex.quote(w) for group in words for w in group),
-        ]
-    )
+    rest = [w if plain.fullmatch(w) else shlex.quote(w) for group in words for w in group]
+    before = [draw.choice(_BEFORE)] if draw.random() < _AROUND else []
+    behind = [draw.choice(_BEHIND)] if draw.random() < _AROUND else []
+    return " ".join([*before, *entry.words, *rest, *behind, *_ENDS.get(entry.name, ())])
 
 
 def reading_calls(
@@ -144,46 +205,54 @@ def reading_calls(
     seen: set[str] = set()
     for _ in range(most * tries):
         command = made(entry, draw)
-        if command not in seen and effect_of(parse_command(command), place).effect == "reads":
+        parsed = parse_command(command)
+        if command not in seen and effect_of(parsed, looked_at(parsed, place)).effect == "reads":
             seen.add(command)
             yield command
             if len(seen) >= most:
                 return
 
 
+_LINES: Final = "".join(f"{n} a line of text\n" for n in range(20))
+_FILES: Final[dict[str, Sequence[str]]] = {
+    f'{{"password": "{MARK}"}}\n': (
+        ".env", "server.key", "sub/.env", "secrets.json", "id_rsa", "copy.d/server.key", ".netrc",
+        "out.d/server.key", "../taxes.txt", ".npmrc", "prod.tfvars", "sub/kubeconfig",
+        ".git-credentials", "../outside/taxes.txt",
+    ),
+    _LINES: ("a.txt", "b.txt", "copy.d/a.txt", "out.d/a.txt"),
+    "1 2\n": ("5", "+1", "x", "3", "new", "list", "show", "x=y", "@opts", "bash", "PATH", "%s"),
+    "a = 1\nprint(a)\n": ("src/a.py", "src/b.py"),
+    '{"a": [1, 2]}\n': ("a.json",),
+    "--- a.txt\n+++ b.txt\n@@ -1 +1 @@\n-a\n+b\n": ("a.patch",),
+    "--output=out.txt\n--pre=./evil\n--hidden\n": (
+        "opts", ".ripgreprc", ".batrc", ".wgetrc", ".curlrc", ".sqliterc", ".tree"
+    ),
+    "-": ("-rf", "--output=out.txt", "-oout.txt", "a;b", "$(touch ran)", "$(touch ran).gz"),
+    "* diff=evil filter=evil textconv=evil merge=evil\n": (".gitattributes",),
+    '[submodule "s"]\n\tpath = s\n\turl = ext::touch% ran\n': (".gitmodules",),
+    "!.env\n!server.key\n": (".ignore", ".fdignore", ".rgignore", ".gitignore"),
+    "#!/bin/sh\ntouch ran\n": ("evil",),
+}  # fmt: skip
+"""The files of a workspace by their contents: secrets, and what programs read of themselves."""
+
+
 def laid_out(root: Path) -> Path:
     """Make a workspace with files of all kinds, secrets among them, and return it."""
-    home = root / "home"
-    there = home / "work"
-    (there / "src").mkdir(parents=True)
-    (there / "sub").mkdir()
-    (there / "copy.d").mkdir()
-    (there / "out.d").mkdir()
-    (home / "outside").mkdir()
-    for path in (there / ".env", there / "server.key", there / "sub" / ".env",
-                 there / "secrets.json", there / "id_rsa", there / "copy.d" / "server.key",
-                 there / "out.d" / "server.key", home / "taxes.txt",
-                 home / "outside" / "taxes.txt"):  # fmt: skip
-        path.write_text(f'{{"password": "{MARK}"}}\n')
-    lines = "".join(f"{n} a line of text\n" for n in range(20))
-    for name in ("a.txt", "b.txt", "copy.d/a.txt", "out.d/a.txt"):
-        (there / name).write_text(lines)
-    for name in ("5", "+1", "x", "3", "new", "list", "show", "x=y", "@opts", "bash", "PATH", "%s"):
-        (there / name).write_text("1 2\n")
-    (there / "src/a.py").write_text("a = 1\nprint(a)\n")
-    (there / "src/b.py").write_text("b = 2\n")
-    (there / "a.json").write_text('{"a": [1, 2]}\n')
-    (there / "a.patch").write_text("--- a.txt\n+++ b.txt\n@@ -1 +1 @@\n-a\n+b\n")
-    (there / "a.bin").write_bytes(Path("/bin/true").read_bytes())
-    (there / "opts").write_text("--output=out.txt\n")
-    (there / "evil").write_text("#!/bin/sh\ntouch ran\n")
+    there = root / "home/work"
+    for content, names in _FILES.items():
+        for name in names:
+            path = there / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
     (there / "evil").chmod(0o755)
+    (there / "a.bin").write_bytes(Path("/bin/true").read_bytes())
+    (there / "l.txt").symlink_to(".env")
+    (there / "out.l").symlink_to("../outside")
     for program, ending in (("gzip", "gz"), ("xz", "xz"), ("bzip2", "bz2"), ("zstd", "zst")):
-        with (there / f"a.txt.{ending}").open("wb") as file:
-            try:
+        if shutil.which(program):
+            with (there / f"a.txt.{ending}").open("wb") as file:
                 subprocess.run([program, "-c", there / "a.txt"], stdout=file, check=True)
-            except (OSError, subprocess.CalledProcessError):
-                continue
     git = ["git", "-C", str(there), "-c", "user.name=a", "-c", "user.email=a@example.com"]
     for words in (["init", "-qb", "main"], ["add", "a.txt", "b.txt", "src", "a.json"],
                   ["commit", "-qm", "one"], ["commit", "-qm", "two", "--allow-empty"],
