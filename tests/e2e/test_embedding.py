@@ -24,7 +24,6 @@ from tests.mailbox.mailbox_fixture import CLOCK
 
 EXAMPLES: Final = ROOT / "docs/examples"
 SCHEMAS: Final = ROOT / "docs/schemas"
-REQUEST_SCHEMA: Final = SCHEMAS / "request.schema.json"
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from tests.e2e.raw_client import Message, RawClient, at, texts
 
 TEXT: Json = {"type": "string"}
 ORIGIN = "https://example.org/me/app.git"
-TREES = "~/workspace and other worktrees of its repository"
 
 
 class Shell:
