@@ -261,4 +261,5 @@ def _as_json(identifier: Json, decision: Decision) -> dict[str, Json]:
 
 
 def _not_understood(identifier: Json, reason: str) -> dict[str, Json]:
-    return _as_json(identifier, Deny(ground=Ground("invalid-request", reason)))
+    said: dict[str, Json] = {"id": identifier, "decision": "deny", "rule": "invalid-request"}
+    return {**said, "reason": reason, "escalatedRoles": []}

@@ -49,10 +49,6 @@ def word_list(text: str) -> tuple[str, ...]:
 # --- boot moment
 
 
-_LONGEST_BOOT: Final = 1e10
-"""Three hundred years: what lies further cannot be told as a number of seconds everywhere."""
-
-
 class BootMoment(Struct, frozen=True):
     """A moment within one boot of the machine."""
 
@@ -71,7 +67,7 @@ def boot_moment(value: object) -> BootMoment | None:
     boot, seconds = value["boot"], value["seconds"]
     if not isinstance(boot, str) or isinstance(seconds, bool):
         return None
-    if not isinstance(seconds, int | float) or not abs(seconds) <= _LONGEST_BOOT:
+    if not isinstance(seconds, int | float) or not abs(seconds) <= 1e10:  # noqa: PLR2004  300 years
         return None
     return BootMoment(boot, float(seconds))
 
