@@ -16,12 +16,13 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import psycopg
 import sqlalchemy as sa
 from msgspec import Struct
 from psycopg import sql
+from psycopg.abc import PQGen
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -35,6 +36,11 @@ COUNTED: Final = "counted"
 NOT_COUNTED: Final = "not counted"
 _LOCK: Final = 0x1C_F1EE7
 _CONNECT_SECONDS: Final = 5
+_ANSWER_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 0.1
+LARGEST_REQUEST: Final = 8 << 20
+_MOST_BYTES: Final = 64 << 20
+"""The most bytes of the questions that a page shows: one machine must not fill its memory."""
 _MOST_SHOWN: Final = 1000
 _AT_ONCE: Final = 200
 _TABLES: Final = (
@@ -75,12 +81,43 @@ class SentQuestion(Struct, frozen=True, kw_only=True):
     ends: datetime | None
 
 
+class ShownQuestion(Struct, frozen=True):
+    """What a page reads of a row. Of the other columns an intruder could make it fail for all."""
+
+    id: str
+    host: str
+    request: bytes
+
+
 class WaitingAnswer(Struct, frozen=True):
     """An answer that its machine has not looked at."""
 
     question: str
     hash: str
     body: bytes
+
+
+class _Timely(psycopg.Connection[object]):
+    """A connection that waits for some seconds, whatever the server at its other end does."""
+
+    def wait(
+        self, gen: PQGen[T], interval: float = _LOOK_SECONDS, timeout: float | None = None
+    ) -> T:
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, _ANSWER_SECONDS)
+        except psycopg.OperationalError:
+            # In the middle of an answer: nothing more can be asked here.
+            self.close()
+            raise psycopg.OperationalError("the server does not answer") from None
+
+
+def _connected(
+    _dialect: object, _record: object, _words: object, given: dict[str, object]
+) -> psycopg.Connection[object]:
+    connect = cast("Callable[..., psycopg.Connection[object]]", _Timely.connect)
+    return connect(**given)
 
 
 class FleetDatabase:
@@ -107,8 +144,13 @@ class FleetDatabase:
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,
                 "options": "-c statement_timeout=15s -c lock_timeout=5s",
+                # A server whose address is gone answers nothing, and the system waits two hours.
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
             },
         )
+        sa.event.listen(self._engine, "do_connect", _connected)
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Do something in one transaction.
@@ -192,10 +234,12 @@ class FleetDatabase:
 
         self.run(write)
 
-    def beat(self, home: str) -> None:
-        """Note that a machine still has its open questions."""
-        words = "UPDATE ironcurtain_questions SET seen = now() WHERE home = :home AND is_open"
-        self.run(lambda connection: connection.execute(sa.text(words), {"home": home}))
+    def beat(self, home: str) -> frozenset[str]:
+        """Note that a machine still has its open questions. Return those that the rows name."""
+        words = """UPDATE ironcurtain_questions SET seen = now() WHERE home = :home AND is_open
+            RETURNING id::text"""
+        given = {"home": home}
+        return self.run(lambda one: frozenset(one.execute(sa.text(words), given).scalars()))
 
     def answers(
         self, home: str, known: Collection[str], full: Collection[str]
@@ -216,18 +260,18 @@ class FleetDatabase:
 
     # --- the page's end --------------------------------------------------------------------------
 
-    def waiting(self, shown: Collection[str]) -> tuple[list[str], list[SentQuestion]]:
+    def waiting(self, shown: Collection[str]) -> tuple[list[str], list[ShownQuestion]]:
         """Return the ids of open questions, the oldest first, and those that are not yet known.
 
         Args:
             shown: the ids of those that the caller knows.
         """
 
-        def read(connection: Connection) -> tuple[list[str], list[SentQuestion]]:
+        def read(connection: Connection) -> tuple[list[str], list[ShownQuestion]]:
             ids = list(connection.execute(_OPEN, {"most": _MOST_SHOWN}).scalars())
             missing = [one for one in ids if one not in shown]
             rows = connection.execute(_REQUESTS, {"ids": missing}) if missing else ()
-            return ids, [SentQuestion(**row._mapping) for row in rows]  # noqa: SLF001  its API
+            return ids, [ShownQuestion(*row) for row in rows]
 
         return self.run(read)
 
@@ -319,12 +363,17 @@ _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
 _ANSWERS: Final = sa.text(f"""SELECT a.question::text, a.hash, a.body
     FROM ironcurtain_answers a JOIN ironcurtain_questions q ON q.id = a.question
     WHERE q.home = :home AND q.is_open AND a.outcome IS NULL
-    AND octet_length(a.body) <= {MAX_RESPONSE_BYTES} AND a.hash <> ALL(CAST(:known AS text[]))
+    AND octet_length(a.body) <= {MAX_RESPONSE_BYTES} AND length(a.hash) <= 64
+    AND a.hash <> ALL(CAST(:known AS text[]))
     AND a.question <> ALL(CAST(:full AS uuid[])) ORDER BY a.at LIMIT {_AT_ONCE}""")  # noqa: S608
-_OPEN: Final = sa.text("""SELECT id::text FROM ironcurtain_questions WHERE is_open
-    AND (ends IS NULL OR ends > now()) ORDER BY asked, id LIMIT :most""")
-_REQUESTS: Final = sa.text("""SELECT id::text AS id, host, digest, request, asked, ends
-    FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open""")
+_OPEN: Final = sa.text(f"""SELECT id FROM (
+        SELECT id::text, asked, sum(octet_length(request)) OVER (ORDER BY asked, id) AS size
+        FROM ironcurtain_questions WHERE is_open AND (ends IS NULL OR ends > now())
+        AND octet_length(request) <= {LARGEST_REQUEST}) AS sized
+    WHERE size <= {_MOST_BYTES} ORDER BY asked, id LIMIT :most""")  # noqa: S608  numbers
+_REQUESTS: Final = sa.text(f"""SELECT id::text, left(host, 64), request
+    FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open
+    AND octet_length(request) <= {LARGEST_REQUEST}""")  # noqa: S608  a number
 _HOME: Final = sa.text("""SELECT home FROM ironcurtain_questions
     WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())""")
 _ANSWER: Final = sa.text("""INSERT INTO ironcurtain_answers (question, hash, body)

@@ -50,7 +50,7 @@ from ironcurtain_proxy.fleet.database import (
     QUESTIONS_CHANNEL,
     DatabaseError,
     FleetDatabase,
-    SentQuestion,
+    ShownQuestion,
 )
 from ironcurtain_proxy.mailbox.answering import SentAnswer, unsigned
 from ironcurtain_proxy.mailbox.display import summary, visible
@@ -76,7 +76,6 @@ from ironcurtain_proxy.web.guard import PageGuard
 
 _SECONDS: Final = 2.0
 _STEP_SECONDS: Final = 0.02
-_MOST_HOST: Final = 64
 
 
 class Board:
@@ -129,12 +128,12 @@ class Board:
         return SentAnswer(f"{what} (is the key in reviewers.json?): {told}", waits=True)
 
 
-def _read(one: SentQuestion) -> PendingRequest | None:
+def _read(one: ShownQuestion) -> PendingRequest | None:
     """Return a question, or None if its bytes are no request that signatures settle."""
     request = read_request(request_name(one.id), one.request)
     if request is None or not request.signatures:
         return None
-    return PendingRequest(Path("/") / one.host.replace("/", "-")[:_MOST_HOST], request)
+    return PendingRequest(Path("/") / one.host.replace("/", "-"), request)
 
 
 # --- login

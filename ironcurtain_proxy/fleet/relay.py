@@ -20,6 +20,7 @@ from typing import Final
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.fleet.database import (
     COUNTED,
+    LARGEST_REQUEST,
     NOT_COUNTED,
     DatabaseError,
     FleetDatabase,
@@ -41,7 +42,6 @@ _READ_SECONDS: Final = 5.0
 _BEAT_SECONDS: Final = 60.0
 _LISTEN_SECONDS: Final = 1.0
 _AWAY_SECONDS: Final = 0.5
-_LARGEST: Final = 8 * 1024 * 1024
 _MOST_POSTED: Final = 64
 """The most answers to one question that lie in its mailbox: forged ones must not fill a disk."""
 
@@ -126,7 +126,8 @@ class Relay:
             self._bring()
         if now >= self._beat_at:
             self._beat_at = now + _BEAT_SECONDS
-            self._database.beat(self._home)
+            # A row that somebody removed is sent again at the next look.
+            self._sent &= self._database.beat(self._home)
 
     def _is_ours(self, one: PendingRequest) -> bool:
         if one.request.signatures:
@@ -140,7 +141,7 @@ class Relay:
         for one in waiting:
             place, request = self._mailboxes.place_of(one), one.request
             try:
-                raw = b"" if place is None else place.read(request_name(one.id), _LARGEST)
+                raw = b"" if place is None else place.read(request_name(one.id), LARGEST_REQUEST)
             except FileNotFoundError:
                 continue  # it has ended
             except (OSError, UnacceptableFileError) as error:

@@ -1,0 +1,106 @@
+"""Rows of an intruder, and servers that do not answer, keep no page and no relay from working."""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.fleet import database, relay
+from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase
+from ironcurtain_proxy.fleet.desk import Board
+from ironcurtain_proxy.fleet.relay import Relay
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process, utc_now
+from ironcurtain_proxy.mailbox.messages import request_bytes, request_name
+from tests.questions import a_question
+from tests.signed_answers import needing
+
+
+@pytest.fixture
+def found(postgres_url: str) -> Iterator[FleetDatabase]:
+    made = FleetDatabase(postgres_url)
+    made.prepare()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def carried(tmp_path: Path, found: FleetDatabase) -> Iterator[tuple[Relay, str]]:
+    """A relay, and the question that waits in its mailbox."""
+    place = tmp_path / "mailbox"
+    place.mkdir(mode=0o700)
+    question = replace(a_question(), signing=needing(1), created=utc_now())
+    question = replace(question, deadline=question.created.replace(year=2100))
+    raw = request_bytes(question, this_process())
+    (place / request_name(question.id)).write_bytes(raw)
+    (place / request_name(question.id)).chmod(0o600)
+    made = Relay(Mailboxes([place], None), found, "home", lambda _: None)
+    yield made, str(question.id)
+    made.run(lambda: True)  # closes its connection
+
+
+_ROW = """INSERT INTO ironcurtain_questions (id, home, host, digest, request, asked, ends)
+    VALUES (gen_random_uuid(), 'home', repeat('m', 9000), '', {}, {}, {})"""
+ROWS = [
+    _ROW.format("'{}'", "now()", "'infinity'"),
+    _ROW.format("'{}'", "'-infinity'", "NULL"),
+    _ROW.format("'{}'", "'4000-01-01 BC'", "'200000-01-01'"),
+    _ROW.format("convert_to(repeat('[', 100000), 'utf8')", "now()", "NULL"),
+    _ROW.format("convert_to(repeat('x', 9000000), 'utf8')", "'2000-01-01'", "NULL"),
+    """INSERT INTO ironcurtain_answers (question, hash, body)
+    SELECT id, repeat('h', 100000), 'x' FROM ironcurtain_questions""",
+    "SELECT pg_notify('ironcurtain_home', i::text) FROM generate_series(1, 5000) i",
+]
+
+
+def test_no_row_keeps_the_others_from_being_shown_or_sent(
+    found: FleetDatabase, postgres_url: str, carried: tuple[Relay, str]
+) -> None:
+    one, identifier = carried
+    one.step()
+    board = Board(found)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for words in ROWS:
+            connection.execute(words.encode())
+            assert [each.id for each in board.pending(utc_now())] == [identifier], words
+            assert found.answers("home", [], []) == [], words
+            one.step()
+
+
+def test_a_question_whose_row_somebody_removed_is_sent_again(
+    found: FleetDatabase,
+    postgres_url: str,
+    carried: tuple[Relay, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay, "_BEAT_SECONDS", 0.0)
+    one, identifier = carried
+    one.step()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"DELETE FROM ironcurtain_questions")
+    for _ in range(2):
+        one.step()
+    assert [each.id for each in Board(found).pending(utc_now())] == [identifier]
+
+
+def test_a_server_that_takes_a_question_and_never_answers_is_left(
+    found: FleetDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_ANSWER_SECONDS", 0.3)
+    backends: list[int] = []
+
+    def stopped(one: Connection) -> object:
+        backends.append(int(one.exec_driver_sql("SELECT pg_backend_pid()").scalar() or 0))
+        os.kill(backends[0], signal.SIGSTOP)
+        return one.exec_driver_sql("SELECT 1").scalar()
+
+    try:
+        with pytest.raises(DatabaseError, match="does not answer"):
+            found.run(stopped)
+        assert found.known("home") == frozenset()
+    finally:
+        os.kill(backends[0], signal.SIGCONT)
