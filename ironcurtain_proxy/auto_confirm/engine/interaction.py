@@ -137,6 +137,12 @@ _HOMES: Final = RealPath(("home",))
 _PROJECT_ROOT: Final = "project_root"
 _TELLING: Final = re.compile(r".*(?:credential|secret|passw|token).*|id_[a-z0-9]+", re.IGNORECASE)
 """Further names that may be those of secrets: an approval needs to be sure."""
+_PRIVATE: Final = re.compile(
+    r".*(?:key(?:chain|ring)|mnemonic|seed.?phrase|wallet).*|authorized_keys"
+    r"|(?:.*[._ -])?(?:pw|pin|dump|backup)s?\W.*|.*\.(?:mbox|sqlite|db|sql)",
+    re.IGNORECASE,
+)
+"""Names of files in the user's home, outside the workspace, that may hold what is private."""
 
 
 class FilesFound(Struct, frozen=True):
@@ -181,7 +187,7 @@ class SessionPlaces:
             return False
         if self.in_workspace(path):
             return True
-        if path not in self.found.files:
+        if path not in self.found.files or any(map(_PRIVATE.fullmatch, path.parts)):
             return False
         at_home = self.home is not None and path.is_within(self.home)
         return self.in_own_temporary(path) or (at_home and not _is_hidden(path, self.home))

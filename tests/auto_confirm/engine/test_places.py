@@ -36,6 +36,8 @@ def at(text: str) -> RealPath:
         ("/home/bob/My-Credentials.txt", False), ("/Users/ann/a", True), ("/Users/bob/a", False),
         ("/tmp/a", True), ("/tmpfoo/a", False), ("/srv/projects/a", False), ("/etc/passwd", False),
         ("/home/bob/id_ed25519", False), ("/etc/shadow", False), ("/Users/ann/.bashrc", False),
+        ("/Users/ann/pw.txt", False), ("/Users/ann/seed phrase.txt", False),
+        ("/Users/ann/mail.mbox", False), ("/Users/ann/dump.sql", False),
         ("/Users/ann/Documents", False), ("/tmp/other", False), ("/tmp/a/.x", False),
     ],
 )  # fmt: skip
