@@ -24,9 +24,9 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.grammar import (
     SHOWN_VARIABLES,
+    behind_options,
     directory_after,
     grammar_of,
-    read_options,
     reading_program,
     shows_variables,
     why_not_assign,
@@ -232,10 +232,10 @@ def _in_its_directory(
 
 
 _TRANSPARENT: Final = {
-    "time": grammar_of("-p"),
+    **dict.fromkeys(("time", "command"), grammar_of("-p")),
     "nice": grammar_of("-n=n"),
-    "command": grammar_of("-p"),
     "builtin": grammar_of(""),
+    "timeout": grammar_of("--foreground --preserve-status"),
 }
 
 
@@ -260,26 +260,15 @@ def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[st
             return reason
     words = command.words
     match _trusted_name(words[0]):
-        case "time" | "nice" | "command" | "builtin" as name:
-            known = read_options(_TRANSPARENT[name], _up_to_operand(words[1:]))
-            return "an option is not known" if isinstance(known, str) else None
-        case "timeout":
-            at = next((n for n, w in enumerate(words[1:], 1) if not w.prefix.startswith("-")), 0)
-            plain = all(w.text in {"--foreground", "--preserve-status"} for w in words[1:at])
-            return None if plain and words[at].text is not None else "an option is not known"
+        case "time" | "nice" | "command" | "builtin" | "timeout" as name:
+            rest = behind_options(_TRANSPARENT[name], words[1:])
+            return None if rest and rest[0].text is not None else "an option is not known"
         case "sh" | "bash" | "zsh" | "dash":
             text = words[2].command if len(words) > 2 and words[1].text == "-c" else None  # noqa: PLR2004
             readable = text is not None and text.unreadable is None and text.commands
             return None if readable else "what it would run is not known"
         case _:
             return "it runs another program"
-
-
-def _up_to_operand(words: Sequence[Word]) -> Sequence[Word]:
-    at = 0
-    while at < len(words) and words[at].prefix.startswith("-"):
-        at += 2 if words[at].text == "-n" else 1
-    return words[:at]
 
 
 def _trusted_name(word: Word) -> str | None:

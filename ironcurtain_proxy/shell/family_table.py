@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.grammar import Option, grammar_of
+from ironcurtain_proxy.shell.grammar import Option, behind_options, grammar_of
 from ironcurtain_proxy.shell.places import (
     is_inside,
     is_of_project,
@@ -28,7 +28,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
-from ironcurtain_proxy.shell.programs import expanded, paths, word_lists, word_set
+from ironcurtain_proxy.shell.programs import entries, expanded, paths, word_set
 
 # --- family table
 
@@ -127,31 +127,18 @@ def behind_dashes(task: Task) -> Task:
 
 
 _AFTER: Final = ("*after",)
-_LEADING: Final = word_lists("leading-options")
-"""Options that stand before the sub-command or behind it; `=t`: with a value."""
 
 
 def hoisted(words: Sequence[Word]) -> list[Word]:
     """The words with the options before the sub-command moved to the end."""
     name = (words[0].text or "").rpartition("/")[2]
-    if name not in _LEADING:
+    text = entries("leading-options").get(name)
+    rest = None if text is None else behind_options(grammar_of(text), words[1:])
+    moved = words[1 : len(words) - len(rest)] if rest else ()
+    if not rest or any(word.text == "--" for word in moved):
         return list(words)
-    flags = _LEADING[name]
-    at = 1
-    while at < len(words):
-        text = words[at].text or ""
-        if text in flags or ("=" in text and f"{text.partition('=')[0]}=t" in flags):
-            at += 1
-        elif f"{text}=t" in flags and at + 1 < len(words):
-            at += 2
-        else:
-            break
-    if at == 1:
-        return list(words)
-    moved = list(words[1:at])
-    rest = [words[0], *words[at:]]
     dashes = next((n for n, word in enumerate(rest) if word.text == "--"), len(rest))
-    return [*rest[:dashes], *moved, *rest[dashes:]]
+    return [words[0], *rest[:dashes], *moved, *rest[dashes:]]
 
 
 @functools.lru_cache(256)
@@ -295,7 +282,7 @@ def _never_git(texts: Sequence[str]) -> bool:
     commands = [text for text in texts[1:] if not text.startswith("-")]
     match commands[:1]:
         case ["push"]:
-            return any(map(_forces, texts[1:])) or _pushes_protected(commands[1:])
+            return any(map(forces, texts[1:])) or _pushes_protected(commands[1:])
         case ["fetch"]:
             # `--multiple`, in all its spellings: every operand is a remote.
             return any(re.match(r"--m|-\w*m", text) for text in texts)
@@ -307,8 +294,8 @@ def _never_git(texts: Sequence[str]) -> bool:
             return False
 
 
-def _forces(text: str) -> bool:
-    """Whether an option of a push forces or deletes, abbreviated or among others as well."""
+def forces(text: str) -> bool:
+    """Return whether an option of a push forces or deletes, abbreviated or joined as well."""
     if not text.startswith("--"):
         return text.startswith("-") and not {"f", "d"}.isdisjoint(text.partition("o")[0])
     name = text.partition("=")[0]

@@ -78,7 +78,7 @@ class ParsedOptions(Struct, frozen=True):
 
 
 _TOKEN: Final = re.compile(
-    r"(?P<marks>[!^]*)(?P<name>-[^\s=~\[]+)"
+    r"(?P<marks>[!^]*)(?P<name>-[^\s=~\[]*)"
     r"(?:(?P<form>==|=|~)(?P<kind>[a-z]{0,2})|\[(?P<optional>[a-z])\])?"
 )
 
@@ -146,6 +146,32 @@ def read_options(
     if any(word.splits and not (globs and word.is_glob) for word in operands):
         return "a word that only the shell knows could be several"
     return ParsedOptions(tuple(found), tuple(operands))
+
+
+def behind_options(known: Grammar, given: Sequence[Word]) -> Sequence[Word] | None:
+    """Return the words from the first that is no option, or None if one may be another option."""
+    at = 0
+    while at < len(given):
+        word = given[at]
+        at += 1
+        if word.text == "--":
+            return given[at:]
+        attached = word.prefix.partition("=")[0] if word.text is None and not word.splits else ""
+        if (
+            attached.startswith("--")
+            and f"{attached}=" in word.prefix
+            and attached in known.options
+        ):
+            continue
+        if word.text is None or word.text.startswith("+"):
+            return None
+        if not word.text.startswith("-"):
+            return given[at - 1 :]
+        taken = _option(known, word.text, given[at : at + _PAIR])
+        if isinstance(taken, str):
+            return None
+        at += taken[1]
+    return ()
 
 
 _Taken: TypeAlias = tuple[list[tuple[str, Word | None]], int]

@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.annotation import Capability
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import CommandEffect, effect_of
-from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
+from ironcurtain_proxy.shell.family_table import Task, forces, hoisted, task_of
 from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.places import is_in_git_data, names_a_secret, shows_git_configuration
 from ironcurtain_proxy.shell.programs import ProgramSection, entries, word_lists, word_set
@@ -147,16 +147,8 @@ def _runs(text: str) -> bool:
 
 
 def _forces(text: str) -> bool:
-    """Whether a word of a push forces, deletes or is unknown: `--force…`, `+branch`, `:branch`."""
-    if text.startswith("--"):
-        name = text.partition("=")[0]
-        return any(
-            option.startswith(name) or name.startswith("--force")
-            for option in ("--force", "--mirror", "--delete", "--prune")
-        )
-    if text.startswith("-"):
-        return bool({"f", "d"} & set(text[1:]))
-    return not text or text[0] in "+:"
+    """Return whether a word of a push forces, deletes or is unknown, such as `+branch`."""
+    return not text or text[0] in "+:" or forces(text)
 
 
 # --- branches

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.request import Assignment, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words as names
-from ironcurtain_proxy.shell.grammar import grammar_of
+from ironcurtain_proxy.shell.grammar import behind_options, grammar_of
 from ironcurtain_proxy.shell.programs import entries, paths, word_set
 
 MAX_WRAPPERS: Final = 12
@@ -46,65 +46,28 @@ def _command(found: Sequence[Word]) -> Unwrapped:
 
 def _prefixed(name: str, given: Sequence[Word]) -> Unwrapped:
     """Return the command behind the options and operands of a wrapper of the table."""
-    flags, with_value, operands = _options_of(name)
-    rest = _behind_options(given, flags, with_value)
+    text = entries("wrappers")[name]
+    operands = text.count("(1)")
+    rest = behind_options(grammar_of(text), given)
     if rest is None or any(word.splits for word in rest[:operands]):
         return _NOT_UNDERSTOOD
     return _command(rest[operands:])
 
 
-@functools.cache
-def _options_of(name: str) -> tuple[frozenset[str], frozenset[str], int]:
-    text = entries("wrappers")[name]
-    options = grammar_of(text).options.items()
-    flags = frozenset(option for option, found in options if found.arity == "none")
-    return flags | {"--"}, frozenset(option for option, _ in options) - flags, text.count("(1)")
-
-
-def _behind_options(
-    given: Sequence[Word], flags: frozenset[str], values: frozenset[str]
-) -> Sequence[Word] | None:
-    """The words from the first that is no option; None if an option is not one of these."""
-    at = 0
-    while at < len(given):
-        word = given[at]
-        if word.text is not None and not word.text.startswith(("-", "+")):
-            return given[at:]
-        if word.text == "--" and "--" in flags:
-            return given[at + 1 :]
-        width = _width(word, given[at + 1 : at + 2], flags, values)
-        if width == 0:
-            return None
-        at += width
-    return ()
-
-
-def _width(
-    word: Word, following: Sequence[Word], flags: frozenset[str], values: frozenset[str]
-) -> int:
-    """The number of words of an option and its value; 0: it is none of these options."""
-    text = word.text
-    name, equals, _ = word.prefix.partition("=")
-    if equals and not word.splits and name.startswith("--") and name in values:
-        return 1
-    if text is None:
-        return 0
-    if text in flags:
-        return 1
-    if text in values:
-        return 2 if following and not following[0].splits else 0
-    if text.startswith("--") or len(text) < 3:  # noqa: PLR2004
-        return 0
-    return int(text[:2] in values or all(f"-{letter}" in flags for letter in text[1:]))
-
-
-_ENV_FLAGS: Final = names("-i --ignore-environment - -0 --null -v --debug --")
-_ENV_VALUES: Final = names("-u --unset -C --chdir")
+_ENV: Final = grammar_of(
+    "- -i --ignore-environment -0 --null -v --debug -u=m --unset=m -C=m --chdir=m"
+)
+_LOOKUP: Final = grammar_of("-p")
+_XARGS: Final = grammar_of(
+    "-0 --null -t --verbose -r --no-run-if-empty -x --exit --replace[m] -I=m -n=m --max-args=m -P=m"
+    " --max-procs=m -L=m --max-lines=m -d=m --delimiter=m -E=m -a=m --arg-file=m -s=m --max-chars=m"
+    " -S=m -R=m"
+)
 
 
 def _env(given: Sequence[Word]) -> Unwrapped:
     """The command of `env -i NAME=value … command`."""
-    rest = _behind_options(given, _ENV_FLAGS, _ENV_VALUES)
+    rest = behind_options(_ENV, given)
     if rest is None:
         return _NOT_UNDERSTOOD
     assignments: list[Assignment] = []
@@ -121,20 +84,13 @@ def _lookup(given: Sequence[Word]) -> Unwrapped:
     """The command of `command ls`; none for `command -v ls`, which prints its place."""
     if given and given[0].text in {"-v", "-V"}:
         return Unwrapped()
-    rest = _behind_options(given, names("-p --"), frozenset())
+    rest = behind_options(_LOOKUP, given)
     return _NOT_UNDERSTOOD if rest is None else _command(rest)
-
-
-_XARGS_FLAGS: Final = names("-0 --null -t --verbose -r --no-run-if-empty -x --exit --replace --")
-_XARGS_VALUES: Final = names(
-    "-I -n --max-args -P --max-procs -L --max-lines -d --delimiter -E -a --arg-file -s"
-    " --max-chars -S -R --replace"
-)
 
 
 def _xargs(given: Sequence[Word]) -> Unwrapped:
     """The command of `xargs`, which gets words from the input: at its end, or at the mark."""
-    rest = _behind_options(given, _XARGS_FLAGS, _XARGS_VALUES)
+    rest = behind_options(_XARGS, given)
     if rest is None:
         return _NOT_UNDERSTOOD
     own = [word.prefix for word in given[: len(given) - len(rest)]]
