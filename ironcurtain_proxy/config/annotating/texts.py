@@ -399,7 +399,10 @@ def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) 
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
     if said.roles == _NONE and not text and "format" not in schema:
         said = _in_doubt(name, about) or said
-    return _raised(said, name, text, schema, about)
+    found = _raised(said, name, text, schema, about)
+    if found.roles == about.paths and _OF_THE_SERVER.search(text):
+        return Proposed(roles=_UNCLEAR, certain=False, why="a name in a place of its server")
+    return found
 
 
 _LINES: Final = frozenset({"sh", "bash", "shell", "exec", "execute", "run", "terminal"})
@@ -526,6 +529,12 @@ def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pr
 
 _PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
 _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
+_OF_THE_SERVER: Final = re.compile(
+    r"\b(?:without|no) (?:any )?path separators?\b"
+    r"|\b(?:relative to|within|inside|in) (?:(?:the|your|a) )?(?:\w+ )?(?:vault|bucket|notebook)\b",
+    re.IGNORECASE,
+)
+"""A name in a place that only the server knows. As a path it would be sent absolute."""
 
 
 def _raised(

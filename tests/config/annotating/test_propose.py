@@ -281,6 +281,19 @@ def test_without_packs_no_path_and_no_url_is_proposed_less_careful_than_a_person
     assert sum(careful.values()) >= 0.9 * sum(total.values())
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("Just the note name without any path separators (NOT 'folder/my-note.md')", "unclear"),
+        ("Optional subfolder path relative to vault root", "unclear"),
+        ("File path inside your Obsidian vault", "unclear"),
+        ("Path of the file relative to the workspace", "read-path"),
+    ],
+)
+def test_a_name_in_a_place_of_the_server_is_sent_as_it_was_written(words: str, wanted: str) -> None:
+    assert roles(tool("read_note", filename=text(words)), "filename") == {wanted}
+
+
 def test_no_path_of_a_server_elsewhere_is_one_of_this_machine() -> None:
     schema: Json = {
         "type": "object",
