@@ -1,5 +1,6 @@
 """The ports in memory: they keep what they saw, and fail where a test says so."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ from ironcurtain_proxy.ports import (
     Timeline,
     World,
 )
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of plain HTTP: to read the authorities of TLS would be 25 ms of each client."""
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 

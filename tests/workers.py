@@ -145,6 +145,7 @@ def _work(
     session: pytest.Session, pipe: Connection, folder: Path, to_close: list[Connection]
 ) -> None:
     """In a fork: run files until there are no more."""
+    gc.set_threshold(20_000, 20, 20)  # the usual one looks for garbage a twentieth of the time
     gc.enable()
     for other in to_close:
         other.close()

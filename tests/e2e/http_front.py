@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, RawClient, at
+from tests.fakes import NO_TLS
 
 BOTH: Final = "application/json, text/event-stream"
 TOKENS: Final = {"alice": "alice-" + "a" * 40, "bob": "bob-" + "b" * 40}
@@ -54,7 +55,7 @@ class HttpAgent:
     def open(self) -> httpx.Client:
         """A client with the token and the session."""
         headers = {"Accept": BOTH, **self.headers, **self.session}
-        return httpx.Client(headers=headers, timeout=DEADLINE, trust_env=False)
+        return httpx.Client(headers=headers, timeout=DEADLINE, trust_env=False, verify=NO_TLS)
 
     def post(self, message: Json, **headers: str) -> httpx.Response:
         """Post one message, whole."""

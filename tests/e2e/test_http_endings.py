@@ -13,6 +13,7 @@ from tests.e2e.http_front import TOKENS, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import children, descendants
 from tests.e2e.raw_client import Message, at, text
+from tests.fakes import NO_TLS
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -156,7 +157,7 @@ def test_a_unix_socket_is_for_its_user_and_goes_with_the_front(scripted: Install
     with an_http_front(scripted, **variables) as front:
         assert stat.S_IMODE(place.stat().st_mode) == 0o600
         headers = {"Authorization": f"Bearer {TOKENS['alice']}", "Host": "localhost"}
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(place))) as client:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(place), verify=NO_TLS)) as client:
             assert client.get("http://localhost/mcp", headers=headers).status_code == 400
             del headers["Authorization"]
             assert client.get("http://localhost/mcp", headers=headers).status_code == 401

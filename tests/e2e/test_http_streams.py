@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.http_front import BOTH, TOKENS, FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, text
+from tests.fakes import NO_TLS
 
 MIB = 1 << 20
 
@@ -83,7 +84,9 @@ def test_a_front_that_was_killed_is_replaced_at_the_same_places(scripted: Instal
             late.initialize()
             assert text(late.call("answer", text="again")) == "again"
             headers = {"Authorization": f"Bearer {TOKENS['bob']}", "Host": "localhost"}
-            with httpx.Client(transport=httpx.HTTPTransport(uds=str(place))) as client:
+            with httpx.Client(
+                transport=httpx.HTTPTransport(uds=str(place), verify=NO_TLS)
+            ) as client:
                 assert client.get("http://localhost/mcp", headers=headers).status_code == 400
 
 

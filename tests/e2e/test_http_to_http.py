@@ -14,6 +14,7 @@ from tests.downstream.remote.site import Heard, Site, done, event, serving, stre
 from tests.e2e.http_front import BOTH, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import DEADLINE, at, text
+from tests.fakes import NO_TLS
 
 EVENTS_FIRST = {"Accept": "text/event-stream, application/json"}
 
@@ -98,7 +99,7 @@ def test_streams_of_calls_side_by_side_are_not_mixed_up(
     before_it: Installation, polled: Polled
 ) -> None:
     """Nothing says which of two calls a server's end belongs to: both are answered all the same."""
-    with an_http_front(before_it) as front, httpx.Client(timeout=DEADLINE) as client:
+    with an_http_front(before_it) as front, httpx.Client(timeout=DEADLINE, verify=NO_TLS) as client:
         agent = front.agent()
         agent.initialize()
         headers = {**agent.headers, **agent.session, **EVENTS_FIRST}

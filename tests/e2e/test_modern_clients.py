@@ -26,6 +26,7 @@ from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED
+from tests.fakes import NO_TLS
 from tests.program import PROXY
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +105,9 @@ async def test_the_python_sdk_answers_questions_of_servers_and_of_reviewers(
     person = Person()
     headers = {"Authorization": f"Bearer {TOKENS['alice']}"}
     with an_http_front(built) as front:
-        async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http:
+        async with httpx2.AsyncClient(
+            headers=headers, timeout=60, trust_env=False, verify=NO_TLS
+        ) as http:
             client = Client(
                 streamable_http_client(front.url, http_client=http),
                 mode=mode,

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.e2e.raw_client import at
+from tests.fakes import NO_TLS
 from tests.fleet.conftest import Machine
 from tests.fleet.pages import Pages, logged_in, opened
 from tests.fleet.test_relay import asks, the_only, until
@@ -45,7 +46,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
     agent = machine.installation.start()
     call = asks(agent)
     identifier = the_only(machine)["id"]
-    with httpx.Client() as browser:
+    with httpx.Client(verify=NO_TLS) as browser:
         key = opened(browser, pages)
     for port in pages.ports:
         until(lambda port=port: shown(port, pages, key), "the page shows nothing")  # type: ignore[misc]
@@ -62,7 +63,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
 
 
 def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Pages) -> None:
-    with httpx.Client() as ada, httpx.Client() as eve:
+    with httpx.Client(verify=NO_TLS) as ada, httpx.Client(verify=NO_TLS) as eve:
         begun = ada.get(f"{pages.origin}/").headers["location"]
         state = re.search(r"state=([^&]+)", begun)
         assert state is not None
@@ -126,7 +127,7 @@ def test_a_person_signs_with_a_passkey_in_the_browser(
     page = browser_page
     machine.joins("bob")
     machine.relay()
-    with httpx.Client() as person:
+    with httpx.Client(verify=NO_TLS) as person:
         page.goto(logged_in(person, pages))
     page.get_by_role("button", name="Make a passkey").click()
     page.locator("#call[open]").wait_for()

@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.decision import Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.reply import ResultSummary
 from tests.audit.specimens import record
+from tests.fakes import NO_TLS
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
 from tests.questions import ETC, SRV
 from tests.sessions.session_fixture import a_session
@@ -281,7 +282,10 @@ async def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
     ):
         origin, _, ticket = (await command.link()).partition("/#")
         asked = escalation(seconds=PATIENCE, candidates=(ETC,))
-        async with httpx.AsyncClient(base_url=origin) as client, box.asked(asked, PATIENCE):
+        async with (
+            httpx.AsyncClient(base_url=origin, verify=NO_TLS) as client,
+            box.asked(asked, PATIENCE),
+        ):
             opened = await client.post("/api/page", json={"ticket": ticket})
             key = {"authorization": f"Bearer {opened.json()['key']}"}
             fields = {"id": asked.id, "digest": await _shown_digest(client, key), "approve": True}
@@ -311,7 +315,10 @@ async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
     ):
         origin, _, ticket = (await command.link()).partition("/#")
         asked = escalation(seconds=PATIENCE)
-        async with httpx.AsyncClient(base_url=origin) as client, box.asked(asked, PATIENCE):
+        async with (
+            httpx.AsyncClient(base_url=origin, verify=NO_TLS) as client,
+            box.asked(asked, PATIENCE),
+        ):
             opened = await client.post("/api/page", json={"ticket": ticket})
             key = {"authorization": f"Bearer {opened.json()['key']}"}
             fields = {"id": asked.id, "digest": await _shown_digest(client, key), "approve": True}

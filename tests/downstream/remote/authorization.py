@@ -32,6 +32,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.downstream.remote.site import Heard, Site
+from tests.fakes import NO_TLS
 
 FAR = 4e9
 """Seconds since 1970, in the next century."""
@@ -206,6 +207,8 @@ def guarded_site(authority: Authority, *, greets_anybody: bool = False) -> Site:
 
 async def browse(url: str) -> None:
     """What a browser does with the page: it goes where it is sent."""
-    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=30) as browser:
+    async with httpx2.AsyncClient(
+        follow_redirects=True, trust_env=False, timeout=30, verify=NO_TLS
+    ) as browser:
         answer = await browser.get(url)
         assert answer.status_code == 200, answer.text

@@ -25,6 +25,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
 from tests.downstream.remote.site import Heard, Site, done, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
+from tests.fakes import NO_TLS
 
 pytestmark = pytest.mark.anyio
 
@@ -237,7 +238,7 @@ async def test_an_authorization_server_that_nests_its_answer_too_deeply_gives_no
 async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
     async def attack(url: str) -> None:
         there = httpx2.URL(httpx2.URL(url).params["redirect_uri"])
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, verify=NO_TLS) as client:
             for query in ("", "?code=evil", "?code=evil&state=wrong"):
                 answer = await client.get(f"{there}{query}")
                 assert answer.status_code == 404
@@ -323,7 +324,7 @@ async def test_a_token_that_no_header_can_hold_is_no_login(token: str) -> None:
     async def show(url: str) -> None:
         asked = httpx2.URL(url).params
         back = f"{asked['redirect_uri']}?code=c&state={asked['state']}"
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, verify=NO_TLS) as client:
             await client.get(back)
 
     site = Site(handler=partial(authorizing, {}, token))
