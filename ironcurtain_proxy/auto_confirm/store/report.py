@@ -258,52 +258,22 @@ def _missing(metrics: Metrics) -> str:
 
 
 def _tiles(metrics: Metrics) -> Iterator[Tile]:
-    met = {figure.field: figure.met(metrics) for figure in FIGURES}
-
-    def share(name: str, field: str, aim: str) -> Tile:
-        ratio: Ratio = getattr(metrics, field)
-        if ratio.value is None:
-            return Tile(name, UNKNOWN, aim)
-        told = f"{aim}; {ratio.part} of {ratio.whole}"
-        return Tile(name, percent(ratio.value), told, met[field])
-
-    def count(name: str, field: str, told: str = "target: 0") -> Tile:
-        found = getattr(metrics, field)
-        return Tile(name, str(found.part if isinstance(found, Ratio) else found), told, met[field])
-
-    def time(name: str, field: str, unit: str, aim: str, of: int | None = None) -> Tile:
-        found: Distribution = getattr(metrics, field)
-        answered = "" if of is None else f"; {found.count} of {of} answered"
-        if found.p99 is None or found.p50 is None:
-            return Tile(name, UNKNOWN, f"{aim}{answered}", met[field])
-        told = f"{aim}; p50 {_short(found.p50)} {unit}{answered}"
-        return Tile(name, f"{_short(found.p99)} {unit}", told, met[field])
-
-    yield share(
-        "SAFE and LOW operations auto-approved", "safe_auto_approved", "target: 95 % or more"
-    )
-    yield share("HIGH and CRITICAL risk sent to a reviewer", "high_risk_escalated", "target: 100 %")
-    yield time("Time to decide, p99", "decision_ms", "ms", "target: below 100 ms")
-    aim = "target: below 5 minutes"
-    yield time("Reviewers' response, p99", "response_seconds", "s", aim, metrics.answered.whole)
-    yield count("Manual interventions", "manual_interventions")
-    lost = metrics.unasked
-    yield count("Refused, no reviewer asked", "unasked", f"target: 0; of {lost.whole} {lost.of}")
-    yield count("Stuck sessions", "stuck_sessions")
-    yield share("Interactions, with the missing, that have a decision", "audited", "target: 100 %")
-    approved, escalated = metrics.auto_approved.value, metrics.escalated.value
-    words = UNKNOWN
-    if approved is not None and escalated is not None:
-        words = f"{percent(approved)} / {percent(escalated)}"
-    yield Tile(
-        "Approved by the engine / sent to a reviewer",
-        words,
-        f"of {metrics.interactions} prompts; expected where work is routine: 99 % / 1 %",
-    )
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"  # noqa: PLR2004  two digits suffice
+    """Yield the figures that have a target; how many are missing stands above them."""
+    for figure in FIGURES:
+        value, told = figure.value(metrics), figure.target
+        match value:
+            case _ if not told or figure.field == "missing":
+                continue
+            case Ratio():
+                shown = UNKNOWN if value.value is None else percent(value.value)
+                told += f"; {value.part} of {value.whole} {value.of}"
+            case Distribution():
+                shown = value.shown(figure.unit)
+            case int():
+                shown = str(value)
+            case _:
+                assert_never(value)
+        yield Tile(figure.title.capitalize(), shown, told, figure.met(metrics))
 
 
 def _sections(series: Series) -> Iterator[ReportSection]:

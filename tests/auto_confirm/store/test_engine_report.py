@@ -110,15 +110,15 @@ def test_a_page_about_nothing_says_so(store: Store, clock: FakeClock) -> None:
 def test_targets_are_judged(store: Store, clock: FakeClock) -> None:
     auto_approved(store, interaction(status="auto_approved", band="HIGH", decision_ms=100.0))
     page = page_of(store, clock)
-    assert '<dd>0 %</dd><dd class="aim missed">target: 100 %; 0 of 1</dd>' in page
-    assert '<dd>100 ms</dd><dd class="aim missed">target: below 100 ms' in page
+    assert '<dd>0 %</dd><dd class="aim missed">target: 100%; 0 of 1 HIGH and CRITICAL</dd>' in page
+    assert '<dd>100 / 100 ms of 1</dd><dd class="aim missed">target: below 100 ms' in page
     assert '<dt>Manual interventions</dt><dd>0</dd><dd class="aim met">target: 0</dd>' in page
 
 
 def test_what_is_nearly_all_is_not_shown_as_all(store: Store, clock: FakeClock) -> None:
     metrics = replace(compute(store, clock.now()), high_risk_escalated=Ratio(9999, 10000))
     page = drawn([engine_part(metrics, collect(store))], clock.now())
-    assert '<dd>99.9 %</dd><dd class="aim missed">target: 100 %; 9999 of 10000' in page
+    assert '<dd>99.9 %</dd><dd class="aim missed">target: 100%; 9999 of 10000' in page
 
 
 # --- series --------------------------------------------------------------------------------------
