@@ -143,7 +143,9 @@ async def test_refusals_without_a_reviewer_are_no_refusals_by_one(tmp_path: Path
         assert "ironcurtain_high_risk_escalated_ratio 0.0\n" in text
         assert "ironcurtain_unasked_ratio 1.0\n" in text
         tiles = {tile.name: tile for tile in engine_part(found, series).tiles}
-        assert tiles["Refused, no reviewer was asked"].aim == "target: 0; 7 of 7 held calls that ended"
+        assert (
+            tiles["Refused, no reviewer was asked"].aim == "target: 0; 7 of 7 held calls that ended"
+        )
         assert not tiles["High risk sent to a reviewer"].met
 
 
