@@ -32,7 +32,7 @@ def _serve(options: argparse.Namespace) -> int:
         from ironcurtain_proxy.hooks.health import hook_watch  # noqa: PLC0415
 
         unhooked = hook_watch(state)
-    return serve(os.environ, options.config, unhooked)
+    return serve(os.environ, options.config, unhooked, unhooked and unhooked.beside())
 
 
 def _serve_http(options: argparse.Namespace) -> int:

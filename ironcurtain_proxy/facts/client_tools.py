@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Arguments, Json
 
 FILES: Final = "filesystem"
@@ -41,6 +42,15 @@ SHELL_TOOL: Final[Mapping[str, Json]] = {
         "required": ["command"],
     },
 }
+
+
+def client_servers(workspace: str | None) -> tuple[ServerSpec, ...]:
+    """Return the equivalent servers of a client's own tools, which nobody starts."""
+    return tuple([
+        ServerSpec(name=name, annotations=name, command="true", cwd=workspace, sandbox=False)
+        for name in TOOLS
+    ])  # fmt: skip
+
 
 _URL: Final = re.compile(r"https?://[^\s\"'<>)\]]+")
 _WILD: Final = re.compile(r"[*?\[{]")

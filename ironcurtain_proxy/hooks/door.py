@@ -75,6 +75,8 @@ class Door:
     """Whether the client starts commands by our prefix, as its last event says."""
     why_native: str = ""
     """Why no command is held any more; empty: it may be."""
+    calls: int = 0
+    """The number of calls that have been judged, of which this kernel alone knows."""
     _open: list[OpenCall] = field(default_factory=list, init=False)
     _is_turn: bool = field(default=False, init=False)
     """Whether an agent is at work, so that a command is none of the user's own."""
@@ -99,6 +101,7 @@ class Door:
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
         """Return the verdict on a call; None: the event asks for none."""
+        self.calls += isinstance(event, BeforeCall | OwnQuestion)
         if isinstance(event, BeforeCall):
             self._is_turn = True
             verdict = await self._before(event, is_waiting)

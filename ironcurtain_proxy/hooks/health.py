@@ -9,17 +9,20 @@ import logging
 import os
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import orjson
+from anyio import to_thread
 from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
@@ -33,6 +36,7 @@ from ironcurtain_proxy.hooks.installing import (
 )
 from ironcurtain_proxy.hooks.kernel import (
     DOORS,
+    SHARED,
     directory_of,
     fired_file,
     observed_in,
@@ -42,6 +46,8 @@ from ironcurtain_proxy.hooks.launching import hook_words, is_ours
 from ironcurtain_proxy.hooks.runs import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
+from ironcurtain_proxy.sessions.running import running_sessions
+from ironcurtain_proxy.wiring.proxy import Proxy
 
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
@@ -94,6 +100,8 @@ class HookHealth(Struct, frozen=True, kw_only=True):
     """Whether the hooks only record."""
     prefix: Literal["ours", "another", "none"]
     """Whose program starts the commands of the client's shell."""
+    kernels: tuple[str, ...]
+    """Whether each running proxy that the client started serves its hooks, too."""
     alarms: tuple[str, ...]
     """What is wrong, the gravest first."""
 
@@ -105,7 +113,7 @@ class HookHealth(Struct, frozen=True, kw_only=True):
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
             parts += [_HELD[self.prefix]] if DIALECTS[self.client].prefix else []
-            parts += ["starts" if self.starts else "does not start", when]
+            parts += ["starts" if self.starts else "does not start", when, *self.kernels]
         return f"{', '.join(parts)} ({self.file})"
 
 
@@ -138,8 +146,21 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         events=_size_of(fired_file(state, client)),
         is_observed=client in observed_in(state),
         prefix=prefix_of(client, file_of(client, home), state),
+        kernels=tuple(_kernels(client, state)),
         alarms=tuple(alarms),
     )
+
+
+def _kernels(client: HookClient, state: Path) -> Iterator[str]:
+    for one in running_sessions(state / SESSIONS):
+        whose, _, why = _text(state / SESSIONS / one.session / SHARED).partition("\n")
+        if whose == client:
+            how = (
+                f": they have a kernel of their own beside it: {why}"
+                if why
+                else " serves them, too"
+            )
+            yield f"the proxy of process {one.state.pid}{how}"
 
 
 def _of_project(client: HookClient, project: Path, state: Path) -> list[str]:
@@ -248,8 +269,8 @@ def _text(file: Path) -> str:
 class HookWatch:
     """Tells the proxy for servers whether the client that started it runs without its hooks.
 
-    The first hook of a client makes its door, and a hook comes before a call of a server, too. So a
-    call that arrives where no door is comes from a client that skips our hooks.
+    A hook comes before a call of a server, too, and is noted at the door of its client. So a call
+    that arrives where none is noted comes from a client that skips our hooks.
     """
 
     def __init__(self, state: Path, pid: int) -> None:
@@ -259,17 +280,33 @@ class HookWatch:
         self._must = are_kept()
         self._is_told = False
 
+    def beside(self) -> Callable[[Proxy], Awaitable[None]] | None:
+        """Return what serves the client's hooks beside its servers; None: it has no hooks."""
+        if self._client is None:
+            return None
+        client, pid = self._client
+        if not (self._must or kept_file(self._state, client).exists()):
+            return None
+
+        async def serve(proxy: Proxy) -> None:
+            # It takes a quarter of a second, for which the agent's first calls do not wait.
+            sharing = await to_thread.run_sync(import_module, "ironcurtain_proxy.hooks.sharing")
+            await sharing.serve_beside(client, pid, proxy)
+
+        return serve
+
     def __call__(self) -> str:
         """Return why a call is refused; empty if nothing is wrong."""
         if self._is_settled or self._client is None:
             return ""
         client, pid = self._client
         kept = kept_file(self._state, client)
-        door = self._state / DOORS / f"{pid}-{start_of(pid)}"
+        # The door may be there before any hook: this proxy itself may hold it.
+        has_come = _size_of(self._state / DOORS / f"{pid}-{start_of(pid)}.lock") > 0
         # A client that was there before the hooks were has none: its next session does.
         was_before = _started(pid) < _modified(kept)
         is_asked_for = self._must or (kept.exists() and not was_before)
-        self._is_settled = not is_asked_for or door.exists()
+        self._is_settled = not is_asked_for or has_come
         place = directory_of(pid)
         project = str(place or "")
         if self._is_settled or (not self._must and is_accepted(self._state, client, project)):

@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from typing import Final
@@ -30,7 +30,7 @@ from ironcurtain_proxy.config.servers.servers_file import SHELL_MODULE
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
+from ironcurtain_proxy.facts.client_tools import FILES, SHELL, SHELL_TOOL, TOOLS, client_servers
 from ironcurtain_proxy.hooks.client_end import (
     ClientEnd,
     DialogReviewer,
@@ -59,6 +59,7 @@ from ironcurtain_proxy.sessions.running import forget_session, note_session, run
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
+from ironcurtain_proxy.wiring.shared import Shared
 
 DOORS: Final = "doors"
 VARIABLES: Final = "hooks.json"
@@ -72,6 +73,13 @@ _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
 _HELD_BEFORE: Final = 5.0
 """Seconds before the end of a hook at which a call is held, so that its question stays."""
+_LOOK: Final = 0.05
+"""Seconds in which whoever has found a door arrives there."""
+SHARED: Final = "hooks"
+"""The file in a session's directory with the name of its client, whose hooks its kernel serves,
+and a line that says why it does not; empty: it does."""
+YIELD: Final = "yield"
+"""Said by a proxy for servers that would serve the hooks of its client, too."""
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 _log: Final = logging.getLogger(__name__)
 
@@ -109,50 +117,100 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
     owner = Owner(parent, start_of(parent))
     if not owner.start_time:
         raise ConfigurationError(f"there is no process {parent}")
-    place = state / DOORS / f"{owner.pid}-{owner.start_time}"
     with ExitStack() as exits:
-        if not _hold(place, exits):
+        place = HeldDoor.of(owner, state)
+        if not place.hold(exits):
             return
         dialect = DIALECTS[client]
         settings = client_settings({**environ, **variables_in(state)}, parent, dialect.patience)
         exits.callback(configure_logging(settings.session_log))
         observes = client in observed_in(state)
         settings = asking_nobody(settings) if observes else settings
-        asks = observes or (is_attended(settings) and opens_dialog(dialect, parent))
-        wire = place.with_name(f"{place.name}.run")
-        proxy = client_proxy(settings, dialect, wire, asks=asks, observes=observes)
-        for hold in proxy.holds:
-            exits.callback(hold.release)
-        exits.callback(tidy, settings.session_dir)
+        listener = listener_of(settings, dialect, place, exits, observes=observes)
+        proxy = listener.proxy
         note_session(settings, client=client, policy=proxy.loaded.version)
         exits.callback(forget_session, settings)
         # Again when it is closed, so that a log which is removed or replaced is missed.
         proxy.note_log()
         exits.callback(proxy.note_log)
         exits.callback(proxy.audit.close)
-        proxy.note_client(client)
         proxy.servers.start_processes()
         problem_file(state, client).unlink(missing_ok=True)
-        anyio.run(_Listener(proxy, dialect, owner, place, asks, observes).run)
+        anyio.run(listener.run)
 
 
-def _hold(place: Path, exits: ExitStack) -> bool:
-    """Hold the door of a client. False: another process does."""
-    make_private_directory(place.parent)
-    found = place.parent.lstat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ConfigurationError(f"{place.parent} must belong to its user alone: chmod 700")
-    lock = place.with_name(f"{place.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    exits.callback(os.close, descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    exits.callback(lock.unlink, missing_ok=True)
-    place.unlink(missing_ok=True)
-    exits.callback(place.unlink, missing_ok=True)
-    return True
+@dataclass(slots=True, kw_only=True)
+class HeldDoor:
+    """The place of a client's door, which one process holds."""
+
+    client: Owner
+    path: Path
+    """The socket."""
+    _lock: int = field(default=-1, init=False)
+
+    @classmethod
+    def of(cls, client: Owner, state: Path) -> "HeldDoor":
+        """Return the place of a client's door. Nobody holds it yet."""
+        return cls(client=client, path=state / DOORS / f"{client.pid}-{client.start_time}")
+
+    def beside(self, ending: str) -> Path:
+        """Return a file beside the socket."""
+        return self.path.with_name(f"{self.path.name}.{ending}")
+
+    def hold(self, exits: ExitStack) -> bool:
+        """Hold the door until the end. False: another process does.
+
+        Raises:
+            ConfigurationError: other users can reach its directory.
+            OSError: it cannot be made.
+        """
+        make_private_directory(self.path.parent)
+        found = self.path.parent.lstat()
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise ConfigurationError(f"{self.path.parent} must be its user's alone: chmod 700")
+        lock = self.beside("lock")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with ExitStack() as opened:
+            descriptor = os.open(lock, flags, 0o600)
+            opened.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever held it may have removed it meanwhile.
+                if not os.path.samestat(os.fstat(descriptor), lock.lstat()):
+                    return False
+            except (BlockingIOError, FileNotFoundError):
+                return False
+            opened.callback(lock.unlink, missing_ok=True)
+            self._lock = descriptor
+            self.path.unlink(missing_ok=True)
+            opened.callback(self.path.unlink, missing_ok=True)
+            exits.enter_context(opened.pop_all())
+        return True
+
+    def note_event(self) -> None:
+        """Note that an event has come, so that the client is known to start its hooks."""
+        os.pwrite(self._lock, b".", 0)
+
+
+def listener_of(
+    settings: Settings,
+    dialect: HookDialect,
+    place: HeldDoor,
+    exits: ExitStack,
+    *,
+    observes: bool = False,
+    beside: Shared | None = None,
+) -> "_Listener":
+    """Join the kernel of a client with its socket. Starts nothing."""
+    asks = observes or (is_attended(settings) and opens_dialog(dialect, place.client.pid))
+    proxy = client_proxy(
+        settings, dialect, place.beside("run"), asks=asks, observes=observes, beside=beside
+    )
+    for hold in proxy.holds:
+        exits.callback(hold.release)
+    exits.callback(tidy, settings.session_dir)
+    proxy.note_client(dialect.client)
+    return _Listener(proxy, dialect, place, asks, observes, is_shared=beside is not None)
 
 
 def variables_in(state: Path) -> Mapping[str, str]:
@@ -193,20 +251,9 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
     here = None if parent is None else directory_of(parent)
     if here is not None and _is_project(here, settings) and not _holds(workspace, here):
         workspace = here
-    specs = [
-        ServerSpec(
-            name=name,
-            annotations=name,
-            command="true",
-            cwd=None if workspace is None else str(workspace),
-            sandbox=False,
-        )
-        for name in (FILES, FETCH, SHELL)
-    ]
+    specs = client_servers(None if workspace is None else str(workspace))
     escalation = replace(settings.escalation, hold_after_seconds=patience - _HELD_BEFORE)
-    return replace(
-        settings, workspace=workspace, servers=tuple(specs), pins="off", escalation=escalation
-    )
+    return replace(settings, workspace=workspace, servers=specs, pins="off", escalation=escalation)
 
 
 def _holds(workspace: RealPath | None, here: RealPath) -> bool:
@@ -279,9 +326,15 @@ def asking_nobody(settings: Settings) -> Settings:
 
 
 def client_proxy(
-    settings: Settings, dialect: HookDialect, wire: Path, *, asks: bool, observes: bool = False
+    settings: Settings,
+    dialect: HookDialect,
+    wire: Path,
+    *,
+    asks: bool,
+    observes: bool = False,
+    beside: Shared | None = None,
 ) -> Proxy:
-    """Join the kernel of a client. Starts nothing."""
+    """Join the kernel of a client, or its door of the kernel that is running. Starts nothing."""
     # What an administrator keeps of sandboxes and pins is about servers; a client has neither.
     servers = tuple([replace(one, sandbox=None) for one in settings.servers])
     loaded = load_policy(replace(settings, pins="on", servers=servers))
@@ -320,6 +373,7 @@ def client_proxy(
         own=ClientEnd(
             dialect.client, tools, settings.workspace, shell, str(wire), observes=observes
         ),
+        beside=beside,
     )
 
 
@@ -377,10 +431,11 @@ class _Listener(Struct, frozen=True):
 
     proxy: Proxy
     dialect: HookDialect
-    client: Owner
-    place: Path
+    place: HeldDoor
     asks: bool
     observes: bool
+    is_shared: bool
+    """Whether the kernel is that of the proxy for servers."""
 
     async def run(self) -> None:
         """Serve until the client ends."""
@@ -398,32 +453,38 @@ class _Listener(Struct, frozen=True):
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
-                runs = self.place.with_name(f"{self.place.name}.run")
-                home = str(self.proxy.settings.home)
-                tasks.start_soon(ClientRuns(door, self.client, runs, home).run)
+                runs, home = self.place.beside("run"), str(self.proxy.settings.home)
+                tasks.start_soon(ClientRuns(door, self.place.client, runs, home).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
 
             async def serve(stream: SocketStream) -> None:
                 async with stream, limiter:
-                    await self._serve(door, stream)
+                    await self._serve(door, limiter, stream)
 
-            with short_path(self.place) as place:
+            with short_path(self.place.path) as place:
                 async with await anyio.create_unix_listener(place, mode=0o600) as listener:
-                    await listener.serve(serve)
+                    try:
+                        await listener.serve(serve)
+                    finally:
+                        # At once: what ends meanwhile may take longer than a client waits before
+                        # it kills its proxy, and a door where nobody is denies all that follows.
+                        self.place.path.unlink(missing_ok=True)
 
     async def _end_with_client(self, tasks: TaskGroup) -> None:
         with suppress(ProcessLookupError):
-            ended = os.pidfd_open(self.client.pid)
+            ended = os.pidfd_open(self.place.client.pid)
             try:
-                if is_alive(self.client):
+                if is_alive(self.place.client):
                     await anyio.wait_readable(ended)
             finally:
                 os.close(ended)
         tasks.cancel_scope.cancel()
 
-    async def _serve(self, door: Door, stream: SocketStream) -> None:
+    async def _serve(
+        self, door: Door, limiter: anyio.CapacityLimiter, stream: SocketStream
+    ) -> None:
         raw_socket: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
-        if not is_of_client(raw_socket, self.client):
+        if not is_of_client(raw_socket, self.place.client):
             _log.warning("a process that is not the client's was turned away at its door")
             return
         message = None
@@ -434,15 +495,44 @@ class _Listener(Struct, frozen=True):
         head, _, raw = message.partition(b"\n")
         client, _, rest = head.decode("utf-8", "replace").partition(" ")
         event, _, prefix = rest.partition(" ")
+        if client == self.dialect.client and event == YIELD:
+            await self._yield(door, limiter, stream)
+            return
         if client != self.dialect.client or event not in self.dialect.events:
             _log.warning("a hook that is not of this client was turned away")
             return
         with suppress(OSError):
+            self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
         answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
+
+    async def _yield(
+        self, door: Door, limiter: anyio.CapacityLimiter, stream: SocketStream
+    ) -> None:
+        """Leave the door to the client's proxy for servers, unless a call was judged here.
+
+        It is told `yes` and the user's words, `no`, or `later` while a hook is here.
+        """
+        answer = b"no"
+        if not (door.calls or self.is_shared):
+            answer, hidden = b"later", self.place.beside("left")
+            with suppress(OSError):
+                self.place.path.rename(hidden)
+                # Whoever found it before is served first.
+                await anyio.sleep(_LOOK)
+                if limiter.borrowed_tokens > 1 or door.calls:
+                    hidden.rename(self.place.path)
+                else:
+                    hidden.unlink()
+                    answer = b"yes" + _content(self.proxy.settings.mailbox_dir / FILE_NAME)
+                    self._prompt("")
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stream.send(answer + b"\0")
+        if answer.startswith(b"yes"):
+            door.on_end()
 
     def _prompt(self, text: str) -> None:
         """Write the user's words where the auto-approvers of this client's kernels read them."""
@@ -458,7 +548,7 @@ class _Listener(Struct, frozen=True):
         settings = self.proxy.settings
         found = [settings.mailbox_dir]
         for session in running_sessions(settings.sessions_dir):
-            if is_below(session.state.pid, self.client):
+            if is_below(session.state.pid, self.place.client):
                 found += [Path(text) for text in session.state.mailboxes[:1]]
         return found
 
@@ -481,3 +571,9 @@ def _has_hung_up(connection: socket.socket) -> bool:
     look = poll()
     look.register(connection.fileno(), 0)
     return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))
+
+
+def _content(file: Path) -> bytes:
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""

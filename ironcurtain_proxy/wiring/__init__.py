@@ -1,6 +1,7 @@
 """Joins the folders to a running proxy.
 
 - `serving`: `serve`, and what stops the start. `proxy`: one proxy put together from its settings.
+- `shared`: what the doors of one kernel have in common.
 - `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the timeline.
 - `suggesting`: recorded calls judged again, and rules that would have spared questions.
 - `pins`: what servers are held to. `call_facts`: the overlay, and what reads calls.

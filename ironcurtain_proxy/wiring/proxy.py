@@ -21,22 +21,16 @@ from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.redaction import redacted
-from ironcurtain_proxy.audit.syncing import end_process
-from ironcurtain_proxy.audit.writer import LogSettings
-from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
-from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
-from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
@@ -58,26 +52,23 @@ from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.call_facts import (
     command_argument,
-    origin_book,
     origins_for,
     overlay_for,
     resolver_for,
 )
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
-from ironcurtain_proxy.wiring.containment import containment_of, workspace_timeline
+from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.reviewers import (
     AddedChannels,
     Reviewers,
-    SignatoriesInForce,
-    assemble_reviewers,
     grant_ending,
     grant_ttl,
-    heard,
     patience,
-    signed_answers,
+    reviewers_beside,
 )
+from ironcurtain_proxy.wiring.shared import Shared, open_log, shared_parts
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
@@ -178,6 +169,7 @@ class Proxy(Struct, kw_only=True):
     settings: Settings
     loaded: LoadedPolicy
     audit: AuditLog
+    shared: Shared
     servers: DownstreamServers
     catalogue: LiveCatalogue
     reviewers: Reviewers
@@ -298,28 +290,6 @@ class Proxy(Struct, kw_only=True):
         return [{"uri": root.uri, "name": root.name} for root in found]
 
 
-def telemetry_of(settings: Settings) -> "Telemetry | None":
-    """The sender of spans and metrics; None: telemetry is off.
-
-    Raises:
-        ConfigurationError: its library is not installed.
-    """
-    if not settings.telemetry.enabled:
-        return None
-    require("otel", "telemetry")
-    # Off unless switched on, and long to import.
-    from ironcurtain_proxy.telemetry.export import Telemetry  # noqa: PLC0415
-
-    return Telemetry.to_collector(settings.telemetry.endpoint)
-
-
-def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | None":
-    config = settings.auto_confirm
-    if not settings.containment.undo and (config is None or not config.engine.enabled):
-        return None
-    return workspace_timeline(settings, clock)
-
-
 def _with_views(
     confined: Mapping[str, Confinement], specs: Sequence[ServerSpec], settings: Settings
 ) -> "tuple[Mapping[str, Confinement], ShellViews | None]":
@@ -370,6 +340,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     ways: AddedChannels | None = None,
     in_process: bool = False,
     own: AgentTools | None = None,
+    beside: Shared | None = None,
 ) -> Proxy:
     """Join the parts. Opens the audit log; starts nothing.
 
@@ -381,23 +352,13 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         ways: the ways to reviewers besides the mailbox.
         in_process: another program's process, which a hanging disk must not end.
         own: the tools of the agent's client, which are served instead of servers.
+        beside: the kernel that is running, whose other door this is.
     """
     refuse_closed_hosts(settings, loaded.policy)
     # First, before there is anything in the directory that could be removed.
     holds = hold_session(settings)
-    batch = Batch()
-    audit = AuditLog.open(
-        settings.audit.path,
-        LogSettings(
-            redaction=settings.audit.redact,
-            fsync=settings.audit.fsync,
-            write_deadline=settings.audit.write_deadline_seconds,
-            max_bytes=settings.audit.max_bytes,
-        ),
-        on_hang=None if in_process else end_process,
-        batch=batch,
-        is_shared=settings.is_session_named,
-    )
+    batch = Batch() if beside is None else beside.batch
+    audit = open_log(settings, batch, in_process=in_process) if beside is None else beside.audit
     specs, confined, views = _served(settings, environ, sandbox, loaded, own)
     watchman, confined = looked_after(confined, settings.state_dir)
     options = replace(downstream_options(settings, environ, confined), watchman=watchman)
@@ -413,21 +374,19 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         has_prefix=settings.server_in_names,
     )
     clock = SystemClock()
-    telemetry = telemetry_of(settings)
-    timeline = _timeline(settings, clock)
-    approvals = Approvals(
-        GrantBook(servers.second_instances.close, loaded.revoked_grants), BudgetBook()
-    )
-    origins = origin_book(settings, heard(ways, settings, clock, environ), clock)
-    named = SignatoriesInForce(loaded, settings.home)
-    signed = signed_answers(named, clock, environ)
-    ways = replace(ways or AddedChannels(), timeline=timeline, signed=signed)
-    reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
+    ways = ways or AddedChannels()
+    shared = beside or shared_parts(settings, loaded, environ, ways, audit, batch)
+    shared.closing.append(servers.second_instances.close)
+    reviewers = shared.reviewers
+    if beside is not None:
+        reviewers = reviewers_beside(reviewers, settings, clock, ways)
     command = command_argument(overlay, catalogue.names)
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
     client = AskedClient(settings.escalation_timeout_seconds)
     facts.declares_view = catalogue.declares_view
-    recorder: Recorder = audit if telemetry is None else telemetry.observing(audit, clock)
+    recorder: Recorder = audit
+    if shared.telemetry is not None:
+        recorder = shared.telemetry.observing(audit, clock)
     session = Session.begin(
         World(
             tools=catalogue,
@@ -443,17 +402,17 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             containment=containment_of(
                 settings,
                 settings.session_dir,
-                timeline,
+                shared.timeline,
                 is_looked_after=not watched(confined)
                 or (watchman is not None and watchman.is_complete),
             ),
-            timeline=timeline,
+            timeline=shared.timeline,
             views=views if own is None or views is None else own.hold_commands(servers, views),
             pins=pins,
-            origins=origins,
+            origins=shared.origins,
         ),
         SessionSettings(
-            session=settings.session,
+            session=shared.session,
             policy=loaded.policy,
             candidate=candidate_of(settings),
             overlay=overlay,
@@ -469,11 +428,11 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
                 redacted,
             ),
         ),
-        approvals=approvals,
-        breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
-        signed=signed,
+        approvals=shared.approvals,
+        breaker=shared.breaker,
+        signed=shared.signed,
     )
-    facts.origins = origins_for(settings, session.in_force, origins)
+    facts.origins = origins_for(settings, session.in_force, shared.origins)
     reviewers.questions.on_refused_later = partial(refuse_later, session.journal)
     return Proxy(
         reloading=Reloading(
@@ -485,18 +444,19 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             questions=reviewers.questions,
             grants=reviewers.grants,
             annotate_prompts=facts.annotate_prompts,
-            name_reviewers=named.follow,
+            name_reviewers=shared.named.follow,
             managed_only=not settings.policy_reload,
         ),
         holds=holds,
         views=views,
         pins=pins,
-        telemetry=telemetry,
+        telemetry=shared.telemetry if beside is None else None,
         watchman=watchman,
-        timeline=timeline,
+        timeline=shared.timeline if beside is None else None,
         settings=settings,
         loaded=loaded,
         audit=audit,
+        shared=shared,
         servers=servers,
         catalogue=catalogue,
         reviewers=reviewers,
@@ -513,7 +473,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
                 journal=session.journal,
                 call=session.mediator.handle,
                 planner=session.planner,
-                budgets=approvals.budgets,
+                budgets=shared.approvals.budgets,
                 clock=clock,
                 questions=reviewers.questions,
                 ready=catalogue.ready,
@@ -521,7 +481,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
                 composites=by_name(settings.overlay.composites),
             ),
             grants=reviewers.grants,
-            show=partial(reviewers.mailbox.publish_grants, settings.session),
+            show=partial(reviewers.mailbox.publish_grants, shared.session),
         ),
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.policy_file import Basis
@@ -21,6 +21,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
 from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import client_servers
 from ironcurtain_proxy.facts.live_catalogue import server_digest
 from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.grant_settlement import Approvals
@@ -171,6 +172,8 @@ def persisted_grants(
 
     workspace = None if settings.workspace is None else str(settings.workspace)
     repository = None if workspace is None else repository_of(workspace)
+    # Those of the hooks of the agent's client may be kept here, too.
+    settings = replace(settings, servers=(*client_servers(workspace), *settings.servers))
     here = Circumstances(
         scope=said.scope,
         workspace=settings.workspace,
@@ -226,6 +229,8 @@ class Reviewers(Struct, frozen=True, kw_only=True):
     auto_approver: "AutoApprover | None"
     engine: "EngineParts | None"
     """The auto-confirm engine, if it is on."""
+    is_whole: bool = True
+    """Whether the ways to reviewers are run here, too; else the kernel that shares them does."""
 
     def is_reachable(self) -> bool:
         """Whether anybody seems to be there who decides the questions that nothing else decides."""
@@ -235,6 +240,8 @@ class Reviewers(Struct, frozen=True, kw_only=True):
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the reviewers' tasks until cancelled; open questions are withdrawn then."""
+        if not self.is_whole:
+            await self.questions.run(task_status=task_status)
         for line in self.notice.splitlines():
             _log.warning("%s", line)
         self.grants.restore()
@@ -339,6 +346,29 @@ def assemble_reviewers(
         notice="\n".join([*map(str, missing), *([notice] if notice else [])]),
         auto_approver=auto_approver,
     )
+
+
+def reviewers_beside(
+    shared: Reviewers, settings: Settings, clock: Clock, ways: AddedChannels
+) -> Reviewers:
+    """Join the reviewers of another door: the same people and grants, by its own ways besides.
+
+    Args:
+        shared: those of the kernel that is running.
+        settings: what the operator said.
+        clock: the time.
+        ways: the ways to reviewers besides the mailbox.
+    """
+    panel = Panel(
+        _channels(settings, shared.mailbox, ways),
+        shared.auto_approver,
+        shadow=settings.auto_approve.shadow,
+        tell=shared.notices.tell,
+    )
+    hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
+    questions = OpenQuestions(panel, clock, hold_after=hold_after)
+    questions.keeper = shared.questions.keeper
+    return structs.replace(shared, questions=questions, panel=panel, is_whole=False)
 
 
 def _notices(settings: Settings) -> WaitingNotices:

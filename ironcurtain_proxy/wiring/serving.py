@@ -282,6 +282,7 @@ def serve(
     environ: MutableMapping[str, str],
     config: Path | None = None,
     unhooked: Callable[[], str] | None = None,
+    beside: Callable[[Proxy], Awaitable[None]] | None = None,
 ) -> int:
     """Serve MCP on standard input and output until the agent leaves or a signal comes.
 
@@ -290,6 +291,8 @@ def serve(
         config: the file of settings that was named.
         unhooked: says why calls are refused because the agent's client runs without the hooks that
             it should have; empty: it has them, or None if no client has hooks.
+        beside: serves another door of the same kernel, which ends with the last of both; None:
+            there is none.
 
     Returns:
         The exit code: 0, or 128 + N after signal N.
@@ -317,7 +320,7 @@ def serve(
     finish_logging = configure_logging(settings.session_log)
     try:
         _start(proxy)
-        return anyio.run(_live, proxy, client, read, write, unhooked)
+        return anyio.run(_live, proxy, client, read, write, unhooked, beside)
     except ExceptionGroup as group:
         raise _what_cannot_be_used(group) or group from None
     finally:
@@ -355,7 +358,12 @@ def _leave(settings: Settings) -> None:
 
 
 async def _live(
-    proxy: Proxy, client: LateChannel, read: int, write: int, unhooked: Callable[[], str] | None
+    proxy: Proxy,
+    client: LateChannel,
+    read: int,
+    write: int,
+    unhooked: Callable[[], str] | None,
+    beside: Callable[[Proxy], Awaitable[None]] | None,
 ) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)
@@ -408,9 +416,19 @@ async def _live(
         tasks.start_soon(_end_on_signal, tasks.cancel_scope, agent, ended_by)
         tasks.start_soon(trimming.run)
         await tasks.start(proxy.run)
-        await agent.serve()
+        await _serve_doors(agent, proxy, beside)
         tasks.cancel_scope.cancel()
     return 128 + ended_by[0] if ended_by else 0
+
+
+async def _serve_doors(
+    agent: AgentServer, proxy: Proxy, beside: Callable[[Proxy], Awaitable[None]] | None
+) -> None:
+    """Serve the agent, and the other door of the same kernel, until both have ended."""
+    async with anyio.create_task_group() as doors:
+        if beside is not None:
+            doors.start_soon(beside, proxy)
+        await agent.serve()
 
 
 async def _held(
