@@ -26,13 +26,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     state = home_directory(os.environ) / STATE_DIRECTORY
-    unhooked = None
+    unhooked = beside = None
     if any((state / "clients").glob("hooks-*.json")) or (MANAGED / KEEP_NAME).exists():
         # Most clients have no hooks, and their proxies start without this.
         from ironcurtain_proxy.hooks.health import hook_watch  # noqa: PLC0415
 
         unhooked = hook_watch(state)
-    return serve(os.environ, options.config, unhooked, unhooked and unhooked.beside())
+        beside = None if unhooked is None else unhooked.beside()
+    return serve(os.environ, options.config, unhooked, beside)
 
 
 def _serve_http(options: argparse.Namespace) -> int:

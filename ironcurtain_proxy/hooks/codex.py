@@ -141,6 +141,7 @@ DIALECT: Final = HookDialect(
     },
     notice="Codex skips hooks that you have not trusted: accept them in its /hooks first",
     project_files=(".codex/config.toml",),
+    server_files=((".codex/config.toml", "mcp_servers"),),
     is_off=_is_off,
     transcripts=".codex/sessions/*/*/*/*.jsonl",
     alarm=_alarm,

@@ -104,6 +104,7 @@ DIALECT: Final = HookDialect(
     file="hooks/ironcurtain.json",
     document={"version": 1},
     entry=lambda line: {"type": "command", "bash": line.text, "timeoutSec": line.seconds},
+    server_files=((".mcp.json", "mcpServers"), (".vscode/mcp.json", "servers")),
     is_off=lambda document: document.get("disableAllHooks") is True,
     transcripts=".copilot/session-state/*/events.jsonl",
     reads=(".copilot/session-state", ".copilot/skills"),

@@ -71,6 +71,8 @@ class Door:
     """Gets the user's words; empty: there are none that count."""
     on_end: Callable[[], None]
     """Called when the client's last session has ended."""
+    is_foreign: Callable[[], object] = bool
+    """Whether a server of the project has our name and is not this proxy."""
     is_prefixed: bool = False
     """Whether the client starts commands by our prefix, as its last event says."""
     why_native: str = ""
@@ -139,7 +141,7 @@ class Door:
     # --- before a call
 
     async def _before(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
-        if self.dialect.is_passed_by(event.tool):
+        if self.dialect.is_passed_by(event.tool, self.is_foreign):
             return NoObjection()
         known = next((one for one in self._open if event.id and one.id == event.id), None)
         if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
@@ -155,7 +157,7 @@ class Door:
         What policy or containment let go, the client's own rules may still ask about. Somebody who
         could have approved the call at the other door answers that question, too.
         """
-        if self.dialect.is_passed_by(event.tool):
+        if self.dialect.is_passed_by(event.tool, self.is_foreign):
             return NoObjection()
         # A command that runs in a view has started, so the question is about another one.
         known = [one for one in self._same(event) if not (one.is_asked or one.is_held)]

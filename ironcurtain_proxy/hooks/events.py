@@ -320,6 +320,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """What its user has to do after the hooks were put in."""
     project_files: tuple[str, ...] = ()
     """A project's own settings, which may switch hooks off."""
+    server_files: tuple[tuple[str, str], ...] = ()
+    """A project's own files with servers, each with the key of its table."""
     is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether such a file switches them off."""
     transcripts: str
@@ -354,9 +356,14 @@ class HookDialect(Struct, frozen=True, kw_only=True):
         """The longest wait for a reviewer, in seconds, so that the answer comes in time."""
         return min(seconds for kind, seconds in self.events.values() if kind in GATES) - _IN_TIME
 
-    def is_passed_by(self, tool: str) -> bool:
-        """Return whether calls of a tool are not judged here."""
-        return tool in self.own_tools or tool.startswith(self.our_tools)
+    def is_passed_by(self, tool: str, is_foreign: Callable[[], object] = bool) -> bool:
+        """Return whether calls of a tool are not judged here.
+
+        Args:
+            tool: the client's own name of it.
+            is_foreign: whether a server that is not this proxy has our name.
+        """
+        return tool in self.own_tools or (tool.startswith(self.our_tools) and not is_foreign())
 
     def answer(self, event: str, verdict: Verdict) -> Json:
         """Return the answer to an event, or None if nothing is printed."""

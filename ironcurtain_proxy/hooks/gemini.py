@@ -81,6 +81,7 @@ DIALECT: Final = HookDialect(
     file="settings.json",
     entry=_entry,
     project_files=(".gemini/settings.json",),
+    server_files=((".gemini/settings.json", "mcpServers"),),
     is_off=_is_off,
     transcripts=".gemini/tmp/*/chats/*.json*",
     has_failed=_has_failed,

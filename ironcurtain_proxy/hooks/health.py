@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import tomllib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
@@ -280,7 +280,7 @@ class HookWatch:
         self._must = are_kept()
         self._is_told = False
 
-    def beside(self) -> Callable[[Proxy], Awaitable[None]] | None:
+    def beside(self) -> Callable[[Proxy], Coroutine[None, None, None]] | None:
         """Return what serves the client's hooks beside its servers; None: it has no hooks."""
         if self._client is None:
             return None

@@ -41,7 +41,7 @@ from ironcurtain_proxy.hooks.client_end import (
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
-from ironcurtain_proxy.hooks.launching import prefix_file
+from ironcurtain_proxy.hooks.launching import prefix_file, server_of_our_name
 from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path, start_of
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -450,6 +450,7 @@ class _Listener(Struct, frozen=True):
                 observes=self.observes,
                 on_prompt=self._prompt,
                 on_end=tasks.cancel_scope.cancel,
+                is_foreign=self._is_foreign,
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
@@ -469,6 +470,15 @@ class _Listener(Struct, frozen=True):
                         # At once: what ends meanwhile may take longer than a client waits before
                         # it kills its proxy, and a door where nobody is denies all that follows.
                         self.place.path.unlink(missing_ok=True)
+
+    def _is_foreign(self) -> bool:
+        here, home = directory_of(self.place.client.pid), self.proxy.settings.home
+        found = here and server_of_our_name(
+            self.dialect, Path(str(here)), Path(os.path.realpath(home))
+        )
+        if found:
+            _log.warning("%s has a server of our name: its calls are asked about", found)
+        return bool(found)
 
     async def _end_with_client(self, tasks: TaskGroup) -> None:
         with suppress(ProcessLookupError):

@@ -6,9 +6,12 @@ interpreter is gone, the stub is gone or killed, it says so and denies by exit c
 """
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Collection
+import tomllib
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,7 @@ import orjson
 
 from ironcurtain_proxy.hooks import prefix, stub
 from ironcurtain_proxy.hooks.events import GATES, HookDialect, Refuse
+from ironcurtain_proxy.model.values import Json
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """The interpreter of the stub. That of a virtual environment takes a third longer to start, because
@@ -29,6 +33,7 @@ _GATE: Final = f'"$0" "$@" && exit 0; echo "{_WORDS}" >&2; exit 2'
 """Before a call: whatever is no answer denies."""
 _OTHER: Final = '"$0" "$@" || exit 0'
 """Where nothing can be denied, a failure stops nobody."""
+_PROGRAM: Final = "ironcurtain-proxy"
 _IN_TIME: Final = 10
 """Seconds by which an answer comes before the client stops waiting."""
 HOME: Final = "~"
@@ -67,6 +72,50 @@ def prefix_text(state: Path) -> str:
     """Return that program: a client's setting names a file, and no arguments."""
     words = [INTERPRETER, "-X", "utf8", "-I", "-S", prefix.__file__, str(state)]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path | None:
+    """Return a project's file that gives our name to a server which is not this proxy.
+
+    Clients let it take the place of the user's own server of that name.
+    """
+    for place in (project, *project.parents):
+        if place == home:
+            # What lies there is the user's own.
+            break
+        for name, key in dialect.server_files:
+            with suppress(OSError, UnicodeDecodeError):
+                text = (place / name).read_text("utf-8-sig")
+                if "ironcurtain" in text.lower() and not _is_proxy(text, name, key):
+                    return place / name
+    return None
+
+
+def _is_proxy(text: str, name: str, key: str) -> bool:
+    """Return whether all servers of our name in a project's file start this proxy."""
+    try:
+        document = tomllib.loads(text) if name.endswith(".toml") else orjson.loads(text)
+        entries = [
+            entry
+            for one, entry in document.get(key, {}).items()
+            if one.lower().startswith("ironcurtain")
+        ]
+        return all(map(_starts_proxy, entries))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return False
+
+
+def _starts_proxy(entry: Mapping[str, Json]) -> bool:
+    command, given = entry.get("command"), entry.get("args")
+    words = [*(command if isinstance(command, list) else [command])]
+    words += given if isinstance(given, list) else []
+    own = Path(sys.prefix) / "bin" / _PROGRAM
+    is_own = words[0] == _PROGRAM or os.path.realpath(str(words[0])) == os.path.realpath(own)
+    is_fetched = words[0] in {"uvx", "pipx"} and _PROGRAM in words
+    # These choose the program, or run another one in it.
+    variables = orjson.dumps([entry.get("env"), entry.get("environment")]).decode()
+    is_plain = re.search(r'"(PATH|(LD_|PYTHON)[^"]*)":', variables) is None
+    return is_plain and (is_own or is_fetched)
 
 
 def is_ours(words: Collection[str] | str) -> bool:

@@ -60,6 +60,11 @@ DIALECT: Final = HookDialect(
     file="ironcurtain.json",
     entry=lambda line: {"command": [*line.words]},
     plugin=("plugins/ironcurtain.js", Path(__file__).with_name("opencode_plugin.js")),
+    server_files=(
+        ("opencode.json", "mcp"),
+        ("opencode.jsonc", "mcp"),
+        (".opencode/opencode.json", "mcp"),
+    ),
     transcripts=".local/share/opencode/opencode.db*",
     reads=(".local/share/opencode/tool-output", ".config/opencode/skills"),
 )

@@ -226,7 +226,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
         return True
     if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
         return True
-    if _reads_statements(name, texts[1:]) or " ".join(texts) in _FROM_INPUT:
+    if _reads_statements(name, texts[1:]) or _follows_input(name, texts[1:]):
         return True
     if name not in word_set("family-table-interpreters"):
         return False
@@ -236,13 +236,33 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     return runs_options or any(text in _CODE for text in texts)
 
 
-_FROM_INPUT: Final = ("source /dev/stdin", ". /dev/stdin", "make -f -", "make --file=-")
+_MAKEFILE: Final = re.compile(r"(-[a-zA-Z]*f|--(make)?file=?)?(-|/dev/stdin)")
+_SCRIPT: Final = re.compile(r"-[a-zA-Z]*f|--fi")
+_ARCHIVE: Final = re.compile(r"-?[a-zA-Z]*f|--fi")
 _STATED: Final[Mapping[str, str]] = {
     "psql": r"-[aAbeEHnqsStwWxXz01]*[cfl]|--(command|file|list|help|version)",
     **dict.fromkeys(("mysql", "mariadb"), r"-[BNqrstvV]*e|--(execute|help|version)"),
     **dict.fromkeys(("sqlite3", "duckdb", "mongosh"), r"-?-(help|version|c$|cmd|eval)"),
 }
 """The options with which a database's program reads no statements from its input."""
+
+
+def _follows_input(name: str, texts: Sequence[str]) -> bool:
+    """Whether what a program does stands in its input, or in a script that may run and write."""
+    from_input = not {"-", "/dev/stdin"}.isdisjoint(texts)
+    match name:
+        case "make" | "gmake":
+            return any(_MAKEFILE.fullmatch(text) for text in texts)
+        case "sed" | "gsed":
+            return any(_SCRIPT.match(text) for text in texts)
+        case "tar" | "bsdtar" | "gtar":
+            is_named = any(_ARCHIVE.match(text) for text in texts if text.startswith("-"))
+            is_named = is_named or any(_ARCHIVE.fullmatch(text) for text in texts[:1])
+            return from_input or not is_named or any(text.endswith("=-") for text in texts)
+        case "source" | ".":
+            return from_input
+        case _:
+            return False
 
 
 def _reads_statements(name: str, texts: Sequence[str]) -> bool:

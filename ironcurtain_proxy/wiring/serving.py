@@ -11,7 +11,7 @@ at once. A test holds the two against each other.
 import gc
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -282,7 +282,7 @@ def serve(
     environ: MutableMapping[str, str],
     config: Path | None = None,
     unhooked: Callable[[], str] | None = None,
-    beside: Callable[[Proxy], Awaitable[None]] | None = None,
+    beside: Callable[[Proxy], Coroutine[None, None, None]] | None = None,
 ) -> int:
     """Serve MCP on standard input and output until the agent leaves or a signal comes.
 
@@ -363,7 +363,7 @@ async def _live(
     read: int,
     write: int,
     unhooked: Callable[[], str] | None,
-    beside: Callable[[Proxy], Awaitable[None]] | None,
+    beside: Callable[[Proxy], Coroutine[None, None, None]] | None,
 ) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)
@@ -422,7 +422,7 @@ async def _live(
 
 
 async def _serve_doors(
-    agent: AgentServer, proxy: Proxy, beside: Callable[[Proxy], Awaitable[None]] | None
+    agent: AgentServer, proxy: Proxy, beside: Callable[[Proxy], Coroutine[None, None, None]] | None
 ) -> None:
     """Serve the agent, and the other door of the same kernel, until both have ended."""
     async with anyio.create_task_group() as doors:

@@ -192,7 +192,7 @@ class Doors:
         exits.callback(proxy.audit.close)
         proxy.servers.start_processes()
         (read, agent_out), (agent_in, write) = os.pipe(), os.pipe()
-        tasks.start_soon(serving._live, proxy, LateChannel(), read, write, None)
+        tasks.start_soon(serving._live, proxy, LateChannel(), read, write, None, None)
         self._agent = os.fdopen(agent_in, "rb", 0), os.fdopen(agent_out, "wb", 0)
         for file in self._agent:
             exits.callback(file.close)

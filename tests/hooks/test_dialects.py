@@ -29,6 +29,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
 )
 from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
+from ironcurtain_proxy.hooks.launching import server_of_our_name
 from ironcurtain_proxy.model.values import Json
 
 DATA: Final = Path(__file__).parents[1] / "data/hooks"
@@ -220,6 +221,50 @@ def test_a_server_s_call_in_cursor_is_passed_by_only_if_the_proxy_itself_is_star
         assert isinstance(found, BeforeCall)
         assert DIALECTS["cursor"].is_passed_by(found.tool) is is_ours, command
         assert as_server_call(*found.calls[0], HERE) == "none"
+
+
+OWN: Final = str(Path(sys.prefix) / "bin/ironcurtain-proxy")
+
+
+def named(entry: Json, key: str = "mcpServers", name: str = "ironcurtain") -> str:
+    return orjson.dumps({key: {name: entry}}).decode()
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text", "is_foreign"),
+    [
+        ("claude", ".mcp.json", named({"command": "x"}, name="other"), False),
+        ("claude", ".mcp.json", named({"command": OWN}), False),
+        ("claude", ".mcp.json", named({"command": "uvx", "args": ["ironcurtain-proxy"]}), False),
+        ("claude", ".mcp.json", named({"command": "./ironcurtain-proxy"}), True),
+        ("claude", ".mcp.json", named({"url": "https://a.b"}, name="IronCurtain-2"), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"PATH": "."}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"LD_PRELOAD": "x"}}), True),
+        ("claude", ".mcp.json", named(3), True),
+        ("claude", ".mcp.json", '{"mcpServers": {"ironcurtain": ', True),
+        ("codex", ".codex/config.toml", '[mcp_servers.ironcurtain]\ncommand = "x"', True),
+        ("gemini", ".gemini/settings.json", named({}), True),
+        ("copilot", ".vscode/mcp.json", named({"command": "x"}, "servers"), True),
+        ("opencode", "opencode.json", named({"command": ["x"]}, "mcp"), True),
+        ("opencode", "opencode.json", named({"command": [OWN]}, "mcp"), False),
+    ],
+)
+def test_a_server_of_a_project_that_has_our_name_and_is_another_is_not_passed_by(
+    client: HookClient, name: str, text: str, is_foreign: bool, tmp_path: Path
+) -> None:
+    dialect, project = DIALECTS[client], tmp_path / "project/sub"
+    project.mkdir(parents=True)
+    # The user's own file, and that of the project above.
+    for place in (tmp_path, tmp_path / "project"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text)
+
+        def look(place: Path = place) -> Path | None:
+            return server_of_our_name(dialect, project, tmp_path)
+
+        is_seen = is_foreign and place != tmp_path
+        assert (look() is not None) is is_seen
+        assert dialect.is_passed_by(f"{dialect.our_tools[0]}_x", look) is not is_seen
 
 
 def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:

@@ -82,7 +82,10 @@ def test_what_can_change_the_effect_leaves_the_family() -> None:
         # What these do is not said by their words but by their input.
         "psql", "psql -At shop", "echo 'select 1' | psql shop", "psql -f -", "mysql -u me shop",
         "sqlite3 a.db", "sqlite3 -readonly a.db", "mongosh shop", "source /dev/stdin",
-        ". /dev/stdin", "make -f -",
+        ". /dev/stdin", "make -f -", "make -f - test", "make -kf- test", "make --makefile=- x",
+        "sed -f - a.txt", "echo 's/a/b/w x' | sed -f - a.txt", "sed -i -f s.sed a.txt",
+        "sed -nf s.sed a.txt", "sed --file=s.sed a.txt", "tar x", "tar xz", "tar -x -C build",
+        "tar xf -", "tar -x --file=-", "cat a.tar | tar x",
     ],
 )  # fmt: skip
 def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
