@@ -19,7 +19,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.control_places.git_files import SCRIPTS, WORDS
-from ironcurtain_proxy.control_places.rules import is_in_cache, programs_of_prompts
+from ironcurtain_proxy.control_places.rules import is_in_cache, looks_activated, programs_of_prompts
 
 _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""
@@ -47,13 +47,13 @@ _LOADED: Final = re.compile(
     re.MULTILINE,
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
+_PATH_OF_MISE: Final = re.compile(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
 _OF_SHELLS: Final = frozenset({"sh", "bash", "zsh"})
 _STARTED_BY_HAND: Final = "launch.json"
-_VERSIONS: Final = re.compile(r"[\w\s.+*/~^<>=|@#-]*", re.ASCII)
-_PATH: Final = re.compile(r"\.\.|(?:\A|\s)~?/")
+_VERSIONS: Final = re.compile(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
 _LOOKS: Final = re.compile(
     r"editor\.(?:tabSize|insertSpaces|rulers|fontSize|wordWrap|minimap\.\w+|renderWhitespace)"
     r"|workbench\.(?:colorTheme|iconTheme|colorCustomizations)|cSpell\.(?:words|ignoreWords)"
@@ -96,16 +96,18 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
         name: the file's.
         text: what it holds.
     """
+    directories = [one[1] for one in _PATH_OF_MISE.finditer(text)]
     if name.startswith(".envrc"):
         for verb, word in _LOADED.findall(text[:_LONGEST]):
             if verb.lower().startswith("path"):
-                yield from [f"{word}/{program}" for program in programs_of_prompts()]
+                directories.append(word)
             elif word or verb.startswith("dotenv"):
                 yield word or ".env"
-        return
-    for word in words_of_commands(name, text):
-        if "/" in word and SCRIPTS.search(word) and "*" not in word:
-            yield word
+    else:
+        named = words_of_commands(name, text)
+        yield from [one for one in named if "/" in one and SCRIPTS.search(one) and "*" not in one]
+    for word in map(_relative, WORDS.findall(" ".join(directories))):
+        yield from [f"{word}/{program}" for program in programs_of_prompts()]
 
 
 def is_plain_version(content: bytes) -> bool:
@@ -114,7 +116,7 @@ def is_plain_version(content: bytes) -> bool:
     Some managers take `path:…`, and look for `../x` beside the versions that they have.
     """
     text = content.decode("ascii", "replace")
-    return _VERSIONS.fullmatch(text) is not None and _PATH.search(text) is None
+    return _VERSIONS.fullmatch(text) is not None and ".." not in text
 
 
 def changes_looks_alone(before: bytes | None, now: bytes) -> bool:
@@ -167,20 +169,23 @@ def stays_below(depth: int, target: str) -> bool:
 def leads_into_cache(root: str, parts: Sequence[str], target: str) -> bool:
     """Return whether a link shows a cache of a tree, where names are not judged, as something else.
 
+    Or something else as a directory of programs, such as `.venv/bin`.
+
     Args:
         root: the top of the tree, absolute and real.
         parts: the path of the link below it.
         target: what the link says.
     """
-    if is_in_cache(parts):
+    is_activated = looks_activated(parts)
+    if is_in_cache(parts) and not is_activated:
         return False
     path = os.path.join(root, *parts[:-1], target)  # noqa: PTH118  text
     try:
         ends = (os.path.normpath(path), os.path.realpath(path))
     except OSError:
         return True  # a link of the kernel's that nobody may read
-    below = [one.removeprefix(f"{root}/") for one in ends]
-    return any(not one.startswith("/") and is_in_cache(one.split("/")) for one in below)
+    below = [one.removeprefix(f"{root}/") for one in ends if one.startswith(f"{root}/")]
+    return any(is_in_cache(one.split("/")) != is_activated for one in below)
 
 
 def leads_into(link: str, target: str, places: Collection[str]) -> bool:

@@ -20,7 +20,7 @@ when its last part appears. What lies in it was data until then, so a caller jud
 that was no repository before as if all of it were new.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final, Literal, TypeAlias
@@ -158,6 +158,14 @@ def _is_run_by_name(inner: RelativeParts) -> bool:
     )
 
 
+def looks_activated(path: Sequence[str]) -> bool:
+    """Return whether a path is a tree that a shell activates, or its directory of programs."""
+    names, lower = _names(), [one.lower() for one in path[-2:]]
+    return lower[-1] in names.harmless.cache_trees or (
+        lower[0] in names.harmless.cache_trees and lower[-1] in names.acted_on.program_directories
+    )
+
+
 def programs_of_prompts() -> Collection[str]:
     """Return the names of programs that shells, prompts and editors run by themselves."""
     return _names().acted_on.programs
@@ -172,7 +180,9 @@ def _is_document(inner: RelativeParts) -> bool:
 
 
 def _is_version(lower: str) -> bool:
-    return lower == ".nvmrc" or (lower.startswith(".") and lower.endswith("-version"))
+    return lower == ".nvmrc" or (
+        lower.startswith(".") and lower.endswith(("-version", "-versions"))
+    )
 
 
 def is_in_cache(path: Iterable[str]) -> bool:

@@ -404,10 +404,10 @@ class Shell:
         if not job.stopped.is_set() or job.fetched is None:
             text = job.output.take()
             return _texts(f"{text}\n[job {number} is running]".lstrip("\n"))
-        if self._jobs.pop(number, None) is None:
-            raise WrongArgumentError(f"there is no job {number}")
         job.fetched.set()
         await job.done.wait()
+        if self._jobs.pop(number, None) is None:
+            raise WrongArgumentError(f"there is no job {number}")
         return _result_of(job, f"\n[job {number} has ended]")
 
     def _fail(self, number: Json, code: int, why: str) -> None:

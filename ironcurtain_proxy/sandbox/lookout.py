@@ -34,6 +34,7 @@ from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.sandbox.putting_back import (
+    EXECUTABLE,
     ClosedIdentity,
     ControlFile,
     Found,
@@ -102,6 +103,8 @@ class ControlLookout:
     """The control files that were there before any server ran."""
     own_configurations: Mapping[str, bytes] = field(default_factory=dict, init=False)
     """The configurations of git that were there before any server ran, by their paths."""
+    _guards: Collection[Found] = field(default=(), init=False)
+    """The user's hooks and configurations of git, without which git passes over the hooks."""
     _accepted: set[Inode] = field(default_factory=set, init=False)
     """The directories of which everything was accepted once."""
     _survey: Survey = field(init=False)
@@ -174,6 +177,7 @@ class ControlLookout:
             for one, file in files
             if one.kind == "configuration" and one.inner == "config" and file.content is not None
         }
+        self._guards = [one for one, _ in files if one.kind == "hook" or one.inner == "config"]
 
     def closed(self) -> tuple[str, ...]:
         """Return the files and directories that sandboxes are to close, the outermost first."""
@@ -253,7 +257,19 @@ class ControlLookout:
                 new.append((one, now))
         bad = {one.inode for one, _ in refused}
         self._accepted.update([one.inode for one in found if one.inode not in bad])
+        self._restore_guards(below, is_end=is_end)
         return self._follow(new) | self._undo(refused) | self._end_hidden()
+
+    def _restore_guards(self, closed: tuple[str, ...], *, is_end: bool) -> None:
+        """Restore what was removed of the user's hooks and configurations, where git looks on."""
+        for one in self._guards if is_end else ():
+            # What lies in a closed directory only the user can have removed.
+            is_gone = not os.path.lexists(one.path) and inode_of(one.anchor) == one.inode
+            if is_gone and not one.path.startswith(closed):
+                with suppress(OSError):
+                    os.makedirs(_holder(one.path), exist_ok=True)  # noqa: PTH103  text
+                    restore(one.path, self.known[one.key])
+                    self._unsaid.append(PutBack(f"{shown(one.path)} was removed, and was put back"))
 
     def _note_name(self, path: str) -> None:
         """Take an approved hidden name for one of the project's."""
@@ -300,7 +316,12 @@ class ControlLookout:
             # A file with a second name can be written under that name, at any time.
             return False
         # A pointer that came later is checked each time: its target may be another one by now.
-        if now.is_same(before) and (one.kind != "pointer" or one.key in self._own):
+        is_weaker = before and one.kind == "hook" and before.mode & ~now.mode & EXECUTABLE
+        if (
+            now.is_same(before)
+            and not is_weaker
+            and (one.kind != "pointer" or one.key in self._own)
+        ):
             return True
         if now.links > 1 or now.is_link:
             return False
@@ -316,7 +337,7 @@ class ControlLookout:
         """Return whether the content of a control file makes nothing run."""
         match one.kind:
             case "pointer":
-                return self._may_point(one, now, is_end=is_end)
+                return one.key not in self._own and self._may_point(one, now, is_end=is_end)
             case "configuration" if one.inner == _RESOLVED:
                 return resolves_no_more(before.content if before else None, now)
             case "configuration":

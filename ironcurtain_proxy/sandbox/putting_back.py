@@ -35,7 +35,7 @@ _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
 """Needs no right to read the directory: others' directories on the way may only be passed."""
 _LARGEST: Final = 1 << 20
-_EXECUTABLE: Final = 0o111
+EXECUTABLE: Final = 0o111
 _STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
 """The system call that tells when a file was made, or None if the C library is older than 2018."""
 _STATX_BYTES, _BORN_AT, _WANT_BORN, _NO_FOLLOW, _FROM_ROOT = 256, 80, 0x800, 0x100, -100
@@ -66,7 +66,7 @@ class ControlFile(Struct, frozen=True):
             return False
         if self.content is None and (not self.signature or self.signature != other.signature):
             return False
-        return not self.mode & ~other.mode & _EXECUTABLE
+        return not self.mode & ~other.mode & EXECUTABLE
 
 
 class Found(Struct, frozen=True):

@@ -135,8 +135,7 @@ class Leads:
         for word in {*files_to_come(name, text)}:
             # Direnv goes to where its file lies.
             for top in tops[:1] if name.startswith(".envrc") else tops:
-                if "\0" not in word:
-                    self._run(word, top, set())
+                self._run(word, top, set())
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:
         """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
@@ -182,6 +181,8 @@ class Leads:
 
     def _run(self, program: str, top: str | None, relative: set[str]) -> None:
         """Add a program that git runs in a worktree: what it reads in turn is not followed."""
+        if "\0" in program:
+            return
         if not program.startswith(("/", "~")):
             relative.add(program)
         if top is not None or program.startswith(("/", "~")):
@@ -216,7 +217,9 @@ def _text(path: str) -> str:
     with suppress(OSError, ValueError):
         if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
             with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                return file.read(_LARGEST)
+                text = file.read(_LARGEST)
+                # A hook may be a link to a program.
+                return "" if "\0" in text else text
     return ""
 
 

@@ -184,15 +184,15 @@ class Control:
             case "hook" | "state" | "pointer" | "repository" | "hidden":
                 return False
 
-    def why_no_removal(self, repository: RelativeParts) -> str | None:
-        """Return why a directory of git may not go, or be replaced, while its worktree stays.
+    def why_no_removal(self, directory: RelativeParts) -> str | None:
+        """Return why a directory with a repository of the user's may not go, or be replaced.
 
         The next one at its place would have neither the user's hooks nor the user's remotes. One
         that a command made is its own to remove.
         """
-        config = f"{self._absolute(repository)}/config"
-        is_users = config in self._known.configurations and not self._is_approved(repository)
-        return _USERS if is_users else None
+        below = f"{self._absolute(directory)}/"
+        holds = any(one.startswith(below) for one in self._known.configurations)
+        return _USERS if holds and not self._is_approved(directory) else None
 
     def _absolute(self, parts: RelativeParts) -> str:
         return "/".join([self._workspace, *parts])

@@ -234,11 +234,13 @@ class Walk:
         judged = self._judged(
             place, name, is_directory=False, is_link=is_link, settled=True, is_removed=True
         )
-        if stat.S_ISDIR(host.st_mode) and judged.parts[-1].lower() == ".git":
-            # As a whole it steers nothing once it is gone.
-            return self._control.why_no_removal(judged.parts)
-        if stat.S_ISDIR(host.st_mode) and self._control.is_in_repository(judged.parts):
-            return self._why_removal_inside(place, name)
+        if stat.S_ISDIR(host.st_mode):
+            why = self._control.why_no_removal(judged.parts)
+            # As a whole a repository steers nothing once it is gone.
+            if why is not None or judged.parts[-1].lower() == ".git":
+                return why
+            if self._control.is_in_repository(judged.parts):
+                return self._why_removal_inside(place, name)
         return self._control.why_kept_back(judged)
 
     def _why_removal_inside(self, place: _Place, name: bytes) -> str | None:
@@ -381,12 +383,12 @@ class Walk:
         """Note an index of git, of which the commit merges both changes."""
         if name != INDEX or not self._control.is_in_repository(place.parts):
             return False
-        if place.is_new:
-            # It comes in with the repository. What it says of files is believed as little.
-            rewrite_index(place.upper, _read(place.host, b"config") if place.host else b"")
-        else:
+        if not place.is_new:
             self.indexes.append(place.path_of(name))
-        return not place.is_new
+            return True
+        # It comes in with the repository. What it says of files is believed as little.
+        rewrite_index(place.upper, _read(place.host, b"config") if place.host else b"")
+        return False
 
     def _is_left(
         self, place: _Place, name: bytes, new: os.stat_result, old: os.stat_result
@@ -396,7 +398,8 @@ class Walk:
         Its times say little: any program sets them, and reproducible builds always do.
         """
         times_count = not place.is_late and new.st_mtime_ns != old.st_mtime_ns
-        if times_count or place.host is None or _kind_of(new) != _kind_of(old):
+        is_alike = (new.st_mode, new.st_size) == (old.st_mode, old.st_size)
+        if times_count or place.host is None or not is_alike:
             return False
         return files.is_same_content(place.upper, place.host, name, new.st_mode)
 
@@ -564,10 +567,6 @@ def _is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def _kind_of(status: os.stat_result) -> tuple[int, int]:
-    return status.st_mode, status.st_size
-
-
 def _present(directory: int, name: bytes) -> os.stat_result:
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
@@ -596,5 +595,5 @@ def _target(directory: int, name: bytes) -> str:
     return ""
 
 
-def _nothing() -> bytes | None:
+def _nothing() -> None:
     return None

@@ -272,6 +272,7 @@ def test_a_file_that_the_users_own_settings_run_is_closed_and_put_back(
     ("place", "text", "path"),
     [
         (".envrc", "PATH_add bin", "bin/git"),
+        ("mise.toml", """[env]\n_.path = ["{{config_root}}/x", './bin']""", "bin/git"),
         ("deep/.envrc", "dotenv_if_exists", "deep/.env"),
         (".envrc", "use x; source_env_if_exists local.rc", "local.rc"),
         (".claude/settings.json", '{"command": "$CLAUDE_PROJECT_DIR/t/run.py"}', "t/run.py"),
@@ -286,6 +287,13 @@ def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
     file = w.put(path)
     assert (len(w.look()), file.exists()) == (1, False)
     assert (w.top / "bin/tool").exists()
+
+
+def test_a_hook_that_is_a_link_to_a_program_is_followed_no_further(w: Watched) -> None:
+    repository(w)
+    program = w.put("tools/guard", "\x7fELF[a]\nb = /x\0/y\n")
+    (w.top / "r/.git/hooks/pre-push").symlink_to(program)
+    assert str(program) in w.begin()
 
 
 def test_files_that_settings_only_speak_of_stay_data(w: Watched) -> None:

@@ -4,6 +4,7 @@ The server's part is played by this process: the kernel tells of its writes in t
 """
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -396,6 +397,27 @@ def test_what_was_there_moves_with_the_directory_that_holds_it(w: Watched) -> No
     (w.top / "a").rename(w.top / "b")
     assert w.look() == []
     assert (w.top / "b/.git/hooks/pre-commit").exists()
+
+
+def test_the_users_own_hooks_settings_and_pointers_stay_what_they_were(w: Watched) -> None:
+    """Beyond the files that sandboxes close, and once the user's git has replaced one."""
+    for name in (".git", "other"):
+        repository(w, name)
+    guard = w.put(".git/hooks/pre-push", "guard")
+    guard.chmod(0o755)
+    pointer = w.put("tree/.git", "gitdir: ../.git\n")
+    w.begin()
+    w.lookout.closed_files.clear()
+    guard.chmod(0o644)
+    pointer.write_text("gitdir: ../other\n")
+    (w.top / ".git/config").unlink()
+    assert len(w.look()) == 3
+    assert (guard.stat().st_mode & 0o777, pointer.read_text()) == (0o755, "gitdir: ../.git\n")
+    assert (w.top / ".git/config").exists()
+    shutil.rmtree(guard.parent)
+    assert (len(w.look()), guard.read_text()) == (1, "guard")
+    shutil.rmtree(w.top / ".git")
+    assert w.look() == []
 
 
 def test_a_repository_in_the_place_of_the_users_has_no_other_remote(w: Watched) -> None:
