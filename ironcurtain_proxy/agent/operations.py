@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct, field
 
+from ironcurtain_proxy.agent.era import NO_SUCH_RESOURCE
 from ironcurtain_proxy.agent.replies import refusal_blocks
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, ListKind, Method
@@ -51,8 +52,6 @@ REQUESTS: Final[frozenset[Method]] = frozenset(
         "completion/complete",
     }
 )
-
-NO_SUCH_RESOURCE: Final = -32002
 
 
 def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
@@ -95,13 +94,18 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _MOST: Final = 64
 """The most requests that listen at once."""
+_MOST_URIS: Final = 1000
+"""The most resources of one of them: each is decided and recorded."""
 _END: Final = 2.0
 """Seconds for servers to hear that nobody listens any more."""
 
 
 class _Listening(Struct, eq=False):
-    lists: frozenset[str]
-    uris: tuple[str, ...]
+    wanted: Mapping[str, None]
+    """The resources that it asks for."""
+    lists: frozenset[str] = frozenset()
+    uris: list[str] = field(default_factory=list)
+    """Those that it may read. It is told of nothing before it has been told which."""
     ended: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -129,28 +133,27 @@ class Subscriptions:
             return {"error": {"code": INVALID_PARAMS, "message": needs}}
         if len(self._open) >= _MOST:
             return {"error": {"code": INTERNAL_ERROR, "message": "too many requests listen"}}
-        lists = frozenset(key for key in _LISTS.values() if wanted.get(key) is True)
-        uris: list[str] = []
+        asked = wanted.get(_RESOURCES)
+        texts = [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
+        # Open from now on: it counts, and nobody gives back what it is about to take.
+        one = self._open[request_id] = _Listening(dict.fromkeys(texts[:_MOST_URIS]))
+        taken: list[str] = []
         try:
-            asked = wanted.get(_RESOURCES)
-            texts = (
-                [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
-            )
-            for uri in dict.fromkeys(texts):
+            for uri in one.wanted:
                 # One by one: each that was taken is given back, also if the next is cancelled.
-                uris += [uri] * await self._is_done("resources/subscribe", uri, caller)
-            one = _Listening(lists, tuple(uris))
+                taken += [uri] * await self._is_done("resources/subscribe", uri, caller)
+            lists = frozenset(key for key in _LISTS.values() if wanted.get(key) is True)
             told: dict[str, Json] = dict.fromkeys(sorted(lists), True)
-            if uris:
-                told[_RESOURCES] = [*uris]
+            if taken:
+                told[_RESOURCES] = [*taken]
             self._transport.post(_message(_ACKNOWLEDGED, {"notifications": told}, request_id))
-            self._open[request_id] = one
+            one.lists, one.uris = lists, taken
             await one.ended.wait()
         finally:
-            self._open.pop(request_id, None)
+            del self._open[request_id]
             with anyio.move_on_after(_END, shield=True):
-                for uri in uris:
-                    if not any(uri in other.uris for other in self._open.values()):
+                for uri in taken:
+                    if not any(uri in other.wanted for other in self._open.values()):
                         await self._is_done("resources/unsubscribe", uri, caller)
         return {"result": {"_meta": {SUBSCRIPTION_KEY: request_id}}}
 

@@ -179,6 +179,14 @@ _envelope: Final = Decoder(_Envelope).decode
 _progress: Final = Decoder(_Progress).decode
 
 
+def _named_in(params: Raw) -> _Progress:
+    """Return what a notification names; nothing if its server has written something else there."""
+    try:
+        return _progress(params)
+    except (MsgspecError, ValueError, RecursionError):
+        return _Progress()
+
+
 class AgentSession:
     """One session: an agent, its proxy, and the streams between them."""
 
@@ -328,7 +336,7 @@ class AgentSession:
         if found.method == STREAM_ENDED:
             self._end_early()
             return
-        stream = self._target(found.params) if self.is_shared else None
+        stream = self._target(found.method, found.params) if self.is_shared else None
         if stream is None and self.is_shared:
             return  # its request has ended
         stream = stream or self._stream_of(found.method, found.params)
@@ -352,7 +360,7 @@ class AgentSession:
         goes to the session's own stream.
         """
         if method == "notifications/progress":
-            token = _progress(params).progressToken
+            token = _named_in(params).progressToken
             request_id = None if token is None else self._tokens.get(token)
             if request_id is not None:
                 return self._requests[request_id]
@@ -360,17 +368,19 @@ class AgentSession:
             return self._own
         return next(reversed(self._requests.values()))
 
-    def _target(self, params: Raw) -> Stream | None:
-        """The stream of the request that a notification names; None: it names none under way."""
-        try:
-            named = _progress(params)
-        except (MsgspecError, ValueError):
-            return None
-        subscription = None if named.meta is None else named.meta.subscription
-        for request_id in (named.request, subscription, named.progressToken):
-            if request_id is not None:
-                return self._requests.get(request_id)
-        return None
+    def _target(self, method: str, params: Raw) -> Stream | None:
+        """Return the stream of the request that a notification names, or None if it has ended.
+
+        The proxy names it in one way for each kind: a server's params may hold the other keys, too.
+        """
+        said = _named_in(params)
+        if method == "notifications/progress":
+            named = said.progressToken
+        elif method == "notifications/message":
+            named = said.request
+        else:
+            named = None if said.meta is None else said.meta.subscription
+        return None if named is None else self._requests.get(named)
 
     def _finish(self, request_id: MessageId) -> Stream:
         stream = self._requests.pop(request_id)
@@ -427,9 +437,11 @@ _log: Final = logging.getLogger(__name__)
 READS_STREAM_ENDS: Final = encode({"jsonrpc": "2.0", "method": STREAM_ENDED})
 """What the front says first to each proxy, which is then told what only a front reads."""
 
+_IS_SHARED: Final = encode({"jsonrpc": "2.0", "method": STREAM_ENDED, "params": {"shared": True}})
+"""The same to a proxy whose requests come from many clients."""
+
 Starter = Callable[[str, str], Awaitable[ProxyProcess]]
 """Starts the proxy of a session: its name, and whose it is."""
-"""Starts the proxy of the session of this name."""
 
 
 class TooManySessionsError(Exception):
@@ -519,7 +531,7 @@ class Sessions:
             if session is None or session.has_ended or session.name not in self._sessions:
                 session = await self.begin(principal)
                 session.is_shared = True
-                session.process.out.write(READS_STREAM_ENDS)
+                session.process.out.write(_IS_SHARED)
                 self._shared[principal] = session
             session.used_at = time.monotonic()
             return session

@@ -113,6 +113,8 @@ def test_what_a_router_reads_is_what_the_body_says(
     ("method", "meta", "version", "code", "status"),
     [
         ("tools/list", {}, "2026-07-28", -32602, 400),
+        ("initialize", {}, "2026-07-28", -32602, 400),
+        ("ping", {}, "2026-07-28", -32602, 400),
         ("ping", None, "2026-07-28", -32601, 404),
         ("initialize", None, "2026-07-28", -32601, 404),
         ("no/such", None, "2026-07-28", -32601, 404),

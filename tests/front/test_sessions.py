@@ -152,6 +152,18 @@ async def test_an_answer_is_handed_out_however_deep_a_server_nests_it(depth: int
         assert sessions.find("alice", session.name) is session
 
 
+@pytest.mark.parametrize("odd", [b'"_meta":"text"', b'"progressToken":{}', b'"_meta":[]'])
+async def test_progress_of_an_odd_shape_ends_no_session(odd: bytes) -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        follower = session.begin(a_request()).follow()
+        told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{%b}}' % odd
+        await session.send(told + b'\n{"id":1,"result":{}}\n')
+        with anyio.fail_after(20):
+            assert [await follower.next(), await follower.next()] == [told, b'{"id":1,"result":{}}']
+        assert sessions.find("alice", session.name) is session
+
+
 async def test_sessions_that_have_ended_are_none_any_more() -> None:
     async with running(some()) as sessions:
         session = await sessions.begin("alice")
@@ -201,3 +213,40 @@ async def test_a_request_that_came_before_the_end_of_its_session_is_answered_aft
             line = await follower.next()
         assert b"the session ended before the answer" in (line or b"")
         assert session.is_idle
+
+
+@pytest.mark.parametrize(
+    ("method", "own", "reaches"),
+    [
+        ("progress", b'"progressToken":2', 2),
+        ("message", b'"ironcurtain/request":2', 2),
+        ("resources/updated", b'"_meta":{"io.modelcontextprotocol/subscriptionId":2}', 2),
+        ("progress", b'"progressToken":2,"_meta":"text"', None),
+        ("progress", b'"progressToken":{}', None),
+    ],
+)
+async def test_a_notification_reaches_its_request_whatever_else_its_server_names(
+    method: str, own: bytes, reaches: int | None
+) -> None:
+    """Many clients share a proxy: a server must not speak to one in the call of another."""
+    told = b'"ironcurtain/request":1,"_meta":{"io.modelcontextprotocol/subscriptionId":1}'
+    parts = [own, *(part for part in told.split(b",", 1) if part.split(b":")[0] not in own)]
+    line = b'{"jsonrpc":"2.0","method":"notifications/%b","params":{%b}}' % (
+        method.encode(),
+        b",".join(parts),
+    )
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        session.is_shared = True
+        one, two = [
+            session.begin(Message(id=number, method="ping", params={}, size=40)).follow()
+            for number in (1, 2)
+        ]
+        await session.send(line + b"\n")
+        for number in (1, 2):
+            await session.send(b'{"id":%d,"result":{}}\n' % number)
+        with anyio.fail_after(20):
+            first = {1: await one.next(), 2: await two.next()}
+    assert [number for number, said in first.items() if said == line] == (
+        [] if reaches is None else [reaches]
+    )
