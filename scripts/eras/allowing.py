@@ -7,7 +7,7 @@ import sys
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy import policy_loading
-from ironcurtain_proxy.facts import catalogue
+from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 
 
@@ -51,13 +51,13 @@ def annotation(server: str, tool: str, **more: str) -> ToolAnnotation:
 
 def allow_everything() -> None:
     """Annotate each tool and prompt as it comes."""
-    tool, loaded = catalogue.CataloguedTool.__init__, policy_loading.LoadedPolicy
+    tool, loaded = CataloguedTool.__init__, policy_loading.LoadedPolicy
 
     def describe(self: object, **said: object) -> None:
         found = annotation(said["policy_server"], said["definition"].name)
         tool(self, **{**said, "annotation": found})
 
-    catalogue.CataloguedTool.__init__ = describe
+    CataloguedTool.__init__ = describe
     policy_loading.LoadedPolicy = lambda **said: loaded(**{**said, "prompts": EveryPrompt()})
 
 
