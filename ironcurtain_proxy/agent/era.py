@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ironcurtain_proxy.agent.requests import INVALID_PARAMS
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
@@ -36,7 +37,6 @@ NAME: Final = "ironcurtain-proxy"
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The severities of log messages, the least severe first."""
 
-_INVALID_PARAMS: Final = -32602
 UNSUPPORTED_VERSION: Final = -32022
 MISSING_CAPABILITY: Final = -32021
 HEADER_MISMATCH: Final = -32020
@@ -50,17 +50,13 @@ REMOVED: Final = frozenset(
 )
 """The methods that no request of the newer era may use."""
 
-_LISTS_LAST: Final = 30_000
-"""Milliseconds for which a client may use a list again: a server may change its own in silence."""
-_CACHED: Final[Mapping[str, int]] = {
-    "server/discover": _LISTS_LAST,
-    "tools/list": _LISTS_LAST,
-    "prompts/list": _LISTS_LAST,
-    "resources/list": _LISTS_LAST,
-    "resources/templates/list": _LISTS_LAST,
-    "resources/read": 0,
-}
-"""How long the result of a method may be used again, by method; others may not be."""
+_CACHED: Final = frozenset(
+    {
+        *("server/discover", "resources/read", "resources/list", "resources/templates/list"),
+        *("tools/list", "prompts/list"),
+    }
+)
+"""The methods whose results say how long they may be used again."""
 
 NOT_CROSSING: Final = frozenset({TASKS})
 """Extensions that clients and servers cannot use with each other through the proxy."""
@@ -188,22 +184,27 @@ def declared(
     return {**found, **({"extensions": dict(extensions)} if extensions else {})}
 
 
-def stamped(method: str, answer: "_Answer") -> "_Answer":
+def stamped(method: str, answer: "_Answer", lasts: float = 0) -> "_Answer":
     """Return an answer as the newer era has it.
 
     A result says that it is complete, who gives it and how long it holds; a policy makes it one
     principal's own. Two codes of errors have ended.
+
+    Args:
+        method: of the request.
+        answer: as the older era has it.
+        lasts: seconds for which the result may be used again, unless it says so itself.
     """
     result, error = answer.get("result"), answer.get("error")
     if isinstance(result, dict):
         meta = result.get("_meta")
         told = {**(meta if isinstance(meta, dict) else {}), SERVER_INFO_KEY: dict(_INFO)}
-        cached = _cache_of(method, result)
+        cached = _cache_of(result, lasts) if method in _CACHED else {}
         return {"result": {"resultType": COMPLETE, **result, **cached, "_meta": told}}
     if isinstance(error, dict) and error.get("code") == NO_SUCH_RESOURCE:
-        return {"error": {**error, "code": _INVALID_PARAMS}}
+        return {"error": {**error, "code": INVALID_PARAMS}}
     if isinstance(error, dict) and error.get("code") == URL_ELICITATION_REQUIRED:
-        return {"error": {**error, "code": _INVALID_PARAMS}}
+        return {"error": {**error, "code": INVALID_PARAMS}}
     return answer
 
 
@@ -216,15 +217,11 @@ _MARKS: Final = encode({"resultType": COMPLETE, "_meta": {SERVER_INFO_KEY: dict(
 """The marks of a result, without the end of the object."""
 
 
-def _cache_of(method: str, result: "Mapping[str, Json]") -> "dict[str, Json]":
-    lasts = _CACHED.get(method)
-    if lasts is None:
-        return {}
+def _cache_of(result: "Mapping[str, Json]", lasts: float) -> "dict[str, Json]":
     own = result.get("ttlMs")
-    if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
-        lasts = own
-    return {"ttlMs": lasts, "cacheScope": "private"}
+    is_own = isinstance(own, int) and not isinstance(own, bool) and own >= 0
+    return {"ttlMs": own if is_own else int(lasts * 1000), "cacheScope": "private"}
 
 
 def _wrong(message: str) -> "_Answer":
-    return {"error": {"code": _INVALID_PARAMS, "message": message}}
+    return {"error": {"code": INVALID_PARAMS, "message": message}}

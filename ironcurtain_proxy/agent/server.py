@@ -132,6 +132,8 @@ class AgentServer:
     """Gives the arguments of a tool, by the agent's name, that stand in headers over HTTP."""
     sealing: Sealing = field(default_factory=Sealing)
     """Seals what clients carry from one request of a call to the next."""
+    lists_last: Callable[[str], float] = lambda _: 0.0
+    """Gives for how many seconds a client may show a list, by the method."""
     instructions: InstructionsSource | None = None
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
@@ -139,6 +141,9 @@ class AgentServer:
     _log_level: str = field(default="", init=False)
     _reads_stream_ends: bool = field(default=False, init=False)
     """Whether the agent is our own front over HTTP."""
+    _is_shared: bool = field(default=False, init=False)
+    """Whether the front brings requests of many clients, each of which must say who asks: what one
+    said with `initialize` would hold for all."""
     rounds: Rounds = field(init=False)
     """The calls of clients without a handshake, and the questions to clients."""
     subscriptions: Subscriptions = field(init=False)
@@ -250,7 +255,7 @@ class AgentServer:
         """Begin a call. False: the message is no call, or nobody has said who calls."""
         if message.method != "tools/call" or message.id is None:
             return False
-        if is_modern(message.method, message.params):
+        if self._is_modern(message):
             return self._begin_modern(message)
         if not self._ready:
             return False
@@ -263,11 +268,12 @@ class AgentServer:
                 self._requests.cancel(message_id(message.params.get("requestId")))
             elif message.method == STREAM_ENDED:
                 self._reads_stream_ends = True
+                self._is_shared = message.params.get("shared") is True
             return
         await self.capacity.wait(message.size)
         if self._take_call(message):
             return
-        if is_modern(message.method, message.params):
+        if self._is_modern(message):
             await self._take_modern(message)
             return
         answer = self._answer_at_once(message.method, message.params)
@@ -280,6 +286,9 @@ class AgentServer:
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
         self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
+
+    def _is_modern(self, message: Message) -> bool:
+        return self._is_shared or is_modern(message.method, message.params)
 
     async def _note(self, method: str, answer: ServerAnswer) -> None:
         """Record an answer that refuses a request."""
@@ -355,7 +364,9 @@ class AgentServer:
             return answer
         answer = await self._modern[method](caller, request_id, params)
         result = answer.get("result")
-        return answer if isinstance(result, EncodedResult) else stamped(method, answer)
+        if isinstance(result, EncodedResult):
+            return answer
+        return stamped(method, answer, 0 if method == "resources/read" else self.lists_last(method))
 
     def _mismatch(self, params: "Mapping[str, Json]") -> str | None:
         """Return what is wrong with the headers of a call; our front passes them on."""

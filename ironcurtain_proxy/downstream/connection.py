@@ -5,7 +5,7 @@ neither processes nor the meaning of a call. Every message of a server is untrus
 errors are handed back as they came.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -44,7 +44,7 @@ _DISCOVER: Final = 10.0
 _FOR_EVER: Final = 31_536_000.0
 """Seconds for a request that stays open: a year."""
 
-_LEGACY_AGE: Final = 30.0
+LEGACY_AGE: Final = 30.0
 """Seconds after which a list of a server that does not say so is asked for again."""
 
 SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
@@ -82,8 +82,8 @@ class Connection:
         """Whether it has had a handshake, and knows requests without one, too."""
         self.log_level: str | None = None
         """The least severe log messages that the agent wants, or None if it has not said so."""
-        self.tools_age = _LEGACY_AGE
-        """Seconds for which the listed tools may be shown."""
+        self._ages: dict[str, float] = {}
+        """Seconds for which each list may be shown, by its method."""
         self.mirrored: dict[str, MirroredPaths] = {}
         """The arguments that stand in headers, by the tool."""
         self._task_tools: frozenset[str] = frozenset()
@@ -92,11 +92,6 @@ class Connection:
         self._roots_told.set()
         self._questions = OpenServerQuestions(listeners.asked)
         self._subscriptions = ServerSubscriptions(self._listen)
-
-    @property
-    def has_logging(self) -> bool:
-        """Whether the server declared `logging/setLevel`."""
-        return "logging" in self.greeted.capabilities
 
     async def run(self) -> None:
         """Receive until the server closes its output; all waits end then."""
@@ -218,11 +213,11 @@ class Connection:
         Raises:
             DownstreamError: it does not list them, or a page takes longer.
         """
-
-        async def ask(params: dict[str, Json]) -> ToolResult:
-            return await self.request(method, params, seconds)
-
+        ask = partial(self._page, method, seconds)
         return await list_entries(self._server, ask, keys, self._dropped.note)
+
+    def _page(self, method: str, seconds: float, params: dict[str, Json]) -> Awaitable[ToolResult]:
+        return self.request(method, params, seconds)
 
     def has(self, capability: str) -> bool:
         """Whether the server declared this capability."""
@@ -234,17 +229,10 @@ class Connection:
         Raises:
             DownstreamError: it does not list them, or a page takes longer than `seconds`.
         """
-        ages: list[float] = []
-
-        async def ask(params: dict[str, Json]) -> ToolResult:
-            answer = await self.request("tools/list", params, seconds)
-            ages.append(eras.age_of(answer.result or {}, _LEGACY_AGE))
-            return answer
-
+        ask = partial(self._page, "tools/list", seconds)
         found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
         if self._serves_both or (self.is_modern and self._talk.over_http):
             found = self._with_headers(found)
-        self.tools_age = min(ages, default=_LEGACY_AGE)
         self._task_tools = eras.task_tools(found, self.greeted.capabilities)
         return found
 
@@ -277,20 +265,19 @@ class Connection:
         """
         key = None if on_progress is None else token_of(params)
         self._questions.begin(caller)
-        self.standing.begin()
         if on_progress is not None and key is not None:
             self._progress[key] = on_progress
         try:
-            if method == TOOL_CALL and params.get("name") in self._task_tools:
-                return await eras.call_as_task(self._server, self.request, params, seconds)
-            if self.is_modern or (self._serves_both and caller is not None):
-                return await self._call_modern(method, params, seconds, caller)
-            return await self.request(method, params, seconds)
+            with self.standing:
+                if method == TOOL_CALL and params.get("name") in self._task_tools:
+                    return await eras.call_as_task(self._server, self.request, params, seconds)
+                if self.is_modern or (self._serves_both and caller is not None):
+                    return await self._call_modern(method, params, seconds, caller)
+                return await self.request(method, params, seconds)
         finally:
             if key is not None and self._progress.get(key) is on_progress:
                 del self._progress[key]
             self._questions.end(caller)
-            self.standing.end()
 
     async def _call_modern(
         self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
@@ -344,13 +331,22 @@ class Connection:
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
-        if self.is_modern and not version_of({"params": params}):  # type: ignore[dict-item]
+        is_list = method.endswith("/list")
+        # Without a handshake a list says how old it may become; with one, which tools are tasks.
+        is_aged = self._serves_both and is_list and not self.has("tasks")
+        is_modern = self.is_modern or is_aged
+        if is_modern and not version_of({"params": params}):  # type: ignore[dict-item]
             params = eras.enveloped(params, eras.NO_CAPABILITIES)
-        self.standing.begin()
-        try:
-            return await self._talk.exchange(method, params, seconds)
-        finally:
-            self.standing.end()
+        with self.standing:
+            answer = await self._talk.exchange(method, params, seconds)
+        if is_list:
+            age = eras.age_of(answer.result or {}, LEGACY_AGE)
+            self._ages[method] = min(age, self.age_of(method)) if "cursor" in params else age
+        return answer
+
+    def age_of(self, method: str) -> float:
+        """Return for how many seconds a list may be shown, all its pages together."""
+        return self._ages.get(method, LEGACY_AGE)
 
     async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
         """Act on a notification of the server; whom it concerns is told."""

@@ -83,11 +83,11 @@ class Standing:
         if self._is_required:
             self._noticed = anyio.current_time()
 
-    def begin(self) -> None:
+    def __enter__(self) -> None:
         """Begin something that the server has to run for."""
         self._under_way += 1
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End what was begun."""
         self._under_way -= 1
         if self._is_required:

@@ -29,6 +29,7 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
+from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
@@ -159,7 +160,7 @@ async def discover(server: str, ask: AskOne) -> ServerDescription | None:
     versions = result.get("supportedVersions")
     if not isinstance(versions, list) or VERSION not in versions:
         return None
-    return _described(result, _at(result, "_meta", SERVER_INFO_KEY))
+    return _described(result, value_at(result, "_meta", SERVER_INFO_KEY))
 
 
 def check_version(server: str, answer: Mapping[str, Json]) -> None:
@@ -191,7 +192,7 @@ def may_be_spoken(refusal: ToolResult) -> bool:
 
 def _supported(error: Mapping[str, Json] | None) -> list[str] | None:
     """Return the versions that a refusal names as supported; None if it names none."""
-    said = _at(error, "data", "supported")
+    said = value_at(error, "data", "supported")
     return [one for one in said if isinstance(one, str)] if isinstance(said, list) else None
 
 
@@ -305,7 +306,7 @@ def wanted_news(capabilities: Mapping[str, Json], uris: Sequence[str]) -> dict[s
     found: dict[str, Json] = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
-        if _at(capabilities, kind, "listChanged") is True
+        if value_at(capabilities, kind, "listChanged") is True
     }
     return {**found, "resourceSubscriptions": [*uris]} if uris else found
 
@@ -323,9 +324,9 @@ def without_subscription(params: Mapping[str, Json]) -> Mapping[str, Json]:
 def age_of(result: Mapping[str, Json], otherwise: float) -> float:
     """Return for how many seconds a list may be shown without being asked for again."""
     said = result.get("ttlMs")
-    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0:
-        return otherwise
-    return float(min(said, 86_400_000)) / 1000
+    if isinstance(said, int | float) and not isinstance(said, bool) and said >= 0:
+        return float(min(said, 86_400_000)) / 1000
+    return otherwise
 
 
 # --- tools that run as tasks alone
@@ -338,10 +339,10 @@ _CANCEL: Final = 1.0
 
 def task_tools(tools: Sequence[ToolDefinition], capabilities: Mapping[str, Json]) -> frozenset[str]:
     """The names of the tools that are called as tasks."""
-    if _at(capabilities, "tasks", "requests", "tools", "call") is None:
+    if value_at(capabilities, "tasks", "requests", "tools", "call") is None:
         return frozenset()
     return frozenset(
-        [one.name for one in tools if _at(one.raw, "execution", "taskSupport") == "required"]
+        [one.name for one in tools if value_at(one.raw, "execution", "taskSupport") == "required"]
     )
 
 
@@ -364,7 +365,7 @@ async def call_as_task(
     answer = await ask("tools/call", asked, seconds)
     if answer.result is None or "task" not in answer.result:
         return answer
-    task = _at(answer.result, "task", "taskId")
+    task = value_at(answer.result, "task", "taskId")
     if not isinstance(task, str) or len(task) > _LONGEST_ID:
         raise UnansweredError(f'server "{server}" began a task without a name')
     try:
@@ -383,12 +384,3 @@ async def call_as_task(
 async def _cancel(ask: Ask, task: str) -> None:
     with suppress(DownstreamError):  # it has gone, or does not answer: nothing more can be done
         await ask("tasks/cancel", {"taskId": task}, _CANCEL)
-
-
-def _at(value: object, *way: str) -> object:
-    """Return the value at the end of a way of keys, or None if there is none."""
-    for key in way:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value

@@ -25,6 +25,9 @@ MAX_BYTES: Final = 16 << 20
 MAX_NAME: Final = 128
 """Characters of a tool's name: the limit of the specification."""
 
+_LONGEST_CURSOR: Final = 8192
+"""Characters: all cursors of a list are kept, to see that it ends."""
+
 AskForPage: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 """Sends `tools/list` with these params."""
 
@@ -193,7 +196,7 @@ def _page(
     if answer.result is None or not isinstance(entries, list | None):
         raise refusal(f'server "{server}" does not list its {key}', answer.error)
     cursor = answer.result.get("nextCursor") or ""
-    if not isinstance(cursor, str):
-        drop(f"a page of {key} names the next one by no text; what came before is kept")
+    if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
+        drop(f"a page of {key} names the next one by no short text; what came before is kept")
         cursor = ""
     return entries or [], cursor

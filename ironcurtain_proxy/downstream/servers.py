@@ -21,7 +21,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import structs
 
-from ironcurtain_proxy.downstream.connection import SUBSCRIBING
+from ironcurtain_proxy.downstream.connection import LEGACY_AGE, SUBSCRIBING
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
@@ -227,6 +227,10 @@ class DownstreamServers:
         async with anyio.create_task_group() as group:
             for supervisor in self._supervisors.values():
                 group.start_soon(supervisor.list_if_old)
+
+    def last(self, method: str) -> float:
+        """Return for how many seconds a client may show a list of all servers."""
+        return min([one.lasts(method) for one in self._supervisors.values()], default=LEGACY_AGE)
 
     async def list_again(self, server: str) -> None:
         """List the tools of a server again, unless that was done just now: one may be new."""

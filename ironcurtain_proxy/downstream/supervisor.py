@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.downstream.connection import Connection
+from ironcurtain_proxy.downstream.connection import LEGACY_AGE, Connection
 from ironcurtain_proxy.downstream.conversation import Standing
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.eras import ROOTS, ServerDescription
@@ -429,7 +429,7 @@ class Supervisor:
         if connection is None:
             return
         age = anyio.current_time() - self._listed_at
-        most = _NEW_TOOL if for_new else max(connection.tools_age, _QUIET)
+        most = _NEW_TOOL if for_new else max(connection.age_of("tools/list"), _QUIET)
         if age <= most or not self._listings.take(1):
             return
         self._listed_at = math.inf
@@ -439,9 +439,17 @@ class Supervisor:
         finally:
             self._listed_at = anyio.current_time()
 
+    def lasts(self, method: str) -> float:
+        """Return for how many seconds more a client may show a list as it is now."""
+        if self._connection is None:
+            return LEGACY_AGE
+        age = self._connection.age_of(method)
+        passed = anyio.current_time() - self._listed_at if method == "tools/list" else 0.0
+        return min(max(age - passed, 0.0), age)
+
     async def _apply_log_level(self, connection: Connection) -> None:
         connection.log_level = self._log_level
-        if self._log_level is not None and connection.has_logging and not connection.is_modern:
+        if self._log_level is not None and connection.has("logging") and not connection.is_modern:
             with contextlib.suppress(DownstreamError):
                 level: Mapping[str, Json] = {"level": self._log_level}
                 await connection.request("logging/setLevel", level, _SET_LEVEL)

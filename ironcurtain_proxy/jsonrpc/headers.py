@@ -102,7 +102,7 @@ _IN: Final = frozenset(
 
 def version_of(message: Mapping[str, Json]) -> str:
     """Return the version that a message names in its `_meta`, empty if it names none."""
-    said = _at(message, "params", "_meta", VERSION_KEY)
+    said = value_at(message, "params", "_meta", VERSION_KEY)
     return said if isinstance(said, str) else ""
 
 
@@ -126,7 +126,7 @@ def headers_of_message(
     found["mcp-name"] = header_value(str(name))
     if method == "tools/call":
         for path, token in mirrored.get(str(name), {}).items():
-            text = _scalar(_at(params, "arguments", *path))
+            text = _scalar(value_at(params, "arguments", *path))
             if text is not None:
                 found[PARAMETER + token.lower()] = header_value(text)
     if any(len(value) > _LONGEST_HEADER for value in found.values()):
@@ -165,7 +165,7 @@ def mismatch(
     """
     for path, token in paths.items():
         values = given.get(PARAMETER + token.lower(), ())
-        text = _scalar(_at(arguments, *path))
+        text = _scalar(value_at(arguments, *path))
         wanted = [] if text is None else [text]
         # A whole number may be written with a fraction of nothing.
         is_whole = text is not None and _WHOLE.fullmatch(text)
@@ -187,7 +187,7 @@ def _scalar(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def _at(value: object, *way: str) -> object:
+def value_at(value: object, *way: str) -> object:
     """Return the value at the end of a way of keys, or None if there is none."""
     for key in way:
         if not isinstance(value, Mapping):

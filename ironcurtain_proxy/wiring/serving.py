@@ -395,6 +395,7 @@ async def _live(
         instructions=partial(_instructions, proxy),
         on_client=note_client,
         in_headers=partial(_in_headers, proxy),
+        lists_last=proxy.servers.last,
         sealing=Sealing(proxy.settings.state_dir, _principal(proxy.settings)),
     )
 

@@ -122,6 +122,8 @@ class Calls:
         caller: Caller | None = None,
     ) -> Reply:
         self.begun.append(method)
+        if params.get("uri") == "memo://slow":
+            await self.open.wait()
         return Answered(result=ToolResult(result={"echo": dict(params)}))
 
     async def list_others(self, kind: str) -> list[Json]:

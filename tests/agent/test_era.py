@@ -131,8 +131,10 @@ async def test_every_result_says_that_it_is_complete_and_who_gives_it(
     method: str, params: dict[str, Json]
 ) -> None:
     async with an_agent() as agent:
+        agent.server.lists_last = lambda asked: 7.5 if asked == method else 0.0
         found = result_of(await agent.ask_alone(method, params))
         assert found["resultType"] == "complete"
+        assert found.get("ttlMs", 0) == (7500 if method.endswith(("list", "discover")) else 0)
         meta = found["_meta"]
         assert isinstance(meta, dict)
         info = meta[SERVER_INFO_KEY]
@@ -462,6 +464,30 @@ async def test_a_client_is_told_of_what_it_listens_to_and_of_nothing_else() -> N
         agent.send(method="notifications/cancelled", params={"requestId": "l"})
         await until(lambda: "resources/unsubscribe" in agent.calls.begun)
         assert agent.calls.begun == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_requests_that_begin_to_listen_count_and_keep_what_they_are_about_to_take() -> None:
+    async with an_agent() as agent:
+
+        def listen(number: int, *uris: str) -> None:
+            wanted: Json = {"resourceSubscriptions": [*uris]}
+            params: Json = {"_meta": ENVELOPE, "notifications": wanted}
+            agent.send(id=number, method="subscriptions/listen", params=params)
+
+        listen(0, "memo://a")
+        await agent.receive()
+        for number in range(1, 65):
+            listen(number, "memo://slow", "memo://a")
+        assert error_of(await agent.answer(64))["code"] == -32603
+        agent.send(method="notifications/cancelled", params={"requestId": 0})
+        agent.send(id=65, method="ping")
+        await agent.answer(65)
+        # The policy changes: none of them listens on under the one before.
+        agent.server.subscriptions.end()
+        agent.calls.open.set()
+        for number in range(1, 64):
+            assert "resultType" in result_of(await agent.answer(number))
+        assert agent.calls.begun.count("resources/unsubscribe") == 2
 
 
 async def test_a_listening_request_ends_with_a_result_when_the_connection_does() -> None:

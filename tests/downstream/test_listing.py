@@ -80,6 +80,10 @@ async def test_what_is_no_list_is_an_error(page: dict[str, Json]) -> None:
 async def test_an_empty_list_may_be_null_and_a_number_of_a_page_ends_the_list() -> None:
     assert await list_tools("s", Pages({"tools": None}), forget) == ()
     said: list[str] = []
+    long = Pages({"tools": [{"name": "a"}], "nextCursor": "x" * 8193})
+    assert len(await list_tools("s", long, said.append)) == 1
+    assert len(said) == 1
+    assert said.pop().isascii()
     numbered = Pages({"tools": [{"name": "a"}], "nextCursor": 2})
     assert [tool.name for tool in await list_tools("s", numbered, said.append)] == ["a"]
     assert len(said) == 1

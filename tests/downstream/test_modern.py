@@ -1,5 +1,6 @@
 """Servers that speak without a handshake: found out, used, asked back by them, and listened to."""
 
+import dataclasses
 import json  # noqa: TID251  what a server of this test says
 import subprocess
 import sys
@@ -101,9 +102,11 @@ class Around:
 
 
 @asynccontextmanager
-async def used(spec: ServerSpec, around: Around) -> AsyncIterator[DownstreamServers]:
-    """The server, started, and ended afterwards."""
-    servers = DownstreamServers((spec,), OPTIONS)
+async def used(
+    spec: ServerSpec, around: Around, *more: ServerSpec
+) -> AsyncIterator[DownstreamServers]:
+    """The servers, started, and ended afterwards."""
+    servers = DownstreamServers((spec, *more), OPTIONS)
     servers.hooks.on_question = around.ask
     servers.hooks.capabilities = around.capabilities
     servers.hooks.on_notice = around.notice
@@ -510,7 +513,7 @@ async def test_a_call_that_is_given_up_ends_its_stream_and_says_no_more() -> Non
 async def test_an_old_list_is_asked_for_again_where_its_server_tells_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "_LEGACY_AGE", 0.0)
+    monkeypatch.setattr(connection_module, "LEGACY_AGE", 0.0)
     site = Site()
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
@@ -539,6 +542,28 @@ async def test_a_young_list_is_asked_for_again_for_a_tool_that_it_lacks(
             for _ in range(50):
                 await servers.list_again("one")
     assert len(site.said("tools/list")) < 30, "names that a model invents cost a server little"
+
+
+async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_least() -> None:
+    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+
+    async def aged(heard: Heard) -> Response | None:
+        if heard.said == "tools/list":
+            assert VERSION_KEY in str(heard.body), "the older era has no ages"
+            is_last = "cursor" in str(heard.body)
+            more: Message = {} if is_last else {"nextCursor": "2"}
+            page: Message = {"tools": [], "ttlMs": 9000 if is_last else 5000, **more}
+            return JSONResponse(reply(heard, page))
+        return found_out(heard, both)
+
+    site, other = Site(handler=aged), Site()
+    with serving(site), serving(other):
+        two = dataclasses.replace(remote(other.url), name="two")
+        async with used(remote(site.url), Around(), two) as servers:
+            assert 0 < servers.last("tools/list") <= 5
+            assert servers.last("prompts/list") == 30
+        async with used(remote(other.url), Around()) as servers:
+            assert 5 < servers.last("tools/list") <= 30
 
 
 async def test_a_young_list_is_not_asked_for_again() -> None:
