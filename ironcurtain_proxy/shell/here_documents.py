@@ -1,7 +1,7 @@
 """Here-documents taken out of a text before the grammar reads it.
 
-The grammar (tree-sitter-bash 0.25) drops a word such as `-` or `2>&1` before `<<`, and takes what
-follows the delimiter on its line for something else. Both are what agents write all day:
+The grammar (tree-sitter-bash 0.25) drops a word such as `-` before a redirection, and takes what
+follows the delimiter of a here-document for something else. Both are what agents write all day:
 
     git commit -F - <<'EOF' && git push        git commit -F - </here-document-0 && git push
     a message                             →
@@ -9,7 +9,7 @@ follows the delimiter on its line for something else. Both are what agents write
 
 To a shell, `<<'EOF'` stands where any redirection of the input may stand, and the lines of the
 document begin behind the end of its line. So a document becomes a redirection from a file that no
-text names, and is given back once the rest was read.
+text names, and is given back once the rest was read. A `-` before `2>&1` becomes `'-'`.
 
 This is right only if the `<<` is an operator and the line ends where this module thinks. So the
 text is gone through from its beginning, and is left alone where something stands in which quotes
@@ -18,6 +18,7 @@ or ends of lines could mean something else: a substitution that is not plain, ar
 
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -44,6 +45,8 @@ _STEP: Final = re.compile(
 _LIVE: Final = re.compile(r"[`\\]|\$[^A-Za-z_\s]")
 """Text that a document whose delimiter is not quoted may not contain."""
 _NAMED: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_DASH: Final = re.compile(r"(?<=[ \t])-(?=[ \t]+[0-9]*[<>&])")
+_ENDS: Final = frozenset("|&;")
 _PLACE: Final = "/here-document-"
 _LONGEST: Final = 64 << 10
 
@@ -73,33 +76,42 @@ class Lifted(Struct, frozen=True):
 
 def lifted(text: str) -> Lifted | None:
     """Return a text without its here-documents, or None if it has none or could be misread."""
-    if "<<" not in text or len(text) > _LONGEST or _PLACE in text or "\0" in text:
+    dashes = {found.start() for found in _DASH.finditer(text)}
+    if not ("<<" in text or dashes) or len(text) > _LONGEST or _PLACE in text or "\0" in text:
         return None
     parts: list[str] = []
     documents: list[Word] = []
-    waiting: re.Match[str] | None = None
+    waiting: list[re.Match[str]] = []
     at = 0
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
             return None
-        if waiting is not None and (step["start"] or ("\n" in step[0] and not step["end"])):
-            # Two documents on one line, or a line that goes on.
+        between = text[waiting[-1].end() : at] if waiting and step["start"] else "&"
+        if (waiting and "\n" in step[0] and not step["end"]) or not _ENDS.intersection(between):
+            # A line that goes on, or two documents of one command.
             return None
-        at = step.end()
         if step["start"]:
-            waiting = step
-            parts.append(f"<{_PLACE}{len(documents)}")
-            continue
-        parts.append(step[0])
-        if step["end"] and waiting is not None:
-            document = _document(text, at, waiting)
+            parts.append(f"<{_PLACE}{len(documents) + len(waiting)}")
+            waiting.append(step)
+        else:
+            parts.append(_with_dashes(step, dashes))
+        at = step.end()
+        while step["end"] and waiting:
+            document = _document(text, at, waiting.pop(0))
             if document is None:
                 return None
             word, at = document
             documents.append(word)
-            waiting = None
-    return None if waiting is not None else Lifted("".join(parts), tuple(documents))
+    return None if waiting else Lifted("".join(parts), tuple(documents))
+
+
+def _with_dashes(step: "re.Match[str]", dashes: AbstractSet[int]) -> str:
+    """Return a part of the text with quotes around each `-`, unless it is quoted or a comment."""
+    if step[0][0] in "'\"$\\#":
+        return step[0]
+    signs = enumerate(step[0], step.start())
+    return "".join(["'-'" if at in dashes else sign for at, sign in signs])
 
 
 def _document(text: str, begin: int, start: "re.Match[str]") -> tuple[Word, int] | None:

@@ -200,6 +200,12 @@ def _redirected(reading: TextReading, node: "Node") -> None:
     """Read a statement with redirections; words after their targets belong to the statement."""
     _check_gaps(reading, node.children, _SPACE, node)
     first, *others = node.children
+    # To the grammar the whole of `a && b <<E` is redirected, to a shell `b` alone.
+    while first.type in _ENDS_IN_A_COMMAND and first.children[-1].type in _TAKES_REDIRECTIONS:
+        _check_gaps(reading, first.children, _SPACE, first)
+        for child in first.children[:-1]:
+            _part(reading, first, child)
+        first = first.children[-1]
     if first.type == "command":
         _check_gaps(reading, first.children, BLANK, first)
         _sequence(reading, [*first.children, *others])
@@ -210,6 +216,10 @@ def _redirected(reading: TextReading, node: "Node") -> None:
         others = [first, *others]
     if _sequence(reading, others):
         reading.refuse("words follow a redirection")
+
+
+_ENDS_IN_A_COMMAND: Final = frozenset({"list", "pipeline", "negated_command"})
+_TAKES_REDIRECTIONS: Final = _ENDS_IN_A_COMMAND | {"command"}
 
 
 def _sequence(reading: TextReading, nodes: "Sequence[Node]") -> bool:
@@ -573,18 +583,12 @@ def _unfit(text: str) -> str | None:
 
 def _with_texts(command: SimpleCommand, depth: int) -> SimpleCommand:
     """The command, with the texts for a shell in it parsed as commands."""
-    runner = next(
-        (
-            n
-            for n, word in enumerate(command.words)
-            if word.text is not None and word.text.rsplit("/", 1)[-1] in TEXT_RUNNERS
-        ),
-        None,
-    )
-    if runner is None:
+    names = [(word.text or "").rpartition("/")[2] for word in command.words]
+    at = next((n for n, name in enumerate(names, 1) if name in TEXT_RUNNERS), None)
+    if at is None:
         return command
-    before, after = command.words[: runner + 1], command.words[runner + 1 :]
-    return replace(command, words=(*before, *(_with_text(word, depth) for word in after)))
+    texts = [_with_text(word, depth) for word in command.words[at:]]
+    return replace(command, words=(*command.words[:at], *texts))
 
 
 def _with_text(word: Word, depth: int) -> Word:

@@ -5,7 +5,7 @@ In doubt, more commands are found: behind an unknown option, each word may begin
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -196,8 +196,13 @@ def unwrapped(command: SimpleCommand) -> Unwrapped | None:
 
 def inner_commands(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
     """All commands, and all commands that they may run."""
-    for command in parsed.every_command():
+    commands = tuple(parsed.every_command())
+    runs_a_shell = any(map(_names_a_shell, commands))
+    for command in commands:
         yield from _every_inner(command, MAX_WRAPPERS)
+        if not command.words and runs_a_shell:
+            # The input of a group or a loop, in which the shell stands.
+            yield from _pieces(_given(command))
 
 
 def _every_inner(command: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
@@ -206,19 +211,27 @@ def _every_inner(command: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
     if found is not None and depth > 0:
         for one in found.every():
             yield from _every_inner(one, depth - 1)
-    loose = [*_input_of_shell(command)]
+    loose = [*_given(command)] if _names_a_shell(command) else []
     if (found is not None and (not found.understood or depth == 0)) or _carries(command):
         loose += command.words[1:]
+    yield from _pieces(loose)
+
+
+def _pieces(loose: Iterable[Word]) -> Iterator[SimpleCommand]:
+    """Yield each word of texts that are not parsed as the program of a command."""
     for word in loose:
         pieces = _BETWEEN.split(word.prefix)
         yield from (SimpleCommand(words=(Word(piece),)) for piece in pieces if piece)
 
 
-def _input_of_shell(command: SimpleCommand) -> Iterator[Word]:
-    """The texts that a shell reads from a here-document or a here-string."""
-    text = command.words[0].text if command.words else None
-    if (text or "").rpartition("/")[2] in _SHELLS:
-        yield from (one.target for one in command.redirections if one.operator in {"<<", "<<<"})
+def _names_a_shell(command: SimpleCommand) -> bool:
+    """Return whether a command may start a shell that reads its input: `sudo bash <<E`."""
+    return any((word.text or "").rpartition("/")[2] in _SHELLS for word in command.words)
+
+
+def _given(command: SimpleCommand) -> Iterator[Word]:
+    """Yield the texts of here-documents and here-strings."""
+    return (one.target for one in command.redirections if one.operator in {"<<", "<<<"})
 
 
 _BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")

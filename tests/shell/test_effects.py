@@ -21,6 +21,8 @@ READING: Final = (
     "ls -la cmd/app",
     "cat README.md",
     "head -20 src/main.py",
+    "cat - 2>/dev/null",
+    "jq . - 2>&1 | head",
     "tail -n 5 src/main.py",
     "wc -l src/main.py | sort -n",
     "grep -rn 'func main' cmd --include='*.go' | head -10",

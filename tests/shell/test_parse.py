@@ -141,6 +141,7 @@ def test_redirections_are_kept(text: str, expected: list[str]) -> None:
         ("cat - <<'E' >x; ls\nit's\n E\nE", ["cat", "-"], "it's\n E\n"),
         ("cat - <<-E || ls\n\t$HOME\n\tE", ["cat", "-"], "\t$HOME\n"),
         ("cat - <<\\E\n" + "x" * MAX_LENGTH + "\nE", ["cat", "-"], "x" * MAX_LENGTH + "\n"),
+        ("cat > a <<'E' && tee b <<F\n$(id)\nE\n2\nF", ["tee", "b"], "2\n"),
         ("ls a\\\n b 'c\nd'; cat - <<'E'\n`x`\nE\n", ["cat", "-"], "`x`\n"),
     ],
 )

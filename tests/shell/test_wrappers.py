@@ -24,6 +24,9 @@ from tests.shell.places import PROJECT
         "busybox rm a", "parallel rm ::: a", "taskset 1 rm a", "su -c 'rm a'", "flock f -c 'rm a'",
         "script -c 'rm a'", "bash <<E\nrm a\nE", "bash <<< 'rm a'", "ltrace rm", "fish -c 'rm a'",
         "bundle exec rm a", "env -u A -i B=c rm", "time -p rm a", "command -p rm a", "exec rm a",
+        "ls && bash <<E\nrm a\nE", "ls | bash - <<'E'\nrm a\nE", "! bash <<< 'rm a'",
+        "sudo bash <<E\nrm a\nE", "(ls; sh) <<E\nrm a\nE", "while a; do sh; done <<E\nrm a\nE",
+        "cat > a <<'E' && bash <<F\nb\nE\nrm a\nF",
     ],
 )  # fmt: skip
 def test_a_program_is_found_for_a_denial_wherever_it_hides(text: str) -> None:
@@ -33,8 +36,9 @@ def test_a_program_is_found_for_a_denial_wherever_it_hides(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["grep rm a; echo rm; ls rm/x", "command -v rm", "find . -name rm", "npm run rm"]
-)
+    "text", ["grep rm a; echo rm; ls rm/x", "command -v rm", "find . -name rm", "npm run rm",
+             "bash x && cat > a <<E\nrm a\nE"]
+)  # fmt: skip
 def test_a_word_that_is_no_program_is_not_denied(text: str) -> None:
     assert not any_program(parse_command(text), frozenset({"rm"}))
 
