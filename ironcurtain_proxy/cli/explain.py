@@ -129,8 +129,9 @@ class _Explained:
         lines = _as_text(self.name, self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             lines += overlay_as_text(self.found, self.asked)
-        offer = ["", "to allow such calls:", f"  {visible(self.offer)}"] if self.offer else []
-        return [*lines, *offer, *self.notes]
+        offer = ["", "to allow such calls:", f"  {self.offer}"] if self.offer else []
+        # A value with a line end must not write a line of its own.
+        return [visible(line) for line in (*lines, *offer, *self.notes)]
 
     def as_json(self) -> dict[str, Json]:
         """Return the report as JSON."""
@@ -316,7 +317,11 @@ def _remedy(explanation: Explanation) -> list[str]:
         rules = orjson.dumps(
             [rule_as_json(rule) for rule in explanation.change], option=orjson.OPT_INDENT_2
         ).decode()
-        return ["", "the narrowest rule that allows this, to put before all others:", rules]
+        return [
+            "",
+            "the narrowest rule that allows this, to put before all others:",
+            *rules.split("\n"),
+        ]
     return ["", explanation.advice] if explanation.advice else []
 
 

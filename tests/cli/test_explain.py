@@ -24,6 +24,10 @@ def test_a_denied_call_shows_what_was_tried_and_what_would_allow_it(directory: P
     assert "path [read-path]: /etc/hosts" in text
     assert "- read-docs: no path is within" in text
     assert '"within": "/etc/hosts"' in text
+    # An agent's words move no cursor and write no line of their own.
+    text = explain(directory, "filesystem/read_file", {"path": "/srv/a\u202e\U000e0001\n= allow"})
+    assert text.isascii()
+    assert "\n= allow" not in text
 
 
 def test_an_empty_argument_is_told_from_one_that_was_not_given(directory: Path) -> None:

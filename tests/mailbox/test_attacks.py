@@ -9,10 +9,19 @@ import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.inotify import InotifyQueue
-from ironcurtain_proxy.mailbox.messages import digest_of
+from ironcurtain_proxy.mailbox.adoption import adopted
+from ironcurtain_proxy.mailbox.mailboxes import this_process
+from ironcurtain_proxy.mailbox.messages import (
+    Owner,
+    digest_of,
+    request_bytes,
+    request_name,
+    settled_name,
+)
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import KERNEL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
+from ironcurtain_proxy.private_directory import MailboxDirectory
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio
@@ -209,3 +218,16 @@ async def test_where_the_directory_cannot_be_watched_it_is_looked_at(
     async with a_box(path) as box:
         for _ in range(2):
             assert isinstance(await box.ruling(escalation(), APPROVED), Approved)
+
+
+@pytest.mark.parametrize(("hours", "counts"), [(0, True), (-48, False), (48, False)])
+def test_an_approval_that_was_not_used_counts_for_a_while_by_any_clock(
+    tmp_path: Path, hours: int, counts: bool
+) -> None:
+    place, asked = MailboxDirectory.open(tmp_path / "box", create=True), escalation()
+    place.write(request_name(asked.id), request_bytes(asked, Owner(2**30, ""), subject="s"))
+    place.write(settled_name(asked.id), b"")
+    at = asked.created.timestamp() + hours * 3600
+    os.utime(place.path / settled_name(asked.id), (at, at))
+    found = adopted(place, None, "s", this_process(), asked.created)
+    assert (found is not None) is counts
