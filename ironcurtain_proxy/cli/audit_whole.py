@@ -158,8 +158,7 @@ def _verdicts_fields(
             {
                 "path": str(member.path),
                 "ok": not verdict.problems,
-                "lines": verdict.lines,
-                "files": verdict.files,
+                **picked(verdict, "lines files"),
                 "lastSeq": verdict.last.seq,
                 "lastDigest": verdict.last.digest,
             }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from ironcurtain_proxy.cli.decide import Kernel
-from ironcurtain_proxy.cli.output import counted, encodable, say
+from ironcurtain_proxy.cli.output import counted, encodable, picked, say
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, gather_engine
 from ironcurtain_proxy.config.policy.lint import (
     LiveTools,
@@ -182,10 +182,8 @@ def _json(
 
 def _problem(problem: Problem) -> Json:
     return {
-        "severity": problem.severity,
+        **picked(problem, "severity jsonPath message"),
         "source": encodable(problem.source),
-        "jsonPath": problem.json_path,
-        "message": problem.message,
         "suggestion": problem.suggestion or None,
     }
 

@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.approval.capabilities import described
+from ironcurtain_proxy.cli.output import picked
 from ironcurtain_proxy.config.annotating.texts import words_of
 from ironcurtain_proxy.config.policy.lint import of_same_verb
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -231,8 +232,7 @@ def _fields(found: Judgement, asked: NamedCall) -> dict[str, Json]:
         "origins": [
             {
                 "origin": reason.origin,
-                "rule": reason.ground.rule,
-                "reason": reason.ground.reason,
+                **picked(reason.ground, "rule reason"),
                 "capabilities": [described(name) for name in reason.capabilities],
                 "sparedBy": [*spared_by(reason, asked)],
             }

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ironcurtain_proxy.cli.output import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import (
     database_of,
     mailboxes_of,
@@ -202,9 +202,8 @@ def _listed(*, is_json: bool) -> int:
 
 def _row(key: ReviewerKey, found: Signatories) -> dict[str, Json]:
     return {
-        "person": key.person,
         "key": key.id,
-        "risk": key.risk,
+        **picked(key, "person risk"),
         "roles": [*sorted(key.roles)],
         "servers": [*sorted(key.servers or ())],
         "paths": [str(one) for one in key.paths or ()],

@@ -78,8 +78,7 @@ def _counted(section: Section, number: int) -> str:
 
 def _listed(one: ServerPins) -> dict[str, Json]:
     return {
-        "server": one.server,
-        "launch": one.launch,
+        **picked(one, "server launch"),
         "pinned": _names(one),
         "waiting": [_as_json(change) for change in changes(one)],
     }

@@ -181,10 +181,9 @@ def _has_living_owner(place: MailboxDirectory, request: Request) -> bool:
 def _has_lapsed(place: MailboxDirectory, identifier: str, now: datetime) -> bool:
     """Return whether a question was approved, and no call came for as long as an approval lasts."""
     found = place.modified_ns(settled_name(identifier))
-    if found is None:
-        return False
     # One that is far in the future was given before the clock was set back.
-    return abs(now.timestamp() - found[1] / 1e9) > APPROVAL_LASTS.total_seconds()
+    apart = 0.0 if found is None else abs(now.timestamp() - found[1] / 1e9)
+    return apart > APPROVAL_LASTS.total_seconds()
 
 
 def _beside(place: MailboxDirectory, identifier: str) -> list[str]:
