@@ -524,10 +524,12 @@ class _Listener(Struct, frozen=True):
     ) -> None:
         """Leave the door to the client's proxy for servers, unless a call was judged here.
 
-        It is told `yes` and the user's words, `no`, or `later` while a hook is here.
+        It is told `yes` and the user's words, why not, or `later` while a hook is here.
         """
-        answer = b"no"
-        if not (door.calls or self.is_shared):
+        answer = b"calls had come before this proxy was there"
+        if self.is_shared:
+            answer = b"another proxy that the client started serves them"
+        elif not door.calls:
             answer, hidden = b"later", self.place.beside("left")
             with suppress(OSError):
                 self.place.path.rename(hidden)

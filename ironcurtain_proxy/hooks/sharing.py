@@ -138,19 +138,18 @@ async def _take(place: HeldDoor, client: HookClient, known: Settings, exits: Exi
     with anyio.move_on_after(_SECONDS):
         while not place.hold(exits):
             answer = await _asked_to_yield(place.path, client)
-            if answer == b"no":
-                break
+            if answer and not answer.startswith(b"yes"):
+                raise ConfigurationError(answer.decode())
             # Another kernel was there because an event had come.
             has_come = has_come or bool(answer)
             if words := answer.removeprefix(b"yes"):
                 with suppress(OSError):
                     write_whole(known.mailbox_dir / FILE_NAME, words)
             await anyio.sleep(_PAUSE)
-        else:
-            if has_come:
-                place.note_event()
-            return
-    raise ConfigurationError("calls had come before this proxy was there")
+        if has_come:
+            place.note_event()
+        return
+    raise ConfigurationError("the kernel that serves them does not answer")
 
 
 async def _asked_to_yield(place: Path, client: HookClient) -> bytes:

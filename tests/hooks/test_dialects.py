@@ -50,8 +50,11 @@ def test_every_recorded_event_is_read(file: Path) -> None:
         assert found.text
 
 
-def test_each_client_is_recorded() -> None:
-    assert {file.parts[-3] for file in RECORDED} == {*DIALECTS}
+def test_each_client_is_recorded_and_those_of_npm_in_an_older_version_too() -> None:
+    recorded = {file.parts[-3:-1] for file in RECORDED}
+    clients = [client for client, _ in recorded]
+    assert {*clients} == {*DIALECTS}
+    assert {one for one in clients if clients.count(one) > 1} == {"claude", "codex", "gemini"}
 
 
 def before(decision: str) -> Json:

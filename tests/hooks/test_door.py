@@ -301,15 +301,19 @@ def test_a_call_of_ten_megabytes_is_judged_and_a_larger_event_is_denied(home: Ho
         assert decision_in(home.fire("PreToolUse", call).stdout) == expected
 
 
-def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
+def test_fifty_sessions_at_once_get_each_answer_and_lose_no_record(home: HookedHome) -> None:
+    """Four hooks of each, and garbage among them."""
     assert home.decide("Bash", {"command": "ls"}) == "silence"
     settings = str(home.workspace / ".claude/settings.json")
-    payloads = [
-        home.call("Write", {"file_path": settings, "content": "{}"})
-        if number % 2
-        else home.call("Read", {"file_path": str(home.workspace / f"{number}")})
-        for number in range(200)
-    ]
+    payloads: list[tuple[bytes, str]] = []
+    for number in range(50):
+        read: Message = {"file_path": str(home.workspace / f"{number}")}
+        written: Message = {"file_path": settings, "content": "x" * 1000 * number}
+        for tool, given, expected in (("Read", read, "silence"), ("Write", written, "deny")):
+            call = home.call(tool, given, session_id=f"s{number}", agent_id=f"a{number}")
+            again = {**call, "tool_use_id": f"again_{number}_{tool}"}
+            payloads += [(orjson.dumps(one), expected) for one in (call, again)]
+        payloads += [(b"\xff{" * number, "deny")] if number % 10 == 0 else []
     running = [
         subprocess.Popen(
             hook_words(DIALECTS["claude"], "PreToolUse", home.state),
@@ -319,17 +323,18 @@ def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
         )
         for _ in payloads
     ]
-    for process, payload in zip(running, payloads, strict=True):
+    for process, (raw, _) in zip(running, payloads, strict=True):
         assert process.stdin is not None
-        process.stdin.write(orjson.dumps(payload))
+        process.stdin.write(raw)
         process.stdin.close()
-    decided: list[str] = []
-    for process in running:
+    for process, (_, expected) in zip(running, payloads, strict=True):
         assert process.stdout is not None
-        decided.append(decision_in(process.stdout.read().decode()))
+        assert decision_in(process.stdout.read().decode()) == expected
         process.stdout.close()
         assert process.wait() == 0
-    assert decided == ["silence", "deny"] * 100
+    home.end_session()
+    noted = [str(one.get("agent", "")) for one in home.outcomes()]
+    assert sorted(noted) == sorted(["", *[f"a{number}" for number in range(50) for _ in range(4)]])
 
 
 def test_a_kernel_that_cannot_start_denies_and_the_status_says_why(home: HookedHome) -> None:

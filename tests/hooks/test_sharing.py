@@ -143,8 +143,10 @@ def test_the_servers_go_on_where_the_hooks_end_and_the_hooks_where_the_proxy_is_
         assert "ok" in str(agent.result(agent.start_call("filesystem__list_directory", read)))
         home.end_session()
         assert "ok" in str(agent.result(agent.start_call("filesystem__list_directory", read)))
-    with proxy(home) as agent:
+    with proxy(home) as agent, proxy(home):
         assert home.decide("Bash", {"command": "ls"}) == "silence"
+        while "another proxy that the client started serves them" not in said(home):
+            os.sched_yield()
         agent.process.send_signal(signal.SIGINT)
         agent.process.wait(timeout=60)
         assert home.decide("Bash", {"command": "ls"}) == "silence"
