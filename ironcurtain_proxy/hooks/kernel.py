@@ -56,7 +56,7 @@ from ironcurtain_proxy.private_files import make_private_directory, read_private
 from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
-from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.confinement import beyond_agents, find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
 from ironcurtain_proxy.wiring.shared import Shared
@@ -253,7 +253,14 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
         workspace = here
     specs = client_servers(None if workspace is None else str(workspace))
     escalation = replace(settings.escalation, hold_after_seconds=patience - _HELD_BEFORE)
-    return replace(settings, workspace=workspace, servers=specs, pins="off", escalation=escalation)
+    return replace(
+        settings,
+        workspace=workspace,
+        servers=specs,
+        pins="off",
+        escalation=escalation,
+        inherited=beyond_agents(settings.inherited, workspace),
+    )
 
 
 def _holds(workspace: RealPath | None, here: RealPath) -> bool:

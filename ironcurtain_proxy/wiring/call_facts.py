@@ -38,7 +38,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.wiring.confinement import machine_of
+from ironcurtain_proxy.wiring.confinement import beyond_agents, machine_of
 
 # --- call facts
 
@@ -78,7 +78,10 @@ def resolver_for(
         confined: the servers' confinements.
     """
     private = {name: one.private for name, one in confined.items() if one.private is not None}
-    remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
+    remotes = {
+        spec.name: GitRemotes(beyond_agents(child_environment(spec, environ), settings.workspace))
+        for spec in settings.servers
+    }
     state, here = settings.session_dir, Path.cwd()
     machine = machine_of(settings, environ)
     directories = {

@@ -61,6 +61,49 @@ _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
 )
 
 
+def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
+    """Return variables whose `PATH` leads to no program in the workspace.
+
+    The kernel runs `git` and the sandbox itself. A project's own directory on the `PATH`, such as
+    that of its virtual environment, is one that an agent writes.
+    """
+    kept = [
+        one
+        for one in environ.get("PATH", os.defpath).split(os.pathsep)
+        if one.startswith("/")
+        and not any(
+            workspace is not None and RealPath.from_text(path).is_within(workspace)
+            for path in (os.path.normpath(one), os.path.realpath(one))
+        )
+    ]
+    return {**environ, "PATH": os.pathsep.join(kept)}
+
+
+def with_own_path(
+    specs: Sequence[ServerSpec],
+    confined: Mapping[str, Confinement],
+    environ: Mapping[str, str],
+    workspace: RealPath | None,
+) -> tuple[Sequence[ServerSpec], Mapping[str, Confinement]]:
+    """Give servers the whole `PATH`: confined ones inside their sandbox alone.
+
+    The sandbox itself finds its programs on that of `beyond_agents`.
+    """
+    path = environ.get("PATH", "")
+    if path in {"", beyond_agents(environ, workspace)["PATH"]}:
+        return specs, confined
+    inside = {
+        name: replace(one, variables={"PATH": path, **one.variables})
+        for name, one in confined.items()
+    }
+    return [
+        spec
+        if spec.name in confined and spec.builtin is None
+        else replace(spec, env={"PATH": path, **spec.env})
+        for spec in specs
+    ], inside
+
+
 def find_sandbox(
     settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> Available | None:
@@ -88,9 +131,10 @@ def find_sandbox(
     if not confined:
         return None
     cache = settings.state_dir / "sandbox.json"
-    found = recall(cache, environ) or probe(environ)
+    own = beyond_agents(environ, settings.workspace)
+    found = recall(cache, own) or probe(own)
     if isinstance(found, Available):
-        remember(cache, environ, found)
+        remember(cache, own, found)
         return found
     _refuse_or_say(settings, [f"{', '.join(confined)}: {'; '.join(_remedies(found))}"], say)
     return None

@@ -56,7 +56,13 @@ from ironcurtain_proxy.wiring.call_facts import (
     overlay_for,
     resolver_for,
 )
-from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
+from ironcurtain_proxy.wiring.confinement import (
+    beyond_agents,
+    confinements,
+    machine_of,
+    with_own_path,
+    with_own_place,
+)
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
@@ -317,7 +323,7 @@ def _served(
         confinements(sandbox, specs, settings, loaded.policy), specs, settings
     )
     if own is None:
-        return specs, confined, views
+        return *with_own_path(specs, confined, environ, settings.workspace), views
     wired = {
         name: replace(one, views=structs.replace(one.views, wire=own.wire))
         for name, one in confined.items()
@@ -512,7 +518,7 @@ def downstream_options(
         call_timeout=settings.escalation_timeout_seconds,
         max_message_bytes=settings.max_message_bytes,
         session_log=settings.session_log,
-        environment=dict(environ),
+        environment=beyond_agents(environ, settings.workspace),
         confinements=confined,
         state=settings.session_dir,
         logins=settings.state_dir / LOGINS,

@@ -250,6 +250,28 @@ def test_variables_of_a_project_do_not_choose_the_policy(home: HookedHome, tmp_p
     assert decision_in(found.stdout) != "silence"
 
 
+def test_no_program_that_lies_in_the_project_runs_as_one_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, ran = tmp_path / "home/project", tmp_path / "ran"
+    places = [f"{project}/bin", "bin", f"{tmp_path}/link", f"{project}/out", os.environ["PATH"]]
+    home = HookedHome(tmp_path, path=":".join(places))
+    monkeypatch.chdir(project)
+    subprocess.run(["git", "init", "-q"], check=True)
+    for name in ("git", "srt", "bwrap", "node"):
+        file = project / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\necho {name} >> {ran}\n")
+        file.chmod(0o755)
+    (tmp_path / "link").symlink_to(project / "bin")
+    (project / "out").symlink_to(project / "bin")
+    home.fire("SessionStart", {"source": "startup"})
+    for command in ("git push", "git status", "touch x"):
+        home.fire("PreToolUse", home.call("Bash", {"command": command}), **home.prefixed())
+    home.end_session()
+    assert not ran.exists(), ran.read_text()
+
+
 def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_path: Path) -> None:
     assert home.decide("Bash", {"command": "ls"}) == "silence"
     door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)

@@ -1,0 +1,35 @@
+"""The programs that the kernel runs for itself lie where no agent writes."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.wiring.confinement import beyond_agents, with_own_path
+
+
+def test_the_path_of_the_kernel_leaves_out_the_workspace_and_what_is_no_place(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "w/bin").mkdir(parents=True)
+    (tmp_path / "into").symlink_to(tmp_path / "w/bin")
+    (tmp_path / "w/out").symlink_to("/usr/bin")
+    for one in ("w", "w/bin", "w/../w/bin", "into", "w/out"):
+        given = {"PATH": f"{tmp_path / one}:/usr/bin::bin:./x", "HOME": "/h"}
+        workspace = RealPath.from_text(os.path.realpath(tmp_path / "w"))
+        assert beyond_agents(given, workspace) == {"PATH": "/usr/bin", "HOME": "/h"}, one
+
+
+def test_servers_keep_the_whole_path_and_their_own_and_confined_ones_inside_alone() -> None:
+    held = ServerSpec(name="held", command="x", annotations="held")
+    free, own = replace(held, name="free"), replace(held, name="own", env={"PATH": "/own"})
+    confined = {"held": Confinement(command=("srt",), profile=SandboxProfile())}
+    workspace = RealPath.from_text("/w")
+    specs, inside = with_own_path([held, free, own], confined, {"PATH": "/w/b:/u"}, workspace)
+    assert [dict(one.env) for one in specs] == [{}, {"PATH": "/w/b:/u"}, {"PATH": "/own"}]
+    assert dict(inside["held"].variables) == {"PATH": "/w/b:/u"}
+    same = with_own_path([held, free], confined, {"PATH": "/u"}, workspace)
+    assert same == ([held, free], confined)
