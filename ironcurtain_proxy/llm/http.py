@@ -3,7 +3,9 @@
 Imported together with litellm, on first use.
 """
 
+import ssl
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Final
 
 import httpx
@@ -35,8 +37,17 @@ class _CappedStream(httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Return what TLS trusts. To read it takes longer than all else that makes a client."""
+    return httpx.create_ssl_context()
+
+
 class CappedTransport(httpx.AsyncHTTPTransport):
     """Plain HTTP without retries, with a size limit for replies."""
+
+    def __init__(self) -> None:
+        super().__init__(verify=_authorities())
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
@@ -53,6 +64,4 @@ class CappedTransport(httpx.AsyncHTTPTransport):
 
 def plain_client() -> httpx.AsyncClient:
     """Return a client that follows no redirect and takes no setting from the environment."""
-    return httpx.AsyncClient(
-        transport=CappedTransport(retries=0), follow_redirects=False, trust_env=False
-    )
+    return httpx.AsyncClient(transport=CappedTransport(), follow_redirects=False, trust_env=False)

@@ -275,9 +275,7 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
         return client
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    handler: _Closable = AsyncHTTPHandler(
-        transport=CappedTransport(retries=0), follow_redirects=False
-    )
+    handler: _Closable = AsyncHTTPHandler(transport=CappedTransport(), follow_redirects=False)
     return handler
 
 
