@@ -414,7 +414,7 @@ class Runner:
         if view is None:
             return Ended(status=status, why=command.why)
         led = self._led
-        if led is None or not self._is_kept:
+        if led is None or not self._is_kept or command.fetched is not None:
             led = await self._look_for_leads()
         names = SettledNames(Path(self._setup.views.names)).read()
         led = replace_struct(led, settled=led.settled | names)

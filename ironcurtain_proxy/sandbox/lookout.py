@@ -262,13 +262,17 @@ class ControlLookout:
 
     def _restore_guards(self, closed: tuple[str, ...], *, is_end: bool) -> None:
         """Restore what was removed of the user's hooks and configurations, where git looks on."""
+        approved = tuple([f"{one}/" for one in self.allowed.values()])
         for one in self._guards if is_end else ():
+            if f"{one.path}/".startswith(approved):
+                continue
+            inode, guard = inode_of(one.anchor), self.known[one.key]
             # What lies in a closed directory only the user can have removed.
-            is_gone = not os.path.lexists(one.path) and inode_of(one.anchor) == one.inode
-            if is_gone and not one.path.startswith(closed):
+            if inode and not os.path.lexists(one.path) and not one.path.startswith(closed):
                 with suppress(OSError):
                     os.makedirs(_holder(one.path), exist_ok=True)  # noqa: PTH103  text
-                    restore(one.path, self.known[one.key])
+                    restore(one.path, guard)
+                    self.known[inode, one.inner] = guard
                     self._unsaid.append(PutBack(f"{shown(one.path)} was removed, and was put back"))
 
     def _note_name(self, path: str) -> None:

@@ -265,6 +265,31 @@ def test_a_job_goes_on_and_its_changes_come_in_when_it_ends(
         agent.call("job_status", {"job": number})
 
 
+def test_what_a_job_changed_is_judged_when_it_comes_in(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    git = ["git", "-C", str(installation.workspace)]
+    waits = "until [ -e $TMPDIR/now ]; do sleep 0.05; done"
+    begun = done(run(agent, f"mkdir late; echo x > late/pre-commit; {waits}", background=True))
+    assert "job" in begun
+    done(run(agent, "touch $TMPDIR/now"))
+    until_gone(lambda: [one for one in Path("/proc").glob("[0-9]*") if b"/now" in words(one)], 0)
+    subprocess.run([*git, "config", "core.hooksPath", "late"], check=True)
+    number = int(begun.rpartition("[job ")[2].split()[0])
+    said = texts(agent.call("job_status", {"job": number, "waitSeconds": 60}))
+    assert "KEPT BACK" in str(said)
+    assert not (installation.workspace / "late").exists()
+    subprocess.run([*git, "config", "--unset", "core.hooksPath"], check=True)
+
+
+def words(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def test_a_killed_proxy_leaves_nothing_of_a_command(installation: Installation) -> None:
     agent, here = shelled(installation), installation.workspace
     agent.start_call("run_command", {"command": "touch begun; sleep 60"})

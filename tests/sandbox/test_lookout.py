@@ -416,7 +416,10 @@ def test_the_users_own_hooks_settings_and_pointers_stay_what_they_were(w: Watche
     assert (w.top / ".git/config").exists()
     shutil.rmtree(guard.parent)
     assert (len(w.look()), guard.read_text()) == (1, "guard")
-    shutil.rmtree(w.top / ".git")
+    (w.top / ".git").rename(w.top / "aside")
+    assert w.look() == []
+    repository(w)
+    assert (len(w.look()), guard.read_text()) == (1, "guard")
     assert w.look() == []
 
 
