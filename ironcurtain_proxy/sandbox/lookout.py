@@ -270,6 +270,8 @@ class ControlLookout:
             # What lies in a closed directory only the user can have removed.
             if inode and not os.path.lexists(one.path) and not one.path.startswith(closed):
                 with suppress(OSError):
+                    if not os.path.isdir(_holder(one.path)):  # noqa: PTH112  text
+                        self.keeper.take(_holder(one.path))
                     os.makedirs(_holder(one.path), exist_ok=True)  # noqa: PTH103  text
                     restore(one.path, guard)
                     self.known[inode, one.inner] = guard

@@ -415,6 +415,7 @@ def test_the_users_own_hooks_settings_and_pointers_stay_what_they_were(w: Watche
     assert (guard.stat().st_mode & 0o777, pointer.read_text()) == (0o755, "gitdir: ../.git\n")
     assert (w.top / ".git/config").exists()
     shutil.rmtree(guard.parent)
+    guard.parent.write_text("no directory")
     assert (len(w.look()), guard.read_text()) == (1, "guard")
     (w.top / ".git").rename(w.top / "aside")
     assert w.look() == []
