@@ -20,8 +20,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
-
 from ironcurtain_proxy.model.request import (
     ONLY_READS,
     OWN_BRANCH,
@@ -48,7 +46,7 @@ from ironcurtain_proxy.shell.family_table import (
     spelled,
     task_of,
 )
-from ironcurtain_proxy.shell.grammar import SHOWN_VARIABLES
+from ironcurtain_proxy.shell.grammar import SHOWN_VARIABLES, is_of_no_file
 from ironcurtain_proxy.shell.kinds import (
     CLIENTS,
     database_of,
@@ -305,7 +303,7 @@ def _of_words(words: list[Word], place: CommandPlace) -> Family:
     script = script_of(rest, place)
     if script is not None and _is_at_home(place) and launcher == ():
         return _of_script(words, script, place)
-    return _of_task(task, _Started(words, launcher, rest), place)
+    return _of_task(task, words, launcher, rest, place)
 
 
 def _is_at_home(place: CommandPlace) -> bool:
@@ -313,24 +311,23 @@ def _is_at_home(place: CommandPlace) -> bool:
     return place.directory is not None and is_of_project(place.directory, place)
 
 
-class _Started(Struct, frozen=True):
-    """A command and the launcher of its program."""
+def _of_task(
+    task: Task | None,
+    words: Sequence[Word],
+    launcher: tuple[str, ...] | None,
+    rest: Sequence[Word],
+    place: CommandPlace,
+) -> Family:
+    """Return the family of a program that is no script of the project.
 
-    words: Sequence[Word]
-    launcher: tuple[str, ...] | None
-    """The launcher, or None if the program that it starts is not known."""
-    rest: Sequence[Word]
-
-
-def _of_task(task: Task | None, started: _Started, place: CommandPlace) -> Family:
-    """The family of a program that is no script of the project."""
+    `launcher` is None if the program that it starts is not known.
+    """
     outside = not _is_at_home(place)
-    elsewhere = _reading_elsewhere(started.words, place) if outside else None
+    elsewhere = _reading_elsewhere(words, place) if outside else None
     if elsewhere is not None:
         return elsewhere
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
-    launcher, rest = started.launcher, started.rest
     service = None if outside or launcher != () else service_of(rest, place)
     if service is not None:
         return Family(program=(SERVICES,), kept=(service,))
@@ -341,7 +338,7 @@ def _of_task(task: Task | None, started: _Started, place: CommandPlace) -> Famil
     known = graphql(rest[2:]) if asks_graphql else None
     is_unknown = task is None or launcher is None or (asks_graphql and known is None)
     if task is None or outside or is_unknown or never_general(rest, task):
-        texts = tuple(map(spelled, started.words))
+        texts = tuple(map(spelled, words))
         where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
@@ -475,8 +472,7 @@ def _redirected(command: SimpleCommand, place: CommandPlace) -> list[str] | None
     kept: list[str] = []
     for one in command.redirections:
         target = one.target.text
-        harmless = one.operator in {"<&-", ">&-"} or target == "/dev/null"
-        if harmless or (one.operator in {">&", "<&"} and (target or "").isdigit()):
+        if is_of_no_file(one):
             continue
         if target is None:
             return None

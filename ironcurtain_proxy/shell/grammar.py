@@ -20,7 +20,7 @@ runners, version managers), files outside the workspace, and names that commonly
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 import msgspec
 from msgspec import Struct
@@ -296,10 +296,7 @@ def reading_program(name: str) -> ReadingProgram | None:
 _OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|listed|pattern)(?::\d+)?)\)")
 _CHECK: Final = re.compile(r"\{([\w-]+)\}")
 _HERE: Final = re.compile(r"\(here(?::([\w,-]+))?\)")
-_KINDS: Final[Mapping[str, Operands]] = {
-    "none": "none", "text": "text", "names": "names", "files": "files", "listed": "listed",
-    "pattern": "pattern"
-}  # fmt: skip
+_KINDS: Final[Mapping[str, Operands]] = {kind: kind for kind in get_args(Operands)}
 
 
 def why_not_reader(
@@ -445,24 +442,25 @@ def _is_plain(name: str, value: str) -> bool:
     return "/" not in value or name == "IFS"
 
 
+def is_of_no_file(one: Redirection) -> bool:
+    """Return whether a redirection is about no file that lasts: `2>&1`, `>/dev/null`, `<&-`."""
+    text = one.target.text or ""
+    is_descriptor = one.operator in {">&", "<&"} and text.isascii() and text.isdigit()
+    return is_descriptor or one.operator in {"<&-", ">&-"} or text == "/dev/null"
+
+
 def why_not_redirect(
     one: Redirection, place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
     """The reason why a redirection does more than read; None: it only reads."""
     target = one.target
     match one.operator:
-        case "<&-" | ">&-":
-            return None
         case "<<" | "<<<":
             return shows_variables([target], variables)
         case "<":
             return why_not_read(target, place)
-        case ">&" | "<&" if (target.text or "").isascii() and (target.text or "").isdigit():
-            return None
-        case ">" | ">>" | "&>" | "&>>" | ">|" | ">&" if target.text == "/dev/null":
-            return None
         case _:
-            return "output is written to a file"
+            return None if is_of_no_file(one) else "output is written to a file"
 
 
 def directory_after(rest: Sequence[Word], place: CommandPlace) -> str | None:

@@ -20,8 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
-
 from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, CommandPlace, Family, Word
 from ironcurtain_proxy.shell.grammar import ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
@@ -42,7 +40,7 @@ _READ: Final = frozenset(
 )  # fmt: skip
 """The parts of a repository in the kind: no secrets, variables, keys, hooks or members."""
 _METHOD: Final = re.compile(r"(?:-X|--method)(?:[ =]|(?<=-X))([A-Za-z]+)")
-_FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=(.*)", re.DOTALL)
+_FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=([\w\[\].-]+)")
 
 
 def wider(family: Family) -> Family | None:
@@ -214,41 +212,18 @@ def _only_repository(fields: Mapping[str, str]) -> str | None:
     return found if re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
 
 
-class _Request(Struct, frozen=True):
-    """The parsed words of `gh api`."""
-
-    methods: tuple[str, ...]
-    fields: tuple[str, ...]
-    others: tuple[str, ...]
-
-
 def plain_request(kept: Sequence[str]) -> tuple[str, ...]:
     """The words of `gh api` in one spelling: a method that is the default is left out.
 
     With fields, `gh api` sends a POST, else a GET.
     """
-    found = _sorted(kept)
-    if len(found.methods) > 1 or any(one.startswith("--input") for one in found.others):
+    methods = [found[1].upper() for found in map(_METHOD.fullmatch, kept) if found]
+    fields = sorted({f"-f={found[1]}" for found in map(_FIELD.fullmatch, kept) if found})
+    others = [one for one in kept if not (_METHOD.fullmatch(one) or _FIELD.fullmatch(one))]
+    if len(methods) > 1 or any(one.startswith("--input") for one in others):
         return tuple(kept)
-    implied = "POST" if found.fields else "GET"
-    method = [] if found.methods in {(), (implied,)} else [f"-X={found.methods[0]}"]
-    fields = sorted({f"-f={one}" for one in found.fields})
-    return (*method, *fields, *found.others)
-
-
-def _sorted(kept: Sequence[str]) -> _Request:
-    methods: list[str] = []
-    fields: list[str] = []
-    others: list[str] = []
-    for word in kept:
-        method, field = _METHOD.fullmatch(word), _FIELD.fullmatch(word)
-        if method is not None:
-            methods.append(method[1].upper())
-        elif field is not None and re.fullmatch(r"[\w\[\].-]+", field[1]):
-            fields.append(field[1])
-        else:
-            others.append(word)
-    return _Request(tuple(methods), tuple(fields), tuple(others))
+    implied = "POST" if fields else "GET"
+    return (*(f"-X={one}" for one in methods if one != implied), *fields, *others)
 
 
 # --- local services

@@ -274,10 +274,7 @@ def paths_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[str]:
     """The paths that a command names and changes where its sandbox does not let it."""
     if why_privileged(command) is not None:
         return
-    written = [one.target for one in command.redirections if _leaves(one, place)]
-    if name_of(command) in word_set("writers"):
-        written += _operands(command)
-    for word in written:
+    for word in words_beyond(command, place):
         path = path_of(word, place)
         if path is not None and not may_write(path, place):
             yield path

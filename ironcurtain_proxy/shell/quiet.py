@@ -34,7 +34,7 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part
 from ironcurtain_proxy.shell.family_table import is_free_path
-from ironcurtain_proxy.shell.grammar import LOCAL_NAME, SHOWN_VARIABLES
+from ironcurtain_proxy.shell.grammar import LOCAL_NAME, SHOWN_VARIABLES, is_of_no_file
 from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import (
     is_inside,
@@ -54,7 +54,6 @@ _FILES: Final = words("mkdir touch cp mv rm rmdir")
 _FLAGS: Final = re.compile(r"-[A-Za-z]+|--[a-z-]+")
 _LETTERS: Final = re.compile(r"-[A-Za-z]+")
 _OPERAND: Final = re.compile(r"[^-].*", re.DOTALL)
-_STREAM: Final = frozenset({"<&-", ">&-"})
 
 
 def is_quiet(part: Part) -> bool:
@@ -127,9 +126,7 @@ def _works_on_files(command: SimpleCommand, place: CommandPlace) -> bool:
 
 def _is_quiet_redirection(one: Redirection, place: CommandPlace) -> bool:
     text = one.target.text
-    if one.operator in _STREAM or text == "/dev/null" or one.operator in {"<<", "<<<"}:
-        return True
-    if one.operator in {">&", "<&"} and (text or "").isdigit():
+    if is_of_no_file(one) or one.operator in {"<<", "<<<"}:
         return True
     if text is None or names_a_secret([one.target]):
         return False
@@ -243,9 +240,7 @@ def _of(part: Part) -> frozenset[Disturbance]:
         command = "".join(sub_commands(part.command.words[1:])[:1])
         return _DISTURBING_GIT.get(command, frozenset({"files", "branch", "remotes"}))
     writes = any(
-        one.operator not in {"<", "<<", "<<<", "<&-", ">&-"}
-        and one.target.text != "/dev/null"
-        and not (one.operator in {">&", "<&"} and (one.target.text or "").isdigit())
+        one.operator not in {"<", "<<", "<<<"} and not is_of_no_file(one)
         for one in part.command.redirections
     )
     return frozenset({"files"}) if writes or name in word_set("placers") else frozenset()

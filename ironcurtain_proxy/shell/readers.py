@@ -12,6 +12,7 @@ with a `.git` of its own, where nothing else is taken for a configuration.
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ironcurtain_proxy.model.request import CommandPlace, Word
@@ -331,20 +332,8 @@ _MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+:?)")
 """The signs in front of a path of git."""
 
 
-def _branches(reading: ParsedOptions) -> str | None:
-    """Check that branches are listed: an operand without `--list` creates one.
-
-    To older versions `-l` is another option, which creates one as well.
-    """
-    return _listing(reading, "--list")
-
-
-def _tags(reading: ParsedOptions) -> str | None:
-    """Check that tags are listed: an operand without `--list` creates one."""
-    return _listing(reading, "-l", "--list")
-
-
-def _listing(reading: ParsedOptions, *names: str) -> str | None:
+def _listing(names: Sequence[str], reading: ParsedOptions) -> str | None:
+    """Check that branches or tags are listed: an operand without `--list` creates one."""
     if reading.operands and not reading.has(*names):
         return "with an operand it makes something"
     return _objects(reading)
@@ -376,7 +365,9 @@ def _config(reading: ParsedOptions) -> str | None:
 
 
 _CHECKS: Final[Mapping[str, Check]] = {
-    "objects": _objects, "listed-objects": _listed, "branches": _branches, "tags": _tags,
+    "objects": _objects, "listed-objects": _listed, "tags": partial(_listing, ("-l", "--list")),
+    # To older versions of `git branch` `-l` is another option, which creates one as well.
+    "branches": partial(_listing, ("--list",)),
     "reflog": _reflog, "config": _config, "stash": _stash,
 }  # fmt: skip
 
