@@ -262,13 +262,12 @@ class ControlLookout:
 
     def _restore_guards(self, closed: tuple[str, ...], *, is_end: bool) -> None:
         """Restore what was removed of the user's hooks and configurations, where git looks on."""
-        approved = tuple([f"{one}/" for one in self.allowed.values()])
+        # What lies in a closed directory only the user can have removed.
+        apart = (*closed, *[f"{one}/" for one in self.allowed.values()])
         for one in self._guards if is_end else ():
-            if f"{one.path}/".startswith(approved):
-                continue
             inode, guard = inode_of(one.anchor), self.known[one.key]
-            # What lies in a closed directory only the user can have removed.
-            if inode and not os.path.lexists(one.path) and not one.path.startswith(closed):
+            is_gone = not os.path.lexists(one.path) and not f"{one.path}/".startswith(apart)
+            if inode and is_gone:
                 with suppress(OSError):
                     if not os.path.isdir(_holder(one.path)):  # noqa: PTH112  text
                         self.keeper.take(_holder(one.path))

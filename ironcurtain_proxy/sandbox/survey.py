@@ -56,8 +56,8 @@ class Leads:
         self._roots = roots
         self._paths: set[str] = set()
         self._names: dict[str, set[str]] = {}
-        self._above: set[str] = set()
-        """Directories on the way to a path."""
+        self.above: set[str] = set()
+        """Directories on the way to a path. No link may come in their place."""
         self._in_each: set[str] = set()
         """Relative paths of hooks that the user's own settings name for every repository."""
         self._in_linked: set[str] = set()
@@ -79,10 +79,6 @@ class Leads:
     def names_in(self, directory: str) -> set[str]:
         """Return the names in a directory that settings lead to."""
         return self._names.get(directory, set())
-
-    def is_on_the_way(self, link: str) -> bool:
-        """Return whether a link came in the place of a directory on the way to such a path."""
-        return link in self._above
 
     def of_user(self) -> None:
         """Add the paths that the user's own settings of git lead to."""
@@ -161,7 +157,7 @@ class Leads:
             self._paths.add(path)
             parent, _, name = path.rpartition("/")
             self._names.setdefault(parent, set()).add(name)
-            self._above.update(_above(path))
+            self.above.update(_above(path))
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
         """The paths that the file or directory at a path leads to in turn."""
@@ -283,13 +279,13 @@ class _Judge:
     is_searched: bool
     """Whether each entry is asked about, as in a repository's own directory."""
     led: Collection[str]
-    is_on_the_way: Callable[[str], bool]
+    on_the_way: Collection[str]
     leads_away: Callable[[str, int], bool]
 
     def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
         """Return what an entry is, or None if it is data."""
         name, is_link = entry.name, entry.is_symlink()
-        if name in self.led or (is_link and self.is_on_the_way(entry.path)):
+        if name in self.led or (is_link and entry.path in self.on_the_way):
             return "led-to"
         if self.context.kind is not None:
             return self.context.kind
@@ -405,7 +401,7 @@ class Survey:
             context=context,
             is_searched=bool(context.repository) and not is_data,
             led=self.leads.names_in(path),
-            is_on_the_way=self.leads.is_on_the_way,
+            on_the_way=self.leads.above,
             leads_away=self._leads_away,
         )
         closed = self.closed_names.get(path, frozenset())
