@@ -51,14 +51,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome
 def proxy(home: HookedHome, **variables: str) -> Iterator[RawClient]:
     """Start the proxy, and wait until it serves the hooks, or says why not."""
     words = [sys.executable, "-c", PROXY, str(os.getpid())]
-    environment = {**home.environment(), **variables}
+    environment, before = {**home.environment(), **variables}, len(said(home))
     with RawClient(words, environment, home.home / "errors", home.workspace) as agent:
         info: Message = {"name": "x", "version": "1"}
         greeted: Message = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": info}
         agent.result(agent.request("initialize", greeted))
         agent.notify("notifications/initialized")
         try:
-            while not said(home):
+            while len(said(home)) == before:
                 os.sched_yield()
             yield agent
         finally:
@@ -131,7 +131,7 @@ def test_one_kernel_serves_both_doors_and_ends_with_the_last_of_both(home: Hooke
     assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
 
 
-def test_the_servers_go_on_where_the_hooks_end_and_the_hooks_where_the_proxy_is_ended(
+def test_servers_go_on_where_hooks_end_and_hooks_where_the_proxy_ends_but_not_where_it_is_killed(
     home: HookedHome,
 ) -> None:
     with proxy(home) as agent:
@@ -145,12 +145,20 @@ def test_the_servers_go_on_where_the_hooks_end_and_the_hooks_where_the_proxy_is_
         assert "ok" in str(agent.result(agent.start_call("filesystem__list_directory", read)))
     with proxy(home) as agent, proxy(home):
         assert home.decide("Bash", {"command": "ls"}) == "silence"
-        while "another proxy that the client started serves them" not in said(home):
-            os.sched_yield()
+        assert "another proxy that the client started serves them" in said(home)
         agent.process.send_signal(signal.SIGINT)
         agent.process.wait(timeout=60)
         assert home.decide("Bash", {"command": "ls"}) == "silence"
         assert home.kernel() != agent.process.pid
+    home.end_session()
+    with proxy(home) as agent:
+        assert home.decide("Bash", {"command": "ls"}) == "silence"
+        agent.process.kill()
+        agent.process.wait()
+        # What it had approved is gone, and nobody knows why: only a new session goes on.
+        assert home.decide("Bash", {"command": "ls"}) == "deny"
+        assert home.fire("SessionStart", {"source": "startup"}).returncode == 0
+        assert home.decide("Bash", {"command": "ls"}) == "silence"
 
 
 def test_a_kernel_that_has_judged_a_call_keeps_the_hooks_and_the_status_says_so(
