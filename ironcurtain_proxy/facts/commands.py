@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field, structs
@@ -331,19 +332,12 @@ def _leads_out(link: str, workspace: str) -> bool:
 
 def _links_in(directory: str, most: int) -> tuple[list[str], int]:
     """The links of a directory, and how many entries were looked at."""
-    links: list[str] = []
-    seen = 0
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
-                seen += 1
-                if seen >= most:
-                    break
-                if entry.is_symlink():
-                    links.append(entry.path)
+            seen = list(islice(entries, most))
+            return [entry.path for entry in seen if entry.is_symlink()], len(seen)
     except (OSError, ValueError):
-        return [], seen
-    return links, seen
+        return [], 0
 
 
 def _ancestors(path: str, workspace: str) -> Iterator[str]:

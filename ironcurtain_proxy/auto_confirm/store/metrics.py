@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
-from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, HUMAN, WITHDRAWN_BY, TaskStatus
+from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, HUMAN, WITHDRAWN_BY
 from ironcurtain_proxy.auto_confirm.store.store import Store, is_stuck
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
@@ -145,16 +145,17 @@ def _compute(
     connection: Connection, now: datetime, since: datetime | None, unwritten: Collection[str]
 ) -> Metrics:
     ours = OURS if since is None else OURS & (INTERACTIONS.c.created_at >= since)
-    approved = _has_decision("approved", automatic=True)
-    held = _has_decision("escalated") | _has_task()
-    unasked = _has_task("unasked")
+    word = DECISIONS.c.decision
+    approved = _has(DECISIONS, word == "approved", DECISIONS.c.auto_decision.is_(True))
+    held = _has(DECISIONS, word == "escalated") | _has(TASKS)
+    unasked = _has(TASKS, TASKS.c.status == "unasked")
     escalated = held & ~unasked
     ended = INTERACTIONS.c.status.not_in(OPEN)
-    complete = _has_decision(*_FINAL) | (~ended & _has_decision())
+    complete = _has(DECISIONS, word.in_(_FINAL)) | (~ended & _has(DECISIONS))
     safe = ours & INTERACTIONS.c.risk_band.in_(SAFE_BANDS)
     high = ours & INTERACTIONS.c.risk_band.in_(HIGH_BANDS)
     human = DECISIONS.c.decided_by == HUMAN
-    decided = DECISIONS.c.decision.in_(("approved", "rejected"))
+    decided = word.in_(("approved", "rejected"))
     stored, written = _count(connection, ours), _ratio(connection, ours, complete)
     missing = _missing(connection, unwritten)
     return Metrics(
@@ -176,7 +177,10 @@ def _compute(
             "held calls that ended",
         ),
         answered=_ratio(
-            connection, ours & escalated & ended & ~_was_withdrawn(), _was_answered(), "asked"
+            connection,
+            ours & escalated & ended & ~_was_withdrawn(),
+            _has(REVIEWER_DECISIONS),
+            "asked",
         ),
         response_seconds=_distribution(
             connection,
@@ -215,32 +219,15 @@ def _missing(connection: Connection, unwritten: Collection[str]) -> int:
     return len(asked) - found
 
 
-def _has_decision(*words: str, automatic: bool | None = None) -> "sa.ColumnElement[bool]":
-    found = sa.select(DECISIONS.c.id).where(DECISIONS.c.interaction_id == INTERACTIONS.c.id)
-    if words:
-        found = found.where(DECISIONS.c.decision.in_(words))
-    if automatic is not None:
-        found = found.where(DECISIONS.c.auto_decision.is_(automatic))
-    return found.correlate(INTERACTIONS).exists()
-
-
-def _has_task(status: TaskStatus | None = None) -> "sa.ColumnElement[bool]":
-    found = sa.select(TASKS.c.id).where(TASKS.c.interaction_id == INTERACTIONS.c.id)
-    if status is not None:
-        found = found.where(TASKS.c.status == status)
-    return found.correlate(INTERACTIONS).exists()
+def _has(table: sa.Table, *where: "sa.ColumnElement[bool]") -> "sa.ColumnElement[bool]":
+    """Select interactions that a row of the table belongs to."""
+    its = table.c.interaction_id == INTERACTIONS.c.id
+    return sa.select(table.c.id).where(its, *where).correlate(INTERACTIONS).exists()
 
 
 def _was_withdrawn() -> "sa.ColumnElement[bool]":
     """Select calls whose agent or proxy was gone before an answer could come."""
     return INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
-
-
-def _was_answered() -> "sa.ColumnElement[bool]":
-    answer = sa.select(REVIEWER_DECISIONS.c.id).where(
-        REVIEWER_DECISIONS.c.interaction_id == INTERACTIONS.c.id
-    )
-    return answer.correlate(INTERACTIONS).exists()
 
 
 def _count(
