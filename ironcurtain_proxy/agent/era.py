@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ironcurtain_proxy.agent.requests import INVALID_PARAMS
-from ironcurtain_proxy.jsonrpc.codec import encode
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, encode
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     HANDSHAKE_VERSIONS,

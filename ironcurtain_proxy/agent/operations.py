@@ -19,7 +19,8 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.agent.era import NO_SUCH_RESOURCE
 from ironcurtain_proxy.agent.replies import refusal_blocks
-from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.model.values import Json

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 _REJECTED: Final = -1
 """The code of a question that a user rejects."""

@@ -25,10 +25,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.agent.era import LEVELS
-from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS, EncodedResult
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, EncodedResult
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.codec import decode
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, decode
 from ironcurtain_proxy.model.operation import Caller
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, a
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     SMALL,
     Answerer,
@@ -48,7 +47,7 @@ from ironcurtain_proxy.agent.requests import (
 )
 from ironcurtain_proxy.agent.rounds import TASK_METHODS, Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, MessageId, encode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
 from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST, STREAM_ENDED
 from ironcurtain_proxy.model.crossing import fault_of

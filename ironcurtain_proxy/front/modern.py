@@ -26,7 +26,6 @@ from ironcurtain_proxy.agent.era import (
 from ironcurtain_proxy.agent.era import is_modern as names_its_version
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
@@ -36,7 +35,14 @@ from ironcurtain_proxy.agent.requests import (
 from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.sessions import AgentSession, Sessions, TooManySessionsError
 from ironcurtain_proxy.front.stream import BEAT, HEADERS, MEDIA_TYPE, StreamReader, lines_of
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, written_id
+from ironcurtain_proxy.jsonrpc.codec import (
+    INVALID_PARAMS,
+    Malformed,
+    MessageId,
+    decode,
+    encode,
+    written_id,
+)
 from ironcurtain_proxy.jsonrpc.headers import NAMING, PARAMETER, decoded
 from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST
 from ironcurtain_proxy.model.operation import (

@@ -24,6 +24,9 @@ MessageId: TypeAlias = int | str | float
 _read: Final = Decoder().decode
 _write_long: Final = Encoder().encode
 
+INVALID_PARAMS: Final = -32602
+"""The code of an error that both ends of a connection say."""
+
 LONG_TEXT: Final = 4 << 20
 """Characters of one text from which on msgspec writes it in half of orjson's time."""
 
