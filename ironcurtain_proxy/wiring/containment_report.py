@@ -32,6 +32,7 @@ class UncontainedServers:
     """The servers; empty: all of them."""
     why: str
     remedy: str
+    """What helps, or empty where nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +130,5 @@ def _remedy(restrictions: SandboxRestrictions | None) -> str:
     if restrictions is None:
         return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
     if not restrictions.is_offline:
-        return (
-            "remove sandbox.network.allowedDomains from its entry: an approved call reaches its "
-            "host without it (a server with sandbox.network.services stays uncontained)"
-        )
+        return ""  # its hosts were opened on purpose, by `init` for servers that work there
     return "remove sandbox.filesystem.allowWrite, and a cwd outside the workspace, from its entry"

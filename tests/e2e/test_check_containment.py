@@ -67,8 +67,9 @@ def test_a_call_is_contained_where_nothing_is_open_and_check_and_doctor_say_so(
     why = str(at(said, "asked", 0, "why"))
     assert why.removeprefix("they ") == str(record["uncontained"]).removeprefix("it ")
     assert why in str(at(line, "found"))
-    assert at(line, "state") == "warn"
-    assert at(line, "remedy") != ""
+    # A person, or `init`, opens hosts on purpose.
+    assert at(line, "state") == ("ok" if case == "a network" else "warn")
+    assert (at(line, "remedy") == "") is (case == "a network")
 
 
 def test_without_the_switch_every_call_is_asked_about_check_says_off_and_doctor_nothing(
