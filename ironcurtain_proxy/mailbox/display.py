@@ -36,6 +36,8 @@ _FROM_TO: Final = (
 )
 _MAIN: Final = ("command", "path", "paths", "file_path", "url", "uri", "repo_path", "query")
 """The argument that tells most about a call, the most telling first."""
+_LONGEST: Final = 1000
+"""Characters of an argument in the summary. All of it stands below, once."""
 _MINUTE: Final = 60
 _MARGIN: Final = 25
 _NARROW_MARGIN: Final = 16
@@ -183,7 +185,7 @@ def _about(request: Request) -> list[str]:
 
 def _first_line(value: Json) -> str:
     first, *rest = value_lines(value) if isinstance(value, str) else (_compact(value),)
-    return f"{first} …" if rest else first
+    return f"{first[:_LONGEST]} …" if rest or len(first) > _LONGEST else first
 
 
 def _compact(value: Json) -> str:

@@ -211,6 +211,7 @@ def test_an_edit_of_every_place_is_shown_in_every_place(tmp_path: Path) -> None:
         ({"source": "a.py", "destination": "b.py"}, "files/read_file a.py → b.py"),
         ({"paths": ["/etc/passwd", "b", "c"]}, "files/read_file paths: 3, /etc/passwd …"),
         ({"cwd": "/srv", "command": "make\ntest"}, "files/read_file command=make …"),
+        ({"command": "a" * (1 << 20)}, f"files/read_file command={'a' * 1000} …"),
         ({"edits": [{"a": 1}]}, 'files/read_file edits=[{"a":1}]'),
         ({}, "files/read_file"),
     ],
