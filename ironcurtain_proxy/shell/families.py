@@ -49,6 +49,7 @@ from ironcurtain_proxy.shell.family_table import (
 from ironcurtain_proxy.shell.grammar import SHOWN_VARIABLES, is_of_no_file
 from ironcurtain_proxy.shell.kinds import (
     CLIENTS,
+    containers_of,
     database_of,
     graphql,
     of_fetches,
@@ -334,6 +335,9 @@ def _of_task(
     database = None if outside or launcher != () else database_of(rest)
     if database is not None:
         return Family(program=(rest[0].text or "", ONLY_READS), kept=database)
+    account = None if outside or launcher != () else containers_of(rest)
+    if account is not None:
+        return Family(program=("ssh", "docker", ONLY_READS), kept=account)
     asks_graphql = _asks_graphql(task, rest)
     known = graphql(rest[2:]) if asks_graphql else None
     is_unknown = task is None or launcher is None or (asks_graphql and known is None)
@@ -411,10 +415,13 @@ def _reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
     """
     command, place = part.command, part.place
     named = [word for word in command.words if names_a_secret([word])]
-    if part.effect != "local" or len(named) != 1 or part.program in {None, "git"}:
+    is_diff = part.program == "git" and command.words[1].text == "diff"
+    is_known = part.program not in {None, "git"} or is_diff
+    if part.effect != "local" or len(named) != 1 or not is_known:
         return None
     path = path_of(named[0], place)
-    plain = [Word("notes") if word is named[0] else word for word in command.words]
+    words = [one for one in command.words if part.program != "grep" or one.text != "-r"]
+    plain = [Word("notes") if word is named[0] else word for word in words]
     is_reading = effect_of_part(replace(command, words=tuple(plain)), place) == "reads"
     reaches_out = any(one.effect in {"outward", "beyond"} for one in parts)
     if path is None or not is_reading or reaches_out or not is_inside(path, place):

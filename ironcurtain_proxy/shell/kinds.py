@@ -13,6 +13,10 @@ Ports where something hands on requests or steers this machine are left out (pro
 container engines, clusters, debuggers), and so are those that a system gives out by itself. The
 page of a reviewer listens on none of the others (`may_be_a_service`). Link-local addresses, with
 the metadata of a cloud, are no addresses of services.
+
+To the person who is asked, `ssh host docker compose logs app` and `ssh host docker ps` are one
+thing: the containers of another machine are looked at. What shows files there, or changes anything,
+is not.
 """
 
 import re
@@ -20,10 +24,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.model.request import ANY, FETCHES, ONLY_READS, CommandPlace, Family, Word
-from ironcurtain_proxy.shell.grammar import ParsedOptions, grammar_of, read_options
+from ironcurtain_proxy.model.request import (
+    ANY,
+    FETCHES,
+    ONLY_READS,
+    CommandPlace,
+    Family,
+    SimpleCommand,
+    Word,
+)
+from ironcurtain_proxy.shell.grammar import (
+    ParsedOptions,
+    grammar_of,
+    is_of_no_file,
+    read_options,
+)
 from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
 from ironcurtain_proxy.shell.programs import entries, word_set
+from ironcurtain_proxy.shell.statements import parse_command
 
 # --- kinds
 
@@ -449,3 +467,47 @@ _DATABASES: Final = {"psql": 5432, "mysql": 3306, "mariadb": 3306, "redis-cli": 
 """The ports of the clients of databases."""
 CLIENTS: Final = frozenset(_DATABASES)
 """The programs whose reading of one database is a kind."""
+
+# --- another machine
+
+
+_ACCOUNT: Final = re.compile(r"(?:[\w.-]+@)?\w[\w.-]*", re.ASCII)
+_CONTAINERS: Final = re.compile(
+    r"docker (?:compose (?:(?:-f|--file|-p) [^\s-]\S* )*)?(?:ps|logs|images)(?: .*)?", re.DOTALL
+)
+_BESIDE: Final = frozenset({"cd", "ls", "pwd", "echo", "sleep"})
+_OF_INPUT: Final = {"head": 0, "tail": 0, "wc": 0, "uniq": 0, "grep": 1}
+"""Programs that show their input, with the number of their operands: a further one is a file."""
+_SHORT: Final = re.compile(r"-[a-eg-qs-zA-QS-Z]*\d*|\d+", re.ASCII)
+"""Options of these, but those with which they read files, and their values."""
+
+
+def containers_of(words: Sequence[Word]) -> tuple[str, ...] | None:
+    """Return the account on another machine of which `ssh` only lists containers and shows logs.
+
+    Return None for any other command. No file's content counts: nobody here knows which of the
+    files there hold secrets.
+    """
+    texts = [word.text or "" for word in words]
+    has_key = texts[1:2] == ["-i"] and not "".join(texts[2:3]).startswith("-")
+    at, key = (3, (f"-i={''.join(texts[2:3])}",)) if has_key else (1, ())
+    if texts[:1] != ["ssh"] or "" in texts or not _ACCOUNT.fullmatch("".join(texts[at : at + 1])):
+        return None
+    parsed = parse_command(" ".join(texts[at + 1 :]))
+    if parsed.unreadable is not None or parsed.has_background or not parsed.commands:
+        return None
+    shows = any(one.words and one.words[0].text == "docker" for one in parsed.commands)
+    return (texts[at], *key) if shows and all(map(_only_looks, parsed.commands)) else None
+
+
+def _only_looks(command: SimpleCommand) -> bool:
+    texts = [word.text or "" for word in command.words]
+    is_plain = all(map(is_of_no_file, command.redirections)) and not command.assignments
+    if not is_plain or "" in texts or any(word.variables for word in command.words):
+        return False
+    if not texts:
+        return True  # it holds the redirections of a list
+    operands = [one for one in texts[1:] if not _SHORT.fullmatch(one)]
+    is_filter = texts[0] in _OF_INPUT and len(operands) == _OF_INPUT[texts[0]]
+    is_filter = is_filter and not any(one.startswith("-") for one in operands)
+    return is_filter or texts[0] in _BESIDE or _CONTAINERS.fullmatch(" ".join(texts)) is not None

@@ -121,7 +121,16 @@ def _works_on_files(command: SimpleCommand, place: CommandPlace) -> bool:
         bool(operands)
         and all(word.text is not None and _FLAGS.fullmatch(word.text) for word in flags)
         and all(word.text is not None and is_free_path(word, place) for word in operands)
-    )
+    ) or _removes_a_lock(command.words, place)
+
+
+def _removes_a_lock(given: Sequence[Word], place: CommandPlace) -> bool:
+    """Return whether a command only removes the lock that a stopped git has left."""
+    match [word.text for word in given]:
+        case ["rm", _] | ["rm", "-f", _]:
+            return path_of(given[-1], place) == f"{place.workspace}/.git/index.lock"
+        case _:
+            return False
 
 
 def _is_quiet_redirection(one: Redirection, place: CommandPlace) -> bool:

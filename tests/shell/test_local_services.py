@@ -199,3 +199,53 @@ def test_the_page_of_a_reviewer_listens_on_no_port_that_an_approval_covers() -> 
     for port in (0, 8790, 8808, 32768, 65535):
         assert not may_be_a_service(port)
         assert not is_covered(APPROVED, f"curl -s http://localhost:{port}/")
+
+
+STATE = "ssh -i ~/.ssh/k root@h.example \"ls /opt && docker ps --format '{{.Names}}' 2>&1\""
+
+
+def test_the_containers_of_another_machine_are_a_kind_and_no_file_or_change_is_in_it() -> None:
+    there = "ssh -i ~/.ssh/k root@h.example"
+    same = [
+        f'sleep 9 && {there} "cd /opt && docker compose -f a.yml logs a | tail"',
+        f"{there} 'docker logs a 2>&1 | grep -A5 error | head -5'",
+    ]
+    assert [then for then in same if not is_covered(STATE, then)] == []
+    remote = [
+        "uptime", "cat /etc/passwd", "tail -f /var/log/x", "grep x /etc/shadow", "rm x", "\nrm x",
+        "docker ps > /etc/x", "ls `id`", "sudo docker ps", "docker ps &", "PATH=/tmp docker ps",
+        "docker ps | sort -o x", "docker ps | grep -rx", "docker ps | grep -f /etc/shadow x",
+        "docker -H tcp://g ps", "(", "docker(){ :; }", "docker compose exec a env", "docker rm a",
+        "docker compose config", "docker inspect a", "{ rm x; } 2>&1", "echo $HOME", "docker",
+        "docker compose --env-file x ps",
+    ]  # fmt: skip
+    other = [
+        there, f"{there} docker ps | sh", f"{there} docker ps > ~/.x", f"X=1 {there} docker ps",
+        "ssh -i ~/.ssh/k root@g.example docker ps", "ssh -i ~/.ssh/j root@h.example docker ps",
+        "ssh -i ~/.ssh/k h.example docker ps",
+        *(f'{there} "docker ps; {text}"' for text in remote),
+        *(f'{there} "{text}"' for text in remote),
+        *(f"ssh {option} {there[4:]} docker ps" for option in (
+            "-oProxyCommand=id", "-J g.example", "-F x", "-i -oProxyCommand=id", "-A",
+        )),
+    ]  # fmt: skip
+    assert [then for then in other if is_covered(STATE, then)] == []
+
+
+def test_a_file_with_secrets_has_several_readers() -> None:
+    for then in ("git diff a/.env", "git diff --stat a/.env", "grep -r X a/.env"):
+        assert is_covered("cat a/.env", then), then
+    for then in ("git log -p a/.env", "git diff --output=x a/.env", "git diff --ext-diff a/.env"):
+        assert not is_covered("cat a/.env", then), then
+
+
+def test_the_lock_of_a_stopped_git_is_nothing_to_ask_about_beside_a_fetch() -> None:
+    granted = families_of(parse_command("git fetch origin"), PROJECT, held=True) or ()
+    for then, is_quiet in (
+        (f"rm -f {PROJECT.workspace}/.git/index.lock && git fetch origin", True),
+        ("rm .git/index.lock && git fetch origin", True),
+        ("rm -rf .git/index.lock && git fetch origin", False),
+        ("rm .git/index && git fetch origin", False),
+        ("rm /tmp/.git/index.lock && git fetch origin", False),
+    ):
+        assert covers(granted, parse_command(then), PROJECT, held=True) == is_quiet, then
