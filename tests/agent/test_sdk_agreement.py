@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS
+from ironcurtain_proxy.agent.rounds import TASK_METHODS
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import HELLO, Wire, an_agent
 from tests.agent.sdk_server import the_sdk
@@ -20,7 +21,7 @@ Outcome: TypeAlias = list[tuple[Json, Json]]
 """The answers to one line: each id, and the result or the number of the error."""
 
 SERVED: Final = ("tools/call", "tools/list", "logging/setLevel")
-BESIDES: Final = frozenset({*LISTS, *REQUESTS, "subscriptions/listen"})
+BESIDES: Final = frozenset({*LISTS, *REQUESTS, *TASK_METHODS, "subscriptions/listen"})
 """Methods for which the SDK's server here has no handler."""
 TOOL: Final[dict[str, Json]] = {"name": "echo", "inputSchema": {"type": "object"}}
 
