@@ -1,7 +1,7 @@
 """The hooks of Claude Code: its events, and exactly the answers that it documents.
 
-Tried with 2.1.332. A hook that prints something unknown is skipped and the call runs, so an answer
-holds no field beyond those of its event.
+Tried with 2.1.332 and 2.1.269. A hook that prints something unknown is skipped and the call runs,
+so an answer holds no field beyond those of its event.
 """
 
 import os
@@ -53,7 +53,7 @@ def read_shell(text: str, home: str) -> ShellText | None:
     """Return what a text for the client's shell runs, or None if it is no command of the agent's.
 
     Hooks and servers of other people are started by the same prefix. Around a command of the agent
-    stands, tried with 2.1.332:
+    stands, tried with the same versions:
 
         source SNAPSHOT 2>/dev/null || true && … eval 'COMMAND' < /dev/null && pwd -P >| FILE
 

@@ -1,8 +1,9 @@
 """The hooks of Codex CLI: its events, and exactly the answers that it takes.
 
-Tried with 0.171.0. It runs a call whose answer it does not understand: one unknown field, an empty
-reason, and `ask` do that. So its answers are a denial with a reason, or silence, and a question
-that nobody of ours answers is a denial. Text that is written to a running terminal has no event.
+Tried with 0.171.0 and 0.153.4. It runs a call whose answer it does not understand: one unknown
+field, an empty reason, and `ask` do that. So its answers are a denial with a reason, or silence,
+and a question that nobody of ours answers is a denial. Text that is written to a running terminal
+has no event.
 """
 
 import os

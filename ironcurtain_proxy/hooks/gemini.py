@@ -1,8 +1,8 @@
 """The hooks of Gemini CLI: its events, and exactly the answers that it documents.
 
-Tried with 0.61.0. It gives calls no id, so the end of one is known by its tool and arguments. `ask`
-opens its dialog; without a terminal the program would hang, so `ask` is answered only where it has
-one.
+Tried with 0.61.0 and 0.51.0. It gives calls no id, so the end of one is known by its tool and
+arguments. `ask` opens its dialog; without a terminal the program would hang, so `ask` is answered
+only where it has one.
 """
 
 from collections.abc import Mapping
