@@ -64,6 +64,7 @@ _LOOKS: Final = 5
 """The most times that one look puts back what came meanwhile."""
 _CAN: Final = "can make programs run outside every sandbox"
 _RESOLVED: Final = "MERGE_RR"
+_CONFIG: Final = ("configuration", "config")
 _COPIES: Final = "would make git copy files into the repository"
 _UNKNOWN: Final = "is a new hidden name that no known tool uses"
 _WORKTREE_FILE: Final = re.compile(r".+/worktrees/[^/]+/(commondir|gitdir|locked)")
@@ -99,12 +100,12 @@ class ControlLookout:
     """The directories with control places that were there before any server ran."""
     known: dict[tuple[Inode, str], ControlFile] = field(default_factory=dict)
     """The accepted state of each control file."""
+    guards: Collection[Found] = ()
+    """The user's hooks and configurations of git, without which git passes over the hooks."""
     _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
     """The control files that were there before any server ran."""
     own_configurations: Mapping[str, bytes] = field(default_factory=dict, init=False)
     """The configurations of git that were there before any server ran, by their paths."""
-    _guards: Collection[Found] = field(default=(), init=False)
-    """The user's hooks and configurations of git, without which git passes over the hooks."""
     _accepted: set[Inode] = field(default_factory=set, init=False)
     """The directories of which everything was accepted once."""
     _survey: Survey = field(init=False)
@@ -172,12 +173,9 @@ class ControlLookout:
 
     def _begun(self, files: Collection[tuple[Found, ControlFile]]) -> None:
         self._accepted, self._own = {*self.places}, frozenset(self.known)
-        self.own_configurations = {
-            one.path: file.content
-            for one, file in files
-            if one.kind == "configuration" and one.inner == "config" and file.content is not None
-        }
-        self._guards = [one for one, _ in files if one.kind == "hook" or one.inner == "config"]
+        configs = [one for one in files if (one[0].kind, one[0].inner) == _CONFIG]
+        self.own_configurations = {one.path: file.content or b"" for one, file in configs}
+        self.guards = [one for one, _ in files if one.kind == "hook"] + [one for one, _ in configs]
 
     def closed(self) -> tuple[str, ...]:
         """Return the files and directories that sandboxes are to close, the outermost first."""
@@ -264,7 +262,7 @@ class ControlLookout:
         """Restore what was removed of the user's hooks and configurations, where git looks on."""
         # What lies in a closed directory only the user can have removed.
         apart = (*closed, *[f"{one}/" for one in self.allowed.values()])
-        for one in self._guards if is_end else ():
+        for one in self.guards if is_end else ():
             inode, guard = inode_of(one.anchor), self.known[one.key]
             is_gone = not os.path.lexists(one.path) and not f"{one.path}/".startswith(apart)
             if inode and is_gone:
