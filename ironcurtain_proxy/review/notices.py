@@ -64,9 +64,9 @@ NoticeWay: TypeAlias = Callable[[WaitingNotice], Awaitable[None]]
 """Carries one notice. May raise `OSError`."""
 
 
-def desktop(platform: str = sys.platform) -> NoticeWay | None:
-    """The way to the desktop's notices, or None if there is no program for them."""
-    program = which("osascript" if platform == "darwin" else "notify-send")
+def desktop(platform: str = sys.platform, path: str | None = None) -> NoticeWay | None:
+    """The way to the desktop's notices, or None if there is no program for them on a path."""
+    program = which("osascript" if platform == "darwin" else "notify-send", path=path)
     if program is None:
         return None
     start = (program, *_MAC[1:]) if platform == "darwin" else (program, "--app-name=ironcurtain")

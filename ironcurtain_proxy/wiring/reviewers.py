@@ -38,6 +38,7 @@ from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.review.terminal import Channel, Panel
+from ironcurtain_proxy.wiring.confinement import beyond_agents
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.engine_file import ReviewersFile
@@ -376,7 +377,7 @@ def _notices(settings: Settings) -> WaitingNotices:
     wanted = settings.escalation.notices
     ways: list[tuple[str, NoticeWay]] = []
     if wanted.desktop:
-        own = desktop()
+        own = desktop(path=beyond_agents(os.environ, settings.workspace)["PATH"])
         if own is None:
             _log.warning("escalation.noticeDesktop: neither notify-send nor osascript is here")
         else:
