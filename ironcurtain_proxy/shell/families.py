@@ -415,8 +415,7 @@ def _reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
     """
     command, place = part.command, part.place
     named = [word for word in command.words if names_a_secret([word])]
-    is_diff = part.program == "git" and command.words[1].text == "diff"
-    is_known = part.program not in {None, "git"} or is_diff
+    is_known = part.program not in {None, "git"} or sub_commands(command.words[1:])[:1] == ["diff"]
     if part.effect != "local" or len(named) != 1 or not is_known:
         return None
     path = path_of(named[0], place)

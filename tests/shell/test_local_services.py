@@ -237,6 +237,8 @@ def test_a_file_with_secrets_has_several_readers() -> None:
         assert is_covered("cat a/.env", then), then
     for then in ("git log -p a/.env", "git diff --output=x a/.env", "git diff --ext-diff a/.env"):
         assert not is_covered("cat a/.env", then), then
+    # Its own name is of a secret, and nothing stands behind it.
+    assert not is_covered("cat a/.env", "a/.env/git")
 
 
 def test_the_lock_of_a_stopped_git_is_nothing_to_ask_about_beside_a_fetch() -> None:
