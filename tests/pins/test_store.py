@@ -3,11 +3,13 @@
 import multiprocessing
 import os
 import stat
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy import private_files
+from ironcurtain_proxy.cli import pins as pins_command
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
@@ -119,3 +121,29 @@ def test_a_directory_that_cannot_be_written_is_said(store: PinStore) -> None:
             trust(store, write={})
     finally:
         store.directory.chmod(0o700)
+
+
+def test_a_person_is_shown_all_lines_and_accepts_nothing_that_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = PinStore(tmp_path / "pins")
+
+    def offer(value: Json) -> None:
+        part = {"t": PinnedPart.of(value)}
+        store.update(
+            LAUNCH, "s", lambda pins: pins.with_first("tools", {}).with_offers("tools", part)
+        )
+
+    def agree_late(_question: str) -> bool:
+        offer({"x": "EVIL"})
+        return True
+
+    offer({"x": [f"line {number}" for number in range(100)]})
+    monkeypatch.setattr(pins_command, "state_directory", lambda: tmp_path)
+    monkeypatch.setattr(pins_command, "_agreed", agree_late)
+    options = Namespace(action="accept", server=None, part=None, yes=False, json=False)
+    assert pins_command.run(options) == 1
+    said = capsys.readouterr().out
+    assert '"line 99"' in said
+    assert "nothing was accepted" in said
+    assert store.read(LAUNCH, "s").pins.trusted == {"tools": {}}
