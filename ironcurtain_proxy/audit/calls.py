@@ -15,11 +15,13 @@ from msgspec import Struct
 
 from ironcurtain_proxy.audit.display import LogEntry, Selection, details, ended_at, entry_of
 from ironcurtain_proxy.audit.files import (
+    MAX_LINE,
     Line,
     last_lines,
     lines_with,
+    opened,
     parsed,
-    read_lines,
+    records_of,
     rotated_paths,
 )
 from ironcurtain_proxy.audit.known_logs import Member, newest_first, read_number
@@ -40,10 +42,7 @@ def recorded_calls(members: tuple[Member, ...], chosen: Selection) -> Iterator[R
     """
     for member in members:
         started: dict[str, RecordedCall] = {}
-        for line in read_lines(member.path):
-            fields = None if line.raw is None else parsed(line.raw)
-            if fields is None:
-                continue
+        for fields in records_of(member.path):
             call = RecordedCall(fields, entry_of(fields, member.process))
             if call.entry.is_intent:
                 started[call.entry.request_id] = call
@@ -60,6 +59,7 @@ EVERYTHING: Final = Selection()
 
 _SLACK: Final = 1.0
 """Seconds by which the clock of a file system may be behind."""
+_AT_ONCE: Final = 16 << 20
 _STEP_BACK: Final = 3600.0
 """Seconds by which a clock that was set may have made a later record look older."""
 
@@ -198,8 +198,10 @@ class _End:
         except FileNotFoundError:
             return
         if (status.st_dev, status.st_ino) == self._file:
-            if status.st_size > self._offset:
-                yield from self._read(self._log)
+            if status.st_size < self._offset:
+                # Somebody has cut it off: what is written now begins there.
+                self._offset, self._rest = 0, b""
+            yield from self._read(self._log)
             return
         # It may have got some more lines before it was rotated away, and other files may have
         # filled up meanwhile.
@@ -213,15 +215,16 @@ class _End:
             yield from self._read(path)
 
     def _read(self, path: Path) -> Iterator[bytes]:
-        with path.open("rb") as file:
+        with opened(path) as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file:
                 # The file was rotated a moment ago: the next call finds it.
                 return
             file.seek(self._offset)
-            data = file.read()
+            data = file.read(_AT_ONCE)
         self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) <= MAX_LINE else b""
         yield from lines
 
     def _is_ours(self, path: Path) -> bool:
@@ -263,14 +266,11 @@ def find_calls(members: tuple[Member, ...], reference: str) -> list[Call]:
 
 
 def _by_number(member: Member, seq: int) -> list[Call]:
-    lines = [
-        (line, fields)
-        for line, fields in _records_with(member, b'"seq":%d' % seq)
-        if fields.get("seq") == seq
-    ]
     calls: list[Call] = []
-    for line, fields in lines:
+    for line, fields in _records_with(member, b'"seq":%d' % seq):
         request = fields.get("requestId")
+        if fields.get("seq") != seq:
+            continue
         if isinstance(request, str) and request:
             calls += [call for call in _by_id((member,), request) if call.request_id == request]
         else:

@@ -11,9 +11,11 @@
 Rotated files have a leading zero and process ids have none. Reads only; writes nothing.
 """
 
+import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +32,21 @@ MAX_LINE: Final = 1 << 20
 _ROTATED: Final = re.compile(r"\.(0\d{5})")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LAST_ROTATION: Final = 99999
+_LONGEST_HEAD: Final = 4096
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file of a log for reading, where somebody may have put something else in its place.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe, which would hold the reader, or a device, which
+            would never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def head_path(log: Path) -> Path:
@@ -99,10 +116,10 @@ def read_head_file(log: Path) -> Head | None:
         OSError: it cannot be read.
     """
     try:
-        raw = head_path(log).read_bytes()
+        with opened(head_path(log)) as file:
+            return head_of(file.read(_LONGEST_HEAD))
     except FileNotFoundError:
         return None
-    return head_of(raw)
 
 
 def head_of(raw: bytes) -> Head:
@@ -172,7 +189,7 @@ def lines_backwards(path: Path, *, limit: int | None = None) -> Iterator[bytes]:
         path: a regular file.
         limit: how many bytes from the end to look at; None looks at all.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         end = file.seek(0, 2)
         start = end
         stop = 0 if limit is None else max(0, end - limit)
@@ -256,6 +273,17 @@ def read_lines(log: Path) -> Iterator[Line]:
         yield from _lines_of(name, file)
 
 
+def records_of(log: Path) -> Iterator[dict[str, object]]:
+    """Yield the records of a log. Lines that are none are left out.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    for line in read_lines(log):
+        if line.raw is not None and (fields := parsed(line.raw)) is not None:
+            yield fields
+
+
 def lines_with(log: Path, needle: bytes) -> Iterator[Line]:
     """Yield the complete lines that hold these bytes, ten times as fast as a look at each line.
 
@@ -271,20 +299,20 @@ def _files(log: Path) -> Iterator[tuple[str, BinaryIO]]:
     # Opened before the others are listed: it may be rotated away at any moment, and then stands
     # among them.
     try:
-        current = log.open("rb")
+        current = opened(log)
     except FileNotFoundError:
         rotated = rotated_paths(log)
         if not rotated:
             raise FileNotFoundError(f"there is no audit log {log}") from None
         for path in rotated:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 yield path.name, file
         return
     with current:
         here = os.fstat(current.fileno())
         for path in rotated_paths(log):
             if not os.path.samestat(path.stat(), here):
-                with path.open("rb") as file:
+                with opened(path) as file:
                     yield path.name, file
         yield log.name, current
 

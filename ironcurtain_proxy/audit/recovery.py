@@ -323,12 +323,8 @@ def _take_up_chain(path: Path) -> tuple[Link, str | None]:
     and `verify` shows the gap for ever. To continue from the last remaining line would hide it. The
     same holds for lines that follow the one with which the last process closed the log.
     """
-    found = GENESIS
-    for candidate in [path, *reversed(rotated_paths(path))]:
-        place = last_place(candidate)
-        if place is not None:
-            found = place
-            break
+    places = map(last_place, [path, *reversed(rotated_paths(path))])
+    found = next((place for place in places if place is not None), GENESIS)
     try:
         known = read_head_file(path)
     except ValueError:

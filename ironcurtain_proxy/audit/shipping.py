@@ -29,7 +29,7 @@ from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, printable
-from ironcurtain_proxy.audit.files import MAX_LINE, parsed, placed_of, rotated_paths
+from ironcurtain_proxy.audit.files import MAX_LINE, opened, parsed, placed_of, rotated_paths
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.decision import Grants, of_record
@@ -414,7 +414,7 @@ def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
     is_found = state.seq == 0
     # The log may be rotated away meanwhile.
     for path in (*rotated_paths(log), log):
-        with suppress(FileNotFoundError), path.open("rb") as file:
+        with suppress(FileNotFoundError), opened(path) as file:
             inode = os.fstat(file.fileno()).st_ino
             if not is_found:
                 if inode != state.inode:

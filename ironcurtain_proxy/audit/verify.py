@@ -78,11 +78,7 @@ def verify(
     Raises:
         OSError: it cannot be read.
     """
-    check = _Verification(log, expect)
-    check.is_elsewhere = elsewhere
-    check.noted = noted
-    check.is_copy = is_copy
-    check.after_noted = _Mark(None if noted is None or noted.seq == 0 else noted.digest)
+    check = _Verification(log, expect, noted or GENESIS, elsewhere=elsewhere, is_copy=is_copy)
     for line in read_lines(log):
         check.take(line)
     return check.finish()
@@ -91,7 +87,9 @@ def verify(
 class _Verification:
     """The state of a check after each line."""
 
-    def __init__(self, log: Path, expect: str | None) -> None:
+    def __init__(
+        self, log: Path, expect: str | None, noted: Link, *, elsewhere: bool, is_copy: bool
+    ) -> None:
         self.log = log
         self.problems: list[LogProblem] = []
         self.more = 0
@@ -102,8 +100,7 @@ class _Verification:
         self.last = GENESIS
         self.last_where = "the beginning"
         self.is_begun = False
-        self.is_elsewhere = False
-        self.is_copy = False
+        self.is_elsewhere, self.is_copy, self.noted = elsewhere, is_copy, noted
         self.open_intents: dict[str, None] = {}
         # Read before the lines: a log that grows meanwhile is never behind its head.
         self.known = self._read_head()
@@ -112,8 +109,7 @@ class _Verification:
         # The head was written before the first line: every line follows it.
         self.after_head.is_passed = self.head is not None and self.head.seq == 0
         self.after_expected = _Mark(expect)
-        self.noted: Link | None = None
-        self.after_noted = _Mark(None)
+        self.after_noted = _Mark(noted.digest)
 
     def take(self, line: Line) -> None:
         self.files.add(line.file)
@@ -188,7 +184,7 @@ class _Verification:
 
     def finish(self) -> LogVerdict:
         self._check_head()
-        if self.noted is not None and self.noted.seq > 0 and not self.after_noted.is_passed:
+        if self.noted.seq > 0 and not self.after_noted.is_passed:
             self.report(
                 self.log.name,
                 f"has no record {self.noted.seq} as it was when a proxy last started or ended: the"

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ironcurtain_proxy.audit.display import Statistics, printable
-from ironcurtain_proxy.audit.files import parsed, read_lines
+from ironcurtain_proxy.audit.files import read_lines, records_of
 from ironcurtain_proxy.audit.heads import (
     HEADS_SUFFIX,
     ROOTS_NAME,
@@ -237,10 +237,8 @@ def raw_lines(members: Iterable[Member]) -> Iterator[bytes | None]:
 
 def parsed_lines(members: Iterable[Member]) -> Iterator[dict[str, object]]:
     """Yield the records of several logs. Lines that are no record are left out."""
-    for raw in raw_lines(members):
-        fields = None if raw is None else parsed(raw)
-        if fields is not None:
-            yield fields
+    for member in members:
+        yield from records_of(member.path)
 
 
 # --- output --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, shown_time
-from ironcurtain_proxy.audit.files import parsed, read_lines
+from ironcurtain_proxy.audit.files import records_of
 from ironcurtain_proxy.audit.heads import HEADS_SUFFIX
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report import plots
@@ -310,13 +310,13 @@ def count_fleet(directory: Path) -> FleetCosts:
 
 
 def _outcomes(path: Path) -> Iterator[LogEntry]:
-    last = 0
-    for line in read_lines(path):
-        fields = None if line.raw is None else parsed(line.raw)
-        seq = None if fields is None else fields.get("seq")
-        if fields is None or not isinstance(seq, int) or seq <= last:
+    seen: set[int] = set()
+    for fields in records_of(path):
+        seq = fields.get("seq")
+        # A record may have come twice. A high number that somebody made up must hide no other one.
+        if not isinstance(seq, int) or seq in seen:
             continue
-        last = seq
+        seen.add(seq)
         entry = entry_of(fields)
         if not entry.is_intent:
             yield entry

@@ -12,6 +12,8 @@ import anyio
 import orjson
 import pytest
 
+from ironcurtain_proxy.audit.calls import LogFollower
+from ironcurtain_proxy.audit.known_logs import Member
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
@@ -241,6 +243,29 @@ def test_a_log_that_is_not_there_is_one_line_and_exit_2(
     assert err.count("none.jsonl") == 1
     assert err.count("\n") == 1
     assert out == ""
+
+
+@pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.000001", "audit.jsonl.head"])
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_device_in_the_place_of_a_file_holds_no_reader(
+    audit: Command, log: Path, name: str, put: Callable[[Path], None]
+) -> None:
+    log.with_name(name).unlink()
+    put(log.with_name(name))
+    for command in (("verify",), ("stats",), ("tail", "-n", "100"), ("show", "1")):
+        code, _, err = audit(*command)
+        is_read = command[0] == "verify" or not name.endswith(".head")
+        assert (code, "it is no regular file" in err) == ((2, True) if is_read else (0, False))
+
+
+def test_a_log_that_is_cut_off_while_it_is_followed_is_followed_from_there(log: Path) -> None:
+    follower = LogFollower(lambda: (Member(log),))
+    log.write_bytes(b'{"requestId":"begun anew"}\n')
+    assert [line for _, line in follower.new_lines()] == [b'{"requestId":"begun anew"}']
+    for written, shown in ((b"x" * (2 << 20), []), (b"\n{}\n", [b"", b"{}"])):
+        with log.open("ab") as file:
+            file.write(written)
+        assert [line for _, line in follower.new_lines()] == shown
 
 
 def test_the_log_is_found_as_the_proxy_finds_it(

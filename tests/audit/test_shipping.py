@@ -414,7 +414,8 @@ def test_questions_and_minutes_are_counted_by_rule_team_and_machine(machine: Mac
     other = machine.share / "web" / "m2.audit.jsonl.jsonl"
     other.parent.mkdir()
     lines, _ = seal([record(n) for n in range(99)], GENESIS)
-    other.write_bytes(lines + lines[:400])
+    high = b'{"seq":9000000000,"phase":"intent"}\n'
+    other.write_bytes(high + lines + lines[:400])
     done = machine.run("report", "--fleet", str(machine.share), "--json")
     found = orjson.loads(done.stdout)
     rules = {one["name"]: one for one in found["rules"]}

@@ -20,6 +20,20 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+SECRET = "a secret of the tests"  # noqa: S105  lets nobody in
+
+
+def provider(stack: ExitStack, callback: str, secret: str) -> str:
+    """Start a provider of logins that knows a page. Return its address."""
+    argv = ["node", "tests/fleet/provider.mjs", callback, secret]
+    running = stack.enter_context(
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+    )
+    stack.callback(running.terminate)
+    assert running.stdout is not None
+    return running.stdout.readline().decode().strip()
+
+
 class Pages:
     """Two copies of the page, and the provider that lets people in."""
 
@@ -29,18 +43,12 @@ class Pages:
         self._stack = stack
         self.ports = [free_port(), free_port()]
         self.origin = f"http://localhost:{self.ports[0]}"
-        argv = ["node", "tests/fleet/provider.mjs", f"{self.origin}/callback"]
-        provider = stack.enter_context(
-            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
-        )
-        stack.callback(provider.terminate)
-        assert provider.stdout is not None
-        self.issuer = provider.stdout.readline().decode().strip()
+        self.issuer = provider(stack, f"{self.origin}/callback", SECRET)
         self.copies = [self.start(port) for port in self.ports]
 
     def start(self, port: int) -> "program.Forked | subprocess.Popen[bytes]":
         secret = self._place / "secret"
-        secret.write_text("a secret of the tests")
+        secret.write_text(SECRET)
         secret.chmod(0o600)
         argv = [
             *PROXY, "desk", "--database", self._url, "--port", str(port), "--url", self.origin,
@@ -56,13 +64,25 @@ class Pages:
 
 def logged_in(browser: httpx.Client, pages: Pages) -> str:
     """Log in as a person does, page by page. Return the last address."""
-    answer = browser.get(f"{pages.origin}/")
+    return logged_in_at(browser, f"{pages.origin}/", pages.origin)
+
+
+def logged_in_at(browser: httpx.Client, page: str, origin: str) -> str:
+    """Log in at one copy of a page, which browsers know under an origin."""
+
+    def get(address: str) -> httpx.Response:
+        if not address.startswith(f"{origin}/"):
+            return browser.get(address)
+        host = {"Host": urlsplit(origin).netloc}
+        return browser.get(address.replace(f"{origin}/", page, 1), headers=host)
+
+    answer = get(f"{origin}/")
     for _ in range(20):
         if answer.is_redirect:
             address = urljoin(str(answer.url), answer.headers["location"])
             if urlsplit(address).path == "/page":
                 return address
-            answer = browser.get(address)
+            answer = get(address)
             continue
         form = re.search(r'<form[^>]*action="([^"]+)"', answer.text)
         assert form is not None, answer.text

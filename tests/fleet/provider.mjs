@@ -2,12 +2,12 @@
 import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
 
-const [, , callback] = process.argv;
+const [, , callback, secret] = process.argv;
 const server = createServer();
 server.listen(0, "127.0.0.1", () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, {
-    clients: [{ client_id: "page", client_secret: "a secret of the tests", redirect_uris: [callback] }],
+    clients: [{ client_id: "page", client_secret: secret, redirect_uris: [callback] }],
     pkce: { required: () => true },
     cookies: { keys: ["tests"] },
   });

@@ -4,10 +4,15 @@
 # In place of a client it sends three messages of MCP, and waits for the answer to the call.
 set -eu
 machine=$1
+waiting=$(mktemp -d)
 say() { printf '%s\n' "$1"; }
 {
     say '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"ask","version":"1"}}}'
     say '{"jsonrpc":"2.0","method":"notifications/initialized"}'
     say '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read_graph","arguments":{}}}'
-    sleep "${ASK_SECONDS:-300}"
-} | ${ASK_WITH:-docker compose exec -T} "$machine" ${ASK_PROXY:-ironcurtain-proxy} | sed -u '/"id":2/q'
+    # The agent waits as long as the person takes.
+    while [ -d "$waiting" ]; do sleep 0.3; done
+} | ${ASK_WITH:-docker compose exec -T} "$machine" ${ASK_PROXY:-ironcurtain-proxy} | {
+    sed -u '/"id":2/q'
+    rmdir "$waiting"
+}
