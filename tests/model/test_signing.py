@@ -68,3 +68,4 @@ def test_a_person_has_several_names_whatever_their_case() -> None:
     assert key.is_person(frozenset({"ADA"}))
     assert key.is_person(frozenset({"x", "Ada.L"}))
     assert not key.is_person(frozenset({"adam", ""}))
+    assert replace(key, person="ADA").identity == key.identity
