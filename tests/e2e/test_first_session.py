@@ -22,7 +22,6 @@ from tests.e2e.confined_installation import PATH, require_sandbox
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
-from tests.examples import THOROUGH
 from tests.program import PROXY, ROOT
 from tests.wheels import FROM_WHEELS_ALONE, VENV, add_wheel
 
@@ -34,8 +33,6 @@ FIRST: Final = {
     "sheets": "read_range",
     "notes": "get_note",
 }
-ROUNDS: Final = 10 if THOROUGH else 3
-"""How often the same kind of work is done; with ten, a session has 200 calls."""
 
 
 class Newcomer:
@@ -110,7 +107,7 @@ class Newcomer:
     # --- the session
 
     def work(self, session: Iterator[tuple[str, Message]]) -> None:
-        """Make the calls, as an agent does for a list of tasks."""
+        """200 calls, as an agent makes them for a list of tasks."""
         client = RawClient(PROXY, self.environ, self.errors, self.app)
         with client:
             client.initialize()
@@ -162,7 +159,7 @@ def modules(app: str) -> Iterator[tuple[str, Message]]:
     yield "tasks__request_planning", {"originalRequest": "Write ten modules", "tasks": plan}
     yield "git__git_create_branch", {**repository, "branch_name": "modules"}
     yield "git__git_checkout", {**repository, "branch_name": "modules"}
-    for number in range(ROUNDS):
+    for number in range(10):
         yield from one_task(app, number)
     yield "filesystem__create_directory", {"path": f"{app}/docs"}
     yield "filesystem__write_file", {"path": f"{app}/docs/a.md", "content": "# docs\n"}
@@ -223,7 +220,7 @@ def tables(app: str) -> Iterator[tuple[str, Message]]:
     yield "memory__read_graph", {}
     yield "git__git_status", repository
     yield "filesystem__create_directory", {"path": f"{app}/data"}
-    for number in range(ROUNDS):
+    for number in range(10):
         yield from one_table(app, number)
     yield "sheets__create_sheet", {"path": f"{app}/data/t1.xlsx", "new_name": "Notes"}
     yield (
@@ -285,7 +282,7 @@ SESSIONS: Final = {
         pytest.param("tables", True, True, [READS_ENV], id="tables by launchers"),
     ],
 )
-def test_a_first_session_asks_about_the_secret_and_once_about_each_unknown_tool(
+def test_a_first_session_of_200_calls_asks_of_the_secret_and_once_of_each_unknown_tool(
     tmp_path: Path, which: str, is_confined: bool, is_launched: bool, asked: list[str]
 ) -> None:
     if is_confined:
@@ -298,7 +295,7 @@ def test_a_first_session_asks_about_the_secret_and_once_about_each_unknown_tool(
     assert who.cursor.read_bytes() != who.before
     who.work(session(str(who.app)))
     assert who.failed == []
-    assert who.calls == 200 or ROUNDS < 10
+    assert who.calls == 200
     assert who.questions == asked
     undone = who.run("init", "--undo")
     assert undone.returncode == 0, undone.stdout + undone.stderr
