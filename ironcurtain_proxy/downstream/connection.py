@@ -271,7 +271,8 @@ class Connection:
             with self.standing:
                 if method == TOOL_CALL and params.get("name") in self._task_tools:
                     return await eras.call_as_task(self._server, self.request, params, seconds)
-                if self.is_modern or (self._serves_both and caller is not None):
+                may_choose = self._serves_both and method not in SUBSCRIBING
+                if self.is_modern or (may_choose and caller is not None):
                     return await self._call_modern(method, params, seconds, caller)
                 return await self.request(method, params, seconds)
         finally:
@@ -283,8 +284,6 @@ class Connection:
         self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
     ) -> ToolResult:
         """Carry out an operation without a handshake; what it wants to know is asked meanwhile."""
-        if method in SUBSCRIBING and not self.is_modern:
-            return await self.request(method, params, seconds)
         if method in SUBSCRIBING:
             return await self._subscriptions.change(
                 str(params["uri"]), seconds, wanted=method == "resources/subscribe"

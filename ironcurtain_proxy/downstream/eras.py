@@ -333,6 +333,7 @@ def age_of(result: Mapping[str, Json], otherwise: float) -> float:
 
 
 _LONGEST_ID: Final = 1024
+_RELATED: Final = "io.modelcontextprotocol/related-task"
 _CANCEL: Final = 1.0
 """Seconds for a server to cancel a task."""
 
@@ -369,18 +370,17 @@ async def call_as_task(
     if not isinstance(task, str) or len(task) > _LONGEST_ID:
         raise UnansweredError(f'server "{server}" began a task without a name')
     try:
-        return await ask("tasks/result", {"taskId": task}, max(0.0, end - anyio.current_time()))
+        answer = await ask("tasks/result", {"taskId": task}, max(0.0, end - anyio.current_time()))
+        if value_at(answer.result, "_meta", _RELATED, "taskId") not in (None, task):
+            raise UnansweredError(f'server "{server}" gave the result of another task')
+        return answer
     except CallLostError:
         raise
     except ServerUnavailableError:
         # The task has begun: nobody may take this for a call that was never sent.
         raise CallLostError(f'server "{server}" was gone before its task ended') from None
     except (DownstreamError, anyio.get_cancelled_exc_class()):
-        with anyio.CancelScope(shield=True):
-            await _cancel(ask, task)
+        # One that has gone, or does not answer, is told no more.
+        with anyio.CancelScope(shield=True), suppress(DownstreamError):
+            await ask("tasks/cancel", {"taskId": task}, _CANCEL)
         raise
-
-
-async def _cancel(ask: Ask, task: str) -> None:
-    with suppress(DownstreamError):  # it has gone, or does not answer: nothing more can be done
-        await ask("tasks/cancel", {"taskId": task}, _CANCEL)

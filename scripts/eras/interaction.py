@@ -36,8 +36,16 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 from conformance import approve, everything  # noqa: E402
+
+from tests import program  # noqa: E402
+
+# The suite's own package has that name, too.
+sys.path.remove(str(ROOT))
+for _name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+    del sys.modules[_name]
 
 SUITE = everything().parents[2]
 LIBRARIES = ("inline-snapshot", "dirty-equals", "trio", "pytest-examples", "blockbuster", "logfire")
@@ -107,6 +115,9 @@ MEANT = {
 }
 """What fails, by the reason: patterns of the names of tests."""
 
+_START: list[str] = []
+"""The beginning of a command that starts a module where the proxy is imported already."""
+
 _CALLED: dict[str, set[str]] = {}
 """The tools and prompts that the running test calls."""
 
@@ -170,8 +181,9 @@ async def connect_through_the_proxy(server: object, **options: object) -> AsyncI
         async with listening(server) as url:
             environ = variables(Path(directory), url)
             threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
+            python, *args = _START
             command = StdioServerParameters(
-                command=sys.executable, args=[str(HERE / "allowing.py")], env=environ
+                command=python, args=[*args, "allowing"], env=environ, cwd=HERE
             )
             failure: Exception | pytest.fail.Exception | None = None
             async with Client(stdio_client(command), mode=mode, **options) as client:
@@ -238,7 +250,9 @@ def main() -> int:
     sys.path.insert(0, str(SUITE))
     tests = BehindTheProxy()
     plain = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60", "-W", "ignore"]
-    pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
+    with program.started_with("ironcurtain_proxy.cli") as command:
+        _START[:] = command
+        pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
     lines = said(tests)
     sys.stdout.write("\n".join(["", *lines]) + "\n")
     return int(any("NOT MEANT" in line for line in lines))

@@ -236,6 +236,9 @@ def found_out(heard: Heard, answer: Message | None, status: int = 200) -> Respon
     return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], **answer}, status)
 
 
+BOTH: Final[Message] = {
+    "result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+}
 ERRORS: Final = {
     "unknown": ({"error": {"code": -32601, "message": "no"}}, 404),
     "bad params": ({"error": {"code": -32602, "message": "no"}}, 200),
@@ -271,10 +274,9 @@ async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
 
 async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_speaks() -> None:
     """What a server can ask within a call differs: one of the SDK asks in one era, or the other."""
-    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
 
     async def handler(heard: Heard) -> Response | None:
-        return found_out(heard, both)
+        return found_out(heard, BOTH)
 
     site = Site(handler=handler)
     caller = Caller(version="2026-07-28", capabilities={"sampling": {}}, log_level="info")
@@ -296,10 +298,9 @@ async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_sp
 
 async def test_a_server_of_both_that_keeps_no_session_is_spoken_to_without_a_handshake() -> None:
     """It could ask nothing within a call: the answer would come to another instance of it."""
-    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
 
     async def handler(heard: Heard) -> Response | None:
-        return found_out(heard, both)
+        return found_out(heard, BOTH)
 
     site = Site(handler=handler, session=None)
     with serving(site):
@@ -545,8 +546,6 @@ async def test_a_young_list_is_asked_for_again_for_a_tool_that_it_lacks(
 
 
 async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_least() -> None:
-    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
-
     async def aged(heard: Heard) -> Response | None:
         if heard.said == "tools/list":
             assert VERSION_KEY in str(heard.body), "the older era has no ages"
@@ -554,7 +553,7 @@ async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_
             more: Message = {} if is_last else {"nextCursor": "2"}
             page: Message = {"tools": [], "ttlMs": 9000 if is_last else 5000, **more}
             return JSONResponse(reply(heard, page))
-        return found_out(heard, both)
+        return found_out(heard, BOTH)
 
     site, other = Site(handler=aged), Site()
     with serving(site), serving(other):

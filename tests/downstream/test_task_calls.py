@@ -103,6 +103,23 @@ async def test_a_call_that_is_withdrawn_cancels_its_task() -> None:
     assert server.params(cancelled) == {"taskId": "t-1"}
 
 
+class Mistaken(Tasks):
+    """It takes one task for another."""
+
+    async def result(self, heard: Heard) -> Response:
+        about: Message = {"io.modelcontextprotocol/related-task": {"taskId": "t-2"}}
+        return JSONResponse(reply(heard, {"content": [], "_meta": about}))
+
+
+async def test_the_result_of_another_task_is_no_answer() -> None:
+    server = Mistaken()
+    async with talking_to(server.site) as servers:
+        with pytest.raises(UnansweredError, match="another task"):
+            await servers.forward(a_call("echo"))
+        server.name = "t-2"
+        assert (await servers.forward(a_call("echo"))).result is not None
+
+
 class Forgetful(Tasks):
     """It forgets the session while a task runs."""
 

@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec import structs
+from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream.eras import check_version, greet, supported_version
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS, Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
+from tests.downstream.remote.site import Heard, Message, Site, remote, serving
 from tests.downstream.scripted_servers import running, scripted, text_of
+from tests.downstream.test_modern import BOTH, Around, found_out, operation, used
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +67,23 @@ async def test_a_server_that_knows_no_initialize_is_told_from_one_that_refuses()
 async def test_a_server_that_refuses_our_version_is_greeted_with_one_it_names() -> None:
     async with running(scripted(behaviour={"only": "2025-06-18"})) as servers:
         assert await text_of(servers, "echo", {"text": "hi"}) == "hi"
+
+
+async def test_a_server_of_both_that_has_no_such_method_keeps_its_session() -> None:
+    """Without a handshake that is 404, which in a session says that the session is forgotten."""
+    error: Message = {"error": {"code": -32601, "message": "Method not found"}}
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said in {"tools/list", "completion/complete"}:
+            return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], **error}, 404)
+        return found_out(heard, BOTH)
+
+    site = Site(handler=handler)
+    caller = Caller(version="2026-07-28", capabilities={})
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            asked = structs.replace(operation("completion/complete", "memo://a"), caller=caller)
+            answer = await servers.forward(asked)
+            assert answer.error == error["error"]
+            assert servers.status()["one"].starts == 1
+    assert len(site.said("initialize")) == 1

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ import pytest
 
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
-from tests.e2e.installation import Installation, rule
+from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED, page, sampling
@@ -23,6 +24,8 @@ META: Final[Message] = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities"
 ROOTS: Final[Message] = {"method": "roots/list", "params": {}}
 CALLED: Final[Message] = {"name": "ask", "arguments": {}}
 MEMO: Final = "memo://insights"
+MODERN_ONLY: Final = ROOT / "tests/downstream/modern_only_server.py"
+MODERN_SERVER: Final = MODERN_ONLY.with_name("modern_server.py")
 SAYS: Final[Mapping[str, Json]] = {
     "elicitation/create": {"action": "accept", "content": {"name": "Ann"}},
     "url": {"action": "accept"},
@@ -118,6 +121,28 @@ def test_each_question_of_a_server_comes_to_a_client_that_gets_no_requests(
         else:
             assert said == expected
     assert not [one for one in agent.arrived if "method" in one and "id" in one]
+
+
+def test_a_server_without_a_handshake_asks_a_client_without_one_in_two_rounds(
+    installation: Installation,
+) -> None:
+    command = [sys.executable, str(MODERN_ONLY), sys.executable, str(MODERN_SERVER)]
+    installation.add_server("modern", command, ask=["form"])
+    installation.annotations["modern"] = {"greet": {}}
+    installation.rules.append(rule("modern", server=["modern"], tool=["greet"]))
+    installation.variables["PINS"] = "off"
+    agent = installation.launch()
+    greet: Message = {"name": "greet", "arguments": {}}
+    first = agent.result(alone(agent, "tools/call", **greet))
+    asked = wanted(first)
+    assert [*asked] == ["name"], "roots are answered from the policy"
+    assert at(asked["name"], "params", "message") == "[modern] Who are you?"
+    state = first["requestState"]
+    assert len(str(state)) < 1000, "the server's own is kept here"
+    again = {**greet, "requestState": state, "inputResponses": answers(asked)}
+    done = agent.result(alone(agent, "tools/call", **again))
+    assert text(done) == "näme/65005 accept {'name': 'Ann'}"
+    assert "error" in agent.answer(alone(agent, "tools/call", **again))
 
 
 @pytest.mark.parametrize("is_denied", [True, False])

@@ -213,7 +213,7 @@ class StreamableHttp(Sending):
                 if is_greeting and own is self._session and response.status in _OLDER:
                     await self._refused_greeting(response, line, request_id)
                     return
-                self._check(response)
+                self._check(response, in_session=own is self._session)
                 if is_greeting and len(said := response.header(SESSION)):
                     self._begin_session(said)
                 if request_id is not None:
@@ -235,14 +235,19 @@ class StreamableHttp(Sending):
             if self._group is not None:
                 self._group.cancel_scope.cancel()
 
-    def _check(self, response: Response) -> None:
+    def _check(self, response: Response, *, in_session: bool = True) -> None:
         """Refuse a response that is no answer.
+
+        Args:
+            response: of which only the head is there.
+            in_session: whether its request was of the session: to another, 404 says that the
+                server has no such method.
 
         Raises:
             DownstreamError: the response is none.
         """
         status = response.status
-        if status == _NOT_FOUND and self.has_session:
+        if status == _NOT_FOUND and self.has_session and in_session:
             raise SessionForgottenError(
                 f'server "{self._server}" has forgotten the session; it is greeted again, try again'
             )
