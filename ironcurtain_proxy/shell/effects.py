@@ -23,6 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.grammar import (
+    MOVED,
     SHOWN_VARIABLES,
     behind_options,
     directory_after,
@@ -42,7 +43,13 @@ from ironcurtain_proxy.shell.outward import (
     why_beyond,
     why_outward,
 )
-from ironcurtain_proxy.shell.places import LED_OUT, OUTSIDE, is_in_git_data, shows_git_configuration
+from ironcurtain_proxy.shell.places import (
+    LED_OUT,
+    OUTSIDE,
+    is_in_git_data,
+    shows_git_configuration,
+    why_not_list,
+)
 from ironcurtain_proxy.shell.readers import (
     CHECKS,
     VERSIONS,
@@ -122,9 +129,7 @@ def _parts(parsed: ParsedCommand, place: CommandPlace, depth: int) -> Iterator[P
     tainted = _tainted(parsed)
     for command in parsed.commands:
         yield from _part(command, place, _Variables(SHOWN_VARIABLES, tainted), depth)
-        names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
-        if names & _MOVES:
-            place = _moved(command, place)
+        place = _after(command, place)
 
 
 def effect_of_part(command: SimpleCommand, place: CommandPlace) -> EffectLevel:
@@ -165,8 +170,11 @@ def _tainted(parsed: ParsedCommand) -> frozenset[str]:
 _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 
-def _moved(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
-    """The surroundings after a `cd`."""
+def _after(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
+    """Return the surroundings after a command, which may be a `cd`."""
+    names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
+    if not names & _MOVES:
+        return place
     if not command.is_certain or name_of(command) != "cd":
         return _elsewhere(place, None)
     there = directory_after(command.words[1:], place)
@@ -177,7 +185,10 @@ def _moved(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
 
 def _elsewhere(place: CommandPlace, directory: str | None) -> CommandPlace:
     """The place after a change of directory: another directory may belong to another repository."""
-    return replace(place, directory=directory, has_repository=False, branch=None, push_to=None)
+    strays = (*place.strays, MOVED) if directory is None else place.strays
+    return replace(
+        place, directory=directory, has_repository=False, branch=None, push_to=None, strays=strays
+    )
 
 
 def _part(
@@ -185,18 +196,28 @@ def _part(
 ) -> Iterator[Part]:
     command, place = _in_its_directory(command, place)
     variables = variables.at(command)
-    reason = _why_not_read(command, place, variables.shown)
+    reason = _why_not_read(command, place, variables.shown) or _why_not_move(command, place)
     if reason is None:
         yield Part(command=command, effect="reads", reason="it only reads", place=place)
         return
     inner = _inner(command, depth)
     if inner is not None:
+        there = place
         for one in inner:
-            yield from _part(one, place, variables, depth - 1)
+            yield from _part(one, there, variables, depth - 1)
+            there = _after(one, there)
         reason = _around(command, place, variables.shown)
         if reason is None:
             return
     yield _more_than_reading(command, place, reason, variables.shown)
+
+
+def _why_not_move(command: SimpleCommand, place: CommandPlace) -> str | None:
+    """Return why a `cd` that may run or not does more than read: in a loop, all runs there."""
+    if command.is_certain or name_of(command) != "cd":
+        return None
+    there = directory_after(command.words[1:], place)
+    return None if there is None else why_not_list(Word(there), place)
 
 
 def _more_than_reading(

@@ -397,9 +397,14 @@ def _operands(
             assert_never(found.operands)
 
 
+MOVED: Final = "."
+"""The mark among the strays of a place for a directory that a `cd` leads to, and is not known."""
+
+
 def here(place: CommandPlace) -> tuple[Word, ...]:
     """Return the current directory as an operand: `cd ~ && rg x` reads what `rg x ~` reads."""
-    return () if place.directory is None else (Word("."),)
+    counts = place.directory is not None or MOVED in place.strays
+    return (Word("."),) if counts else ()
 
 
 def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | None:

@@ -263,4 +263,16 @@ MORE_THAN_READING: Final = (
     "cd ~; exa -T",
     "cd ~ && find -name x",
     "cd ~ && find . -name x",
+    # What moves the shell inside of another text, or perhaps.
+    "bash -c 'cd ~ && cat taxes.txt'",
+    "timeout 5 bash -c 'cd ..; cat taxes.txt'",
+    "sh -c 'cd ..; rg a -g \"*.py\"'",
+    "cd ~ || true; rg a -g '*.txt'",
+    "if cd ~; then rg a -g '*.txt'; fi",
+    "{ cd ~; rg a -g '*.txt'; }",
+    "! cd ~; ls",
+    "command cd ~; ls",
+    "(cd .. && ls)",
+    "echo $(cd ~; ls)",
+    "for i in 1 2; do rg a -g '*.py'; cd ..; done",
 )
