@@ -48,7 +48,7 @@ class EscalationInbox:
         reviewer: str = "",
         token_file: Path | str | None = None,
     ) -> None:
-        """Makes the directory if it is not there.
+        """Make the directory if it is not there.
 
         Args:
             directory: the proxy's `ESCALATION_DIR`, or a session's own mailbox.
@@ -99,7 +99,7 @@ class EscalationInbox:
     # --- questions -------------------------------------------------------------------------------
 
     def pending(self) -> list[PendingRequest]:
-        """The requests that wait for an answer now, the oldest first.
+        """Return the requests that wait for an answer now, the oldest first.
 
         The inbox keeps each request as it was shown: an answer names the bytes that it answers.
         """
@@ -108,7 +108,7 @@ class EscalationInbox:
         return waiting
 
     async def __aiter__(self) -> AsyncIterator[PendingRequest]:
-        """Every request once, those already there first, until the inbox is closed."""
+        """Yield every request once, those already there first, until the inbox is closed."""
         seen: set[str] = set()
         while not self._closed.is_set():
             for fresh in self._fresh(seen):
@@ -135,7 +135,7 @@ class EscalationInbox:
     async def approve(
         self, identity: str, *, remember: Candidate | int | None = None, note: str = ""
     ) -> bool:
-        """Approve a request. False: too late, answered already, or never asked.
+        """Approve a request. Return False if too late, answered already, or never asked.
 
         Args:
             identity: the request's whole id.
@@ -196,7 +196,7 @@ class EscalationInbox:
         return shown is not None and place is not None and answer(place, shown.request, given)
 
     def _shown_as(self, identity: str) -> PendingRequest | None:
-        """The request as it was shown; else as it is now."""
+        """Return the request as it was shown; else as it is now."""
         if not is_id(identity):
             return None
         return self._shown.get(identity) or self._reader.find(identity, utc_now())

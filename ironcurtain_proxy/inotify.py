@@ -81,7 +81,7 @@ class InotifyQueue:
         self._libc.inotify_rm_watch(self.descriptor, number)
 
     def events(self) -> Iterator[tuple[int, int, str]]:
-        """The waiting events: the directory's number, the mask, the name in the directory.
+        """Yield the waiting events: the directory's number, the mask, the name in the directory.
 
         What comes meanwhile waits for the next time: a process that goes on and on would never let
         this end.

@@ -88,7 +88,10 @@ class FactGatherer(Protocol):
         """Resolve what the call names. Reads the disk and git; changes nothing."""
 
     def canonical(self, call: Operation, arguments: Arguments) -> bytes:
-        """Server, tool and arguments as one text, as long as they are: equal for equal calls."""
+        """Return server, tool and arguments as one text, as long as they are.
+
+        Equal for equal calls.
+        """
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
@@ -100,12 +103,15 @@ class FactGatherer(Protocol):
         """
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The paths of the request that are directories, or None if that cannot be determined."""
+        """Return the paths of the request that are directories.
+
+        It is None if that cannot be determined.
+        """
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
-        """The directories that a server must be told about to do what was approved."""
+        """Return the directories that a server must be told about to do what was approved."""
 
     def succeeded(self, call: AuthorizedCall) -> None:
         """Note that the call succeeded (it may have set a working directory)."""
@@ -156,7 +162,7 @@ class Servers(OperationTarget, Protocol):
         paths: Sequence[RealPath] = (),
         programs: Sequence[str] = (),
     ) -> SandboxOpening | str | None:
-        """The access that a call needs beyond its server's sandbox.
+        """Return the access that a call needs beyond its server's sandbox.
 
         Args:
             server: the operator's name of it.
@@ -171,10 +177,10 @@ class Servers(OperationTarget, Protocol):
         """
 
     def is_sandboxed(self, server: str) -> bool:
-        """Whether the process that serves this server now is confined."""
+        """Return whether the process that serves this server now is confined."""
 
     async def restrictions(self, server: str) -> SandboxRestrictions | None:
-        """The measured limits of that process, or None if it is not confined."""
+        """Return the measured limits of that process, or None if it is not confined."""
 
     async def stand_still(self, server: str) -> None:
         """Stop all processes of that sandbox whenever nothing is under way, until `release`.
@@ -199,20 +205,23 @@ class ToolFinder(Protocol):
         """
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) of a name that the agent uses, or None if there is no such tool."""
+        """Return the (server, tool) of a name that the agent uses.
+
+        It is None if there is no such tool.
+        """
 
     def definition(self, server: str, tool: str) -> str:
         """SHA-256 of the tool's current definition. A changed definition voids grants."""
 
     def names(self, server: str, tool: str) -> frozenset[str]:
-        """The operator's names of a tool: `server/tool`, and `tool` if only one server has it."""
+        """Return a tool's names: `server/tool`, and `tool` if only one server has it."""
 
 
 class Recorder(Protocol):
     """The audit log."""
 
     def summarize(self, result: ToolResult) -> ResultSummary:
-        """The recorded part of a result: how it ended, its size and its digest."""
+        """Return the recorded part of a result: how it ended, its size and its digest."""
 
     def record(self, record: AuditRecord) -> Awaitable[None]:
         """Write one record. Once this was awaited, the operating system has it.
@@ -352,7 +361,7 @@ class Timeline(Protocol):
         """
 
     async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
-        """The content at a path that could not be restored if the next call deleted it.
+        """Return the content at a path that could not be restored if the next call deleted it.
 
         Named caches and files that are too large or unreadable cannot be restored. Empty: all
         content can be restored.
@@ -363,7 +372,7 @@ class Containment(Protocol):
     """Settles calls without a reviewer where they can be undone."""
 
     def ended(self) -> str | None:
-        """The reason why containment has ended; None: it has not, or a person has looked since."""
+        """Return why containment has ended, or None if it has not, or a person has looked since."""
 
     def end(self, call: RequestId, why: str) -> None:
         """End containment until a person has looked, and keep what they need to see.
@@ -372,7 +381,7 @@ class Containment(Protocol):
         """
 
     def is_same_workspace(self) -> bool:
-        """Whether the workspace is the same directory as when the servers started."""
+        """Return whether the workspace is the same directory as when the servers started."""
 
 
 class PreparedViews(Protocol):
@@ -426,17 +435,17 @@ class Clock(Protocol):
         """
 
     def monotonic(self) -> float:
-        """Seconds, for durations and deadlines."""
+        """Return seconds, for durations and deadlines."""
 
 
 class IdSource(Protocol):
     """A source of ids for calls and questions."""
 
     def new(self) -> RequestId:
-        """A fresh random id of a call."""
+        """Return a fresh random id of a call."""
 
     def new_escalation(self) -> EscalationId:
-        """A fresh random UUID for a question."""
+        """Return a fresh random UUID for a question."""
 
 
 HeldParts: TypeAlias = Mapping[str, str]
@@ -447,35 +456,35 @@ class Pins(Protocol):
     """The descriptions of servers that were trusted, to which servers are held."""
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
-        """The reasons why parts of a section are held, by name, after the server has listed it."""
+        """Return why parts of a section are held, by name, after the server has listed it."""
 
     def is_listed(self, server: str, section: Section) -> bool:
-        """Whether the section was listed in this session."""
+        """Return whether the section was listed in this session."""
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """The reason why a part is held, as of the last listing, or None if it is not held."""
+        """Return why a part is held, as of the last listing, or None if it is not held."""
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """The reason why a part that stands in no list is held, or None if it is not held."""
+        """Return why a part that stands in no list is held, or None if it is not held."""
 
 
 class NothingPinned:
     """Pins of nothing: all is used as servers say it."""
 
     def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> HeldParts:
-        """No part is held."""
+        """Return no part is held."""
         return {}
 
     def is_listed(self, _server: str, _section: Section) -> bool:
-        """True: no section needs to be listed first."""
+        """Return True: no section needs to be listed first."""
         return True
 
     def held(self, _server: str, _section: Section, _name: str) -> str | None:
-        """None: no part is held."""
+        """Return None: no part is held."""
         return None
 
     def seen(self, _server: str, _section: Section, _name: str, _value: Json) -> str | None:
-        """None: no part is held."""
+        """Return None: no part is held."""
         return None
 
 
@@ -531,7 +540,7 @@ class World:
         return nullcontext() if client is None else client.waiting(caller, is_sent=is_sent)
 
     def end_of(self, method: Method) -> OperationTarget:
-        """The receiver of an operation of this method.
+        """Return the receiver of an operation of this method.
 
         Raises:
             KernelError: the operation is a server's question, and no client can be asked.

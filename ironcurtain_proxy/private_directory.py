@@ -66,7 +66,7 @@ class MailboxDirectory:
         return cls(path, descriptor)
 
     def is_in_place(self) -> bool:
-        """Whether the path still leads to this very directory."""
+        """Return whether the path still leads to this very directory."""
         with suppress(OSError):
             return os.path.samestat(self.path.lstat(), os.fstat(self._fd))
         return False
@@ -76,18 +76,21 @@ class MailboxDirectory:
         self._end()
 
     def names(self) -> list[str]:
-        """The names of all that is in it."""
+        """Return the names of all that is in it."""
         return os.listdir(self._fd)  # noqa: PTH208  a descriptor, not a path
 
     def has(self, name: str) -> bool:
-        """Whether something of that name is there, whatever it is."""
+        """Return whether something of that name is there, whatever it is."""
         with suppress(OSError):
             os.stat(name, dir_fd=self._fd, follow_symlinks=False)
             return True
         return False
 
     def modified_ns(self, name: str) -> tuple[int, int] | None:
-        """The inode and time of a file, which change with it, or None if there is no file."""
+        """Return the inode and time of a file, which change with it.
+
+        It is None if there is no file.
+        """
         with suppress(OSError):
             found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
             return found.st_ino, found.st_mtime_ns
@@ -95,7 +98,7 @@ class MailboxDirectory:
 
     @contextmanager
     def opened(self, name: str, limit: int) -> Iterator[int]:
-        """A descriptor of a file that is ours, regular, no link, and no larger than `limit` bytes.
+        """Open a file that is ours, regular, no link, and no larger than `limit` bytes.
 
         Raises:
             FileNotFoundError: it is not there.
@@ -123,7 +126,7 @@ class MailboxDirectory:
             os.close(descriptor)
 
     def read(self, name: str, limit: int) -> bytes:
-        """The content of such a file.
+        """Return the content of such a file.
 
         Raises:
             FileNotFoundError: it is not there.
@@ -223,17 +226,17 @@ def mark_taken(descriptor: int) -> None:
 
 
 def is_marked_taken(descriptor: int) -> bool:
-    """Whether the other side accepted it."""
+    """Return whether the other side accepted it."""
     return stat.S_IMODE(os.fstat(descriptor).st_mode) == _TAKEN
 
 
 def is_removed(descriptor: int) -> bool:
-    """Whether the file has no name left."""
+    """Return whether the file has no name left."""
     return os.fstat(descriptor).st_nlink == 0
 
 
 def content(descriptor: int, limit: int) -> bytes:
-    """All bytes of an open file.
+    """Return all bytes of an open file.
 
     Raises:
         UnacceptableFileError: it has grown beyond the limit, or cannot be read.
@@ -252,7 +255,10 @@ def content(descriptor: int, limit: int) -> bytes:
 
 
 def temporary_writer(name: str) -> int | None:
-    """The process that was writing a temporary file of ours, or None if it is no such file."""
+    """Return the process that was writing a temporary file of ours.
+
+    It is None if it is no such file.
+    """
     parts = name.rsplit(".", 3)
     if not name.startswith(".") or len(parts) != 4 or parts[3] != "tmp":  # noqa: PLR2004
         return None

@@ -24,11 +24,11 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 Stamp: TypeAlias = tuple[int, ...]
-"""A value that changes when a file is replaced or written; empty: there is no file."""
+"""A value that changes when a file is replaced or written, or empty if there is no file."""
 
 
 def stamp_of(found: os.stat_result) -> Stamp:
-    """The stamp of a file, from its `stat`."""
+    """Return the stamp of a file, from its `stat`."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -127,7 +127,7 @@ def read_private(path: Path, most: int, kind: str) -> bytes:
 
 
 def read_beginning(path: Path, most: int) -> bytes:
-    """The first bytes of a file. Follows no link, and does not wait for a pipe.
+    """Return the first bytes of a file. Follows no link, and does not wait for a pipe.
 
     Raises:
         OSError: it is not there, is a link, or cannot be read.
@@ -151,7 +151,7 @@ def _why_not_opened(error: OSError) -> str:
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to an open file."""
+    """Return whether a path still leads to an open file."""
     with suppress(FileNotFoundError):
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     return False
@@ -205,7 +205,7 @@ class KeptFile(Struct, frozen=True):
     """Makes the error that says what is wrong with the file: `is a symbolic link`."""
 
     def stamp(self) -> Stamp:
-        """The current stamp, read in microseconds; `fault`: the disk does not answer."""
+        """Return the current stamp, read in microseconds; `fault`: the disk does not answer."""
         try:
             return stamp_of(self.path.lstat())
         except FileNotFoundError:
@@ -214,7 +214,10 @@ class KeptFile(Struct, frozen=True):
             raise self.fault(_why_not_opened(error)) from None
 
     def read(self) -> tuple[bytes, Stamp] | None:
-        """The content and its stamp; None: there is no file. `fault`: it is not trustworthy."""
+        """Return the content and its stamp, or None if there is no file.
+
+        `fault`: it is not trustworthy.
+        """
         try:
             descriptor = os.open(self.path, os.O_RDONLY | _SAFE)
         except FileNotFoundError:

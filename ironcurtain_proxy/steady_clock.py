@@ -18,13 +18,13 @@ TOLERANCE: Final = timedelta(seconds=1)
 
 
 def seconds_since_boot() -> float:
-    """The seconds since the boot, with those of sleep if the system counts them."""
+    """Return the seconds since the boot, with those of sleep if the system counts them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @cache
 def boot_id() -> str:
-    """The id of this boot; empty: the system has none."""
+    """Return the id of this boot, or empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -32,19 +32,22 @@ def boot_id() -> str:
 
 
 def seconds_left(moment: BootMoment) -> float | None:
-    """The seconds until a moment, below 0 after it, or None if the moment is of another boot."""
+    """Return the seconds until a moment, below 0 after it.
+
+    It is None if the moment is of another boot.
+    """
     if not moment.boot or moment.boot != boot_id():
         return None
     return moment.seconds - seconds_since_boot()
 
 
 def in_this_boot(moment: datetime, clock: Clock) -> BootMoment:
-    """A moment of `clock.steady`, by the count of this boot."""
+    """Return a moment of `clock.steady`, by the count of this boot."""
     left = (moment - clock.steady()).total_seconds()
     return BootMoment(boot_id(), round(seconds_since_boot() + left, 3))
 
 
 def on_the_wall(moment: datetime, clock: Clock) -> datetime:
-    """A moment of `clock.steady` as the machine's clock, which others read, has it now."""
+    """Return a moment of `clock.steady` as the machine's clock, which others read, has it now."""
     apart = clock.now() - clock.steady()
     return moment if abs(apart) < TOLERANCE else moment + apart

@@ -86,7 +86,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True):
     tool: str
     """The server's own name of the tool."""
     description: str
-    """The server's words, which nobody has checked; empty: none."""
+    """The server's words, which nobody has checked, or empty if there is none."""
     input_schema: Mapping[str, Json]
     """JSON Schema of the arguments; empty: the server sent none."""
     raw: Mapping[str, Json]
@@ -142,7 +142,7 @@ class TrustedProcess:
         self._message = UserMessage(text, str(next(self._turns))) if text.strip() else None
 
     async def list_tools(self) -> tuple[OfferedTool, ...]:
-        """The tools of all servers that have started, in the order of the configuration.
+        """Return the tools of all servers that have started, in the order of the configuration.
 
         What is listed may still be denied when it is called.
 
@@ -186,7 +186,10 @@ class TrustedProcess:
         return self._proxy
 
     def _name(self, proxy: Proxy, request: ToolCallRequest) -> str:
-        """The exposed name. With one server that is the tool's own, and no other server has it."""
+        """Return the exposed name.
+
+        With one server that is the tool's own, and no other server has it.
+        """
         if request.server not in {spec.name for spec in self._settings.servers}:
             return f"{request.server}{SEPARATOR}{request.tool}"
         return proxy.catalogue.exposed(request.server, request.tool)
@@ -261,7 +264,7 @@ class TrustedProcess:
 def _alone(
     group: BaseExceptionGroup[BaseException], body: BaseException | None
 ) -> BaseException | None:
-    """The one exception in a group of groups, or None if there are several.
+    """Return the one exception in a group of groups, or None if there are several.
 
     Args:
         group: what left our tasks.
@@ -276,7 +279,7 @@ def _alone(
 
 
 def _as_sent(request: ToolCallRequest) -> Json:
-    """A copy of the arguments: the program may change its own while somebody is asked."""
+    """Return a copy of the arguments: the program may change its own while somebody is asked."""
     try:
         copied: Json = orjson.loads(orjson.dumps(dict(request.arguments), option=_JSON_ALONE))
     except (TypeError, orjson.JSONDecodeError):

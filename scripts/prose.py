@@ -1,7 +1,7 @@
 """Checks the documents and the docstrings.
 
 Documents: width, ids of outside lists, words, links, anchors, names of files. Docstrings of the
-package: the classes that they name exist.
+package: the classes that they name exist, and those of functions begin with a verb.
 
 Prints `FILE:LINE: what is wrong` for each fault and ends with 1 if there is one. The words that
 documents do not use stand in `docs/style.md`, under "Words that documents do not use".
@@ -28,6 +28,10 @@ FILE: Final = re.compile(r"(?<![\w/.~-])(?:(?:scripts|tests|docs)/[\w/.-]*\w|[a-
 PACKAGE: Final = "ironcurtain_proxy"
 CLASS: Final = re.compile(r"`(?:\w+\.)*([a-z_]+)\.([A-Z][a-z]\w*)")
 """A class with its module, in a docstring: `ports.Clock`."""
+NOUN: Final = re.compile(
+    r"\s*(?:The|An?|Whether|All|Every|Each|Th[eo]se|This|It|No|None|One|What|Which|Who|Why|How|Where)\b"
+)
+"""How a function's docstring begins that does not say what the function does."""
 HISTORY: Final = ("docs/adr/", "CHANGELOG.md")
 """Documents that may name files of their time."""
 
@@ -114,6 +118,15 @@ def _docstrings(module: Path, classes: dict[str, set[str]]) -> Iterator[Fault]:
                     for stem, name in CLASS.findall(text):
                         if name not in classes.get(stem, {name}):
                             yield Fault(module, found.lineno, f"{stem}.{name}: does not exist")
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if not _is_property(found):
+                    if NOUN.match(ast.get_docstring(found) or ""):
+                        what = f"{found.name}: its docstring begins with no verb, such as Return"
+                        yield Fault(module, found.lineno, what)
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is read like a value, and described by a noun."""
+    return any("property" in ast.unparse(one) for one in function.decorator_list)
 
 
 def _broken(document: Path, link: str) -> str | None:

@@ -108,7 +108,7 @@ class AuthorizedQuestion(Protocol):
 
 
 def kinds_shown(capabilities: Mapping[str, Json]) -> frozenset[AskKind]:
-    """The kinds of questions that a client with these capabilities takes."""
+    """Return the kinds of questions that a client with these capabilities takes."""
     found: set[AskKind] = set()
     forms, sampling = capabilities.get("elicitation"), capabilities.get("sampling")
     if isinstance(forms, dict):
@@ -136,7 +136,7 @@ class AskedClient:
         self._pages: set[tuple[str, str]] = set()
 
     def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
-        """Whether this caller declared that it takes such questions."""
+        """Return whether this caller declared that it takes such questions."""
         kind: AskKind = "sampling"
         if method == "elicitation/create":
             kind = "url" if mode == "url" else "form"
@@ -173,7 +173,7 @@ class AskedClient:
         return told
 
     def is_done(self, server: str, params: Mapping[str, Json]) -> bool:
-        """Whether a server may report this page as completed: the page was shown."""
+        """Return whether a server may report this page as completed: the page was shown."""
         page = (server, str(params.get("elicitationId")))
         if page not in self._pages:
             return False
@@ -231,7 +231,7 @@ def _shown(call: AuthorizedQuestion) -> dict[str, Json]:
 
 
 def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:
-    """Whether an answer is well formed and holds no field that was not requested."""
+    """Return whether an answer is well formed and holds no field that was not requested."""
     content, schema = answer.get("content"), asked.get("requestedSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
     if answer.get("action") not in _ACTIONS or not isinstance(content, dict | None):
@@ -261,7 +261,7 @@ class ElicitationReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """Whether a client declared that it shows forms."""
+        """Return whether a client declared that it shows forms."""
         return any("form" in kinds_shown(one) for one in self._client.every())
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -313,7 +313,7 @@ def _form(escalation: Escalation) -> "dict[str, Json]":
 
 
 def _remembering(escalation: Escalation) -> list[str]:
-    """One decision for each candidate."""
+    """Return one decision for each candidate."""
     return [f"{_REMEMBER}{place}" for place in places(escalation)]
 
 
@@ -391,7 +391,7 @@ class Introduction(Struct, frozen=True):
 
     text: str
     title: str = ""
-    """The title of the one server; empty: there are several, or it has none."""
+    """The title of the one server, or empty if there are several, or it has none."""
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     """What the proxy declares, with the extensions of servers."""
 
@@ -442,7 +442,7 @@ def _extensions_of(servers: Iterable[IntroducedServer]) -> dict[str, Json]:
 
 
 def shown_title(said: IntroducedServer) -> str:
-    """The title of a server that is shown; empty: it has none."""
+    """Return the title of a server that is shown, or empty if it has none."""
     title = said.info.get("title", said.info.get("name"))
     return visible(title[:_MOST_TITLE]) if isinstance(title, str) else ""
 
@@ -459,5 +459,5 @@ FILE: Final = "TOOL_USAGE.md"
 
 @cache
 def tool_usage() -> str:
-    """The text of `TOOL_USAGE.md`."""
+    """Return the text of `TOOL_USAGE.md`."""
     return Path(__file__).with_name(FILE).read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ _MOST_ASKED: Final = 100
 
 
 def is_introduction(params: "Mapping[str, Json]") -> bool:
-    """Whether the parameters of `initialize` are complete."""
+    """Return whether the parameters of `initialize` are complete."""
     info = params.get("clientInfo")
     return (
         isinstance(params.get("protocolVersion"), str)
@@ -88,7 +88,7 @@ def is_introduction(params: "Mapping[str, Json]") -> bool:
 
 
 def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
-    """The result of `initialize`, without instructions and capabilities."""
+    """Return the result of `initialize`, without instructions and capabilities."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],

@@ -56,7 +56,7 @@ REQUESTS: Final[frozenset[Method]] = frozenset(
 
 
 def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
-    """The `result` or `error` of a request.
+    """Return the `result` or `error` of a request.
 
     Args:
         method: of the request.

@@ -147,7 +147,7 @@ _MOST_PUT_BACK: Final = 10
 
 
 def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
-    """The `result` object of a reply.
+    """Return the `result` object of a reply.
 
     Args:
         reply: the reply to the call; `Answered` with a JSON-RPC error is handled elsewhere.
@@ -169,7 +169,7 @@ def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
 
 
 def is_as_given(reply: Reply) -> bool:
-    """Whether the reply is a server's answer with nothing added."""
+    """Return whether the reply is a server's answer with nothing added."""
     if not isinstance(reply, Answered):
         return False
     is_plain = reply.recorded and not reply.put_back and not reply.result.refused_host
@@ -178,13 +178,13 @@ def is_as_given(reply: Reply) -> bool:
 
 
 def error_result(*texts: str) -> dict[str, Json]:
-    """A tool result that says the call failed, one text block for each text."""
+    """Return a tool result that says the call failed, one text block for each text."""
     content: list[Json] = [{"type": "text", "text": text} for text in texts]
     return {"content": content, "isError": True}
 
 
 def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> list[str]:
-    """The reason of a refusal, and what the agent can do, in one text for each block of the answer.
+    """Return why a call was refused, and what the agent can do, one text for each block.
 
     Args:
         refused: the refusal.
@@ -240,7 +240,7 @@ def decider_in_words(decider: Decider) -> str:
 
 
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:
-    """The proxy's own notes on a call that was forwarded."""
+    """Return the proxy's own notes on a call that was forwarded."""
     notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
     changed = () if isinstance(reply, Withheld) or not reply.allowed else reply.allowed.changed
     if changed:
@@ -337,12 +337,12 @@ COMPOSITE: Final = "ironcurtain_run_"
 
 
 def is_own(tool: Json) -> bool:
-    """Whether a tool's name has the prefix of the proxy's own tools."""
+    """Return whether a tool's name has the prefix of the proxy's own tools."""
     return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
 def composite_tool(spec: CompositeSpec) -> dict[str, Json]:
-    """A composite as the agent sees it."""
+    """Return a composite as the agent sees it."""
     steps = ", ".join([step.tool for step in spec.steps])
     return {
         "name": COMPOSITE + spec.name,
@@ -354,7 +354,7 @@ def composite_tool(spec: CompositeSpec) -> dict[str, Json]:
 def preflight_result(
     run: str, capabilities: Sequence[str], asked_later: Sequence[str]
 ) -> dict[str, Json]:
-    """The result of a plan that may be carried out."""
+    """Return the result of a plan that may be carried out."""
     needs = f" It may: {', '.join(capabilities)}." if capabilities else ""
     later = "".join([f"\nStill asked about when it is made: {text}" for text in asked_later])
     text = f"The plan may be carried out as run {run}.{needs}{later}"
@@ -368,12 +368,12 @@ def preflight_result(
 
 
 def text_result(text: str, *, failed: bool = False) -> dict[str, Json]:
-    """A result of one sentence."""
+    """Return a result of one sentence."""
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
 def composite_result(steps: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[str, Json]:
-    """The result of a composite: all steps that ran; the last one may have failed."""
+    """Return the result of a composite: all steps that ran; the last one may have failed."""
     content: list[Json] = []
     failed = False
     for number, (tool, result) in enumerate(steps, 1):
@@ -395,7 +395,7 @@ _WORDS: Final = {
 def status_result(
     questions: Sequence[tuple[Escalation, str]], arguments: Arguments
 ) -> dict[str, Json]:
-    """The result of the status tool.
+    """Return the result of the status tool.
 
     Args:
         questions: the questions of this session, each with its state.

@@ -246,7 +246,7 @@ class Lane:
         self._task = asyncio.get_running_loop().create_task(self._run(work, idle))
 
     def take(self, work: Work | None) -> None:
-        """Give work to an idle lane. None: end."""
+        """Give work to an idle lane. Return None if it is to end."""
         if self._next is not None:
             self._next.set_result(work)
 

@@ -149,7 +149,7 @@ class _Round:
         self._news.set()
 
     async def until_news(self, seconds: float | None) -> bool:
-        """Wait for an outcome, a question, or another wait. False: none came in time."""
+        """Wait for an outcome, a question, or another wait. Return False if none came in time."""
         self._news = anyio.Event()
         with anyio.move_on_after(seconds):
             await self._news.wait()

@@ -251,7 +251,7 @@ class AgentServer:
     # --- from the agent
 
     def _take_call(self, message: Message) -> bool:
-        """Begin a call. False: the message is no call, or nobody has said who calls."""
+        """Begin a call. Return False if the message is no call, or nobody has said who calls."""
         if message.method != "tools/call" or message.id is None:
             return False
         if self._is_modern(message):
@@ -297,7 +297,7 @@ class AgentServer:
             await self.note_unserved(method, Ground(rule, str(error["message"])))
 
     def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
-        """The immediate answer, or None if the request is valid and needs a wait."""
+        """Return the immediate answer, or None if the request is valid and needs a wait."""
         match method:
             case "initialize":
                 return self._initialize(params)
@@ -424,7 +424,7 @@ class AgentServer:
         return {"result": introduction(params)}
 
     async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
-        """The answer to `initialize`, with the servers' instructions."""
+        """Return the answer to `initialize`, with the servers' instructions."""
         result = answer["result"]
         if not isinstance(result, dict):
             return answer
@@ -511,7 +511,7 @@ def _fault(method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
 
 
 def _named(params: "Mapping[str, Json]") -> str:
-    """The resource, prompt or tool that a request names."""
+    """Return the resource, prompt or tool that a request names."""
     reference = params.get("ref")
     given = reference if isinstance(reference, dict) else params
     return str(given.get("uri", given.get("name")))
@@ -532,7 +532,7 @@ def _error(code: int, message: str) -> ServerAnswer:
 
 
 def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
-    """A server's JSON-RPC error, passed on. What is no such error keeps its text."""
+    """Return a server's JSON-RPC error, passed on. What is no such error keeps its text."""
     code, message = error.get("code"), error.get("message")
     is_code = isinstance(code, int) and not isinstance(code, bool)
     if is_code and isinstance(message, str):
@@ -543,7 +543,7 @@ def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
 
 
 def _words_of(message: "Json") -> str:
-    """The text of an error that is not given as a text."""
+    """Return the text of an error that is not given as a text."""
     if message is None:
         return "the server answered with an error, and without words"
     try:

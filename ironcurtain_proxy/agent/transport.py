@@ -66,7 +66,7 @@ class AgentTransport:
     # --- from the agent
 
     async def receive(self) -> Message | None:
-        """The next request or notification, or None if the agent has closed its end."""
+        """Return the next request or notification, or None if the agent has closed its end."""
         while (line := await self._lines.receive()) is not None:
             found = read(line)
             match found:
@@ -219,7 +219,7 @@ class AgentTransport:
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:
-    """One line; an error instead if the message cannot be written.
+    """Return one line; an error instead if the message cannot be written.
 
     A server's answer can be readable and yet nested too deep to be written again: only its own call
     may fail.

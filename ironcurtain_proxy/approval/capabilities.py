@@ -76,7 +76,7 @@ def capabilities_of(
     hints: Mapping[str, Json] | None,
     command: frozenset[Capability],
 ) -> frozenset[Capability]:
-    """All capabilities that a call needs: the union over all sources.
+    """Return all capabilities that a call needs: the union over all sources.
 
     Args:
         declared: what the operator says of the tool.
@@ -141,7 +141,7 @@ _NAME: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 
 def level_of(capability: Capability, profile: Profile) -> Level:
-    """A profile's answer for one capability.
+    """Return a profile's answer for one capability.
 
     A refinement has its own rule, or else that of the capability it refines. An unknown name
     needs a rule of exactly that name. A name that is not plain is never allowed.
@@ -155,7 +155,7 @@ def level_of(capability: Capability, profile: Profile) -> Level:
 
 
 def refined(capability: Capability) -> Capability | None:
-    """The known capability that a plain name equals or refines, or None if there is none."""
+    """Return the known capability that a plain name equals or refines, or None if there is none."""
     if _NAME.fullmatch(capability) is None:
         return None
     family = ".".join(capability.split(".")[:2])
@@ -163,7 +163,7 @@ def refined(capability: Capability) -> Capability | None:
 
 
 def _lineage(capability: Capability) -> Iterable[Capability]:
-    """The name and those that it refines, up to a known capability."""
+    """Yield the name and those that it refines, up to a known capability."""
     yield capability
     family = refined(capability)
     while family is not None and capability != family:
@@ -172,7 +172,7 @@ def _lineage(capability: Capability) -> Iterable[Capability]:
 
 
 def described(capability: Capability) -> str:
-    """A capability with its description: `create or change files (fs.write)`."""
+    """Return a capability with its description: `create or change files (fs.write)`."""
     family = refined(capability)
     words = "something unknown" if family is None else CAPABILITIES[family]
     return f"{words} ({capability})"
@@ -183,13 +183,13 @@ class ProfileAnswer(Struct, frozen=True, kw_only=True):
 
     level: Level
     capabilities: tuple[Capability, ...] = ()
-    """The denied or asked-about capabilities, sorted by name. Empty: none is the reason."""
+    """The denied or asked-about capabilities, sorted by name. It is empty if none is the reason."""
 
 
 def verdict(
     names: frozenset[str], needed: frozenset[Capability], profile: Profile
 ) -> ProfileAnswer:
-    """A profile's answer to a tool that needs these capabilities; the strictest wins.
+    """Return a profile's answer to a tool that needs these capabilities; the strictest wins.
 
     A blocked tool is denied, and so is a denied capability, even for a pre-approved tool.
 
@@ -208,7 +208,7 @@ def verdict(
 
 
 def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, str | None]:
-    """The effective profile, and a sentence of explanation if it is not the configured one.
+    """Return the effective profile, and a sentence of explanation if it is not the configured one.
 
     What an operator denies stays denied.
     """
@@ -237,7 +237,7 @@ def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, 
 def detect_isolation(
     flag: Isolation | None, manifest: Isolation | None, *, every_server_confined: bool | None
 ) -> Isolation:
-    """Whether the servers are isolated, by the command line, else the manifest, else at run time.
+    """Find out whether servers are isolated: by command line, else manifest, else run time.
 
     Args:
         flag: what the command line says.

@@ -95,11 +95,11 @@ class ContainmentInput(Struct, frozen=True, kw_only=True):
     asked_to_read: bool
     """Whether a rule keeps the reading of the call for reviewers."""
     tried: str
-    """The host that an identical call tried to reach earlier; empty: none."""
+    """The host that an identical call tried to reach earlier, or empty if there is none."""
 
 
 def why_asked(about: ContainmentInput) -> str | None:
-    """The reason why an escalated call needs a reviewer; None: containment replaces one."""
+    """Return why an escalated call needs a reviewer, or None if containment replaces one."""
     not_held = why_not_held(about)
     if not_held is not None or about.workspace is None:
         return not_held or "there is no workspace"
@@ -118,7 +118,7 @@ def _why_for_people(about: ContainmentInput) -> str | None:
 
 
 def why_not_held(about: ContainmentInput) -> str | None:
-    """The reason why the sandbox does not hold the effects of a call, or None if it holds them.
+    """Return why the sandbox does not hold the effects of a call, or None if it holds them.
 
     Parts of a command that leave the sandbox are another matter.
     """
@@ -141,7 +141,7 @@ def _undescribed(request: AccessRequest) -> str:
 
 
 def why_open(restrictions: SandboxRestrictions | None, workspace: RealPath) -> str | None:
-    """The reason why a process is not confined enough, or None if it is confined enough.
+    """Return why a process is not confined enough, or None if it is confined enough.
 
     Args:
         restrictions: of the process, or None if it is not confined.
@@ -170,7 +170,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
 
 
 def _why_shown(about: ContainmentInput) -> str | None:
-    """The reason why a reviewer must see data before the agent does, or None if there is none."""
+    """Return why a reviewer must see data before the agent does, or None if there is none."""
     decision = about.judged.decision
     if isinstance(decision, Escalate):
         if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):
@@ -197,7 +197,7 @@ def _needs(facts: Facts) -> frozenset[str]:
 
 
 def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:
-    """The effect of a call outside its sandbox.
+    """Return the effect of a call outside its sandbox.
 
     Args:
         facts: of the call.
@@ -228,7 +228,7 @@ _BY_SQL: Final[Mapping[SqlEffect, CallEffect]] = MappingProxyType(
 
 
 def _by_sql(request: AccessRequest) -> EffectFound | None:
-    """The effect of the statements for a database, or None if there are none."""
+    """Return the effect of the statements for a database, or None if there are none."""
     found = sql_of(request)
     if found is None:
         return None
@@ -238,7 +238,10 @@ def _by_sql(request: AccessRequest) -> EffectFound | None:
 
 
 def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFound | None:
-    """The effect of arguments that name resources outside the workspace; None: there are none."""
+    """Return the effect of arguments that name resources outside the workspace.
+
+    It is None if there are none.
+    """
     for fact in request.arguments:
         if not fact.values:
             continue
@@ -260,7 +263,7 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
 
 
 def _is_odd(fact: ArgumentFact) -> bool:
-    """Whether what should name a thing of the server's own may name a file or a host.
+    """Return whether what should name a thing of the server's own may name a file or a host.
 
     A server that nobody knows may open what it calls an identifier: `.env` would be shown.
     """
@@ -325,7 +328,7 @@ def _only_reads(facts: Facts) -> bool:
 
 
 def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
-    """The paths of the workspace that a call may change or delete.
+    """Return the paths of the workspace that a call may change or delete.
 
     A command or a program may delete the whole workspace.
     """
@@ -347,13 +350,13 @@ def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
 
 
 def _within(paths: Sequence[RealPath], workspace: RealPath) -> tuple[RealPath, ...]:
-    """Paths below the workspace; a path that contains the workspace stands for all of it."""
+    """Return paths below the workspace; a path that contains the workspace stands for all of it."""
     inside = [workspace if workspace.is_within(path) else path for path in paths]
     return tuple(dict.fromkeys([path for path in inside if path.is_within(workspace)]))
 
 
 def written_outside(facts: Facts) -> tuple[RealPath, ...]:
-    """The paths that a call's shell command names and its sandbox does not let it write."""
+    """Return the paths that a call's shell command names and its sandbox does not let it write."""
     if facts.command is None:
         return ()
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
@@ -399,7 +402,7 @@ def runs_nothing_else(facts: Facts) -> bool:
 
 
 def hosts_of(facts: Facts) -> tuple[str, ...]:
-    """The hosts in those parts of a call's shell command that reach out."""
+    """Return the hosts in those parts of a call's shell command that reach out."""
     if facts.command is None:
         return ()
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above

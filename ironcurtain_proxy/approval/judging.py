@@ -124,7 +124,7 @@ class Overlay:
         tool: NamedTool,
         standing: Callable[[], PriorConsent],
     ) -> Judgement:
-        """The judgement of a call.
+        """Return the judgement of a call.
 
         Args:
             kernel: the policy's decision.
@@ -206,7 +206,10 @@ class Overlay:
         )
 
     def declared(self, names: frozenset[str]) -> ToolDeclaration | None:
-        """The operator's declaration of a tool with these names, or None if there is none."""
+        """Return the operator's declaration of a tool with these names.
+
+        It is None if there is none.
+        """
         if not self.declarations:
             return None
         # The longer name first: a declaration of `server/tool` precedes one of the bare name.
@@ -219,7 +222,7 @@ class Overlay:
 
 
 def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
-    """The hints that count. A server may send others, which change nothing."""
+    """Return the hints that count. A server may send others, which change nothing."""
     if not hints:
         return None if hints is None else _NO_HINT
     return tuple(map(is_, map(hints.get, _HINTS), _TRUE))
@@ -228,7 +231,7 @@ def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
 def _needs_of_command(
     command: ParsedCommand | None, place: CommandPlace
 ) -> tuple[frozenset[Capability], bool]:
-    """The capabilities that a shell command needs, and whether it only reads.
+    """Return the capabilities that a shell command needs, and whether it only reads.
 
     A command whose programs are all known readers needs what it reads; a question about each
     `ls` would tire reviewers out.
@@ -253,7 +256,7 @@ def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[st
 
 
 def by_policy_alone(kernel: Decision) -> Judgement:
-    """The policy's decision without any overlay."""
+    """Return the policy's decision without any overlay."""
     if isinstance(kernel, Escalate):
         reason = OriginReason(origin="policy", ground=kernel.ground)
         return Judgement(decision=kernel, reasons=(reason,))

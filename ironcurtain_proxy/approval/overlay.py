@@ -80,7 +80,7 @@ class Subject:
 
 
 def tool_names(server: str, tool: str, *, is_unique: bool) -> frozenset[str]:
-    """The names an operator may write for a tool.
+    """Return the names an operator may write for a tool.
 
     Args:
         server: the operator's name of the server.
@@ -135,7 +135,7 @@ AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-poli
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """The reason why a tool needs approval, or None if it needs none."""
+    """Return why a tool needs approval, or None if it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):
@@ -152,12 +152,12 @@ def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None
 
 
 def is_gate_on(config: InterceptorConfig) -> bool:
-    """Whether the mode asks about any tool at all."""
+    """Return whether the mode asks about any tool at all."""
     return config.enabled and config.mode != APPROVAL_POLICY_NONE
 
 
 def counts_as(level: SafetyLevel | int | None) -> SafetyLevel:
-    """The level that a number stands for; an unknown number is dangerous."""
+    """Return the level that a number stands for; an unknown number is dangerous."""
     if level is None or isinstance(level, bool) or level not in _LEVELS:
         return SafetyLevel.DANGEROUS
     return SafetyLevel(level)
@@ -179,7 +179,7 @@ _NEEDED_BY_READERS: Final = frozenset({"fs.read"})
 
 
 def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
-    """The safety level of a call.
+    """Return the safety level of a call.
 
     Args:
         subject: the call.
@@ -205,7 +205,7 @@ def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
 
 
 def _is_grave(subject: Subject) -> bool:
-    """Whether the effect of the tool, or of its SQL, may be one that cannot be taken back."""
+    """Tell whether the effect of the tool, or of its SQL, may be one that cannot be taken back."""
     sql = sql_of(subject.request)
     if sql is not None:
         return sql.effect in _GRAVE
@@ -236,7 +236,7 @@ def _runs_commands(subject: Subject) -> bool:
 
 
 def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig) -> bool:
-    """Whether a person has consented to what makes the role dangerous."""
+    """Return whether a person has consented to what makes the role dangerous."""
     if role in subject.standing.names_roles and not config.approval_allowed:
         return True
     # Containment covers paths. The target of a push is not in the workspace.
@@ -245,7 +245,7 @@ def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig)
 
 
 def _only_reads(subject: Subject) -> bool:
-    """Whether the server's hints say that the tool only reads, and nothing contradicts it."""
+    """Tell whether the server's hints say that the tool only reads, and nothing contradicts it."""
     hints = subject.hints
     if hints is None or hints.get("readOnlyHint") is not True:
         return False
@@ -261,7 +261,7 @@ class OverlayRules:
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     profile: Profile | None = None
-    """The operator's profile; None: capabilities are not checked."""
+    """The operator's profile, or None if capabilities are not checked."""
     isolation: Isolation = "unknown"
 
 
@@ -271,7 +271,7 @@ class OverlayDecision(Struct, frozen=True, kw_only=True):
     origins: tuple[OriginReason, ...] = ()
     """The origins that ask, without duplicates: the policy, a capability, the approval mode."""
     denied: Ground | None = None
-    """The ground of a denial that no approval overrides; None: not denied."""
+    """The ground of a denial that no approval overrides, or None if it is not denied."""
     capabilities: frozenset[Capability] = frozenset()
     """All capabilities that the call needs; empty if the policy denied it."""
     level: SafetyLevel = SafetyLevel.DANGEROUS
@@ -322,7 +322,7 @@ def _by_policy(kernel: Allow | Escalate) -> OriginReason | None:
 def _by_profile(
     profile: Profile, isolation: Isolation, subject: Subject, needed: frozenset[Capability]
 ) -> OriginReason | Ground | None:
-    """The profile's answer: an origin that asks, a ground of denial, or neither."""
+    """Return the profile's answer: an origin that asks, a ground of denial, or neither."""
     holds, _ = effective_profile(profile, isolation)
     if subject.blocked_programs:
         programs = ", ".join(subject.blocked_programs)
@@ -356,7 +356,7 @@ def _by_profile(
 
 
 def asked_before(profile: str, capabilities: tuple[Capability, ...]) -> OriginReason:
-    """The reason of a profile that asks before a call has these capabilities.
+    """Return the reason of a profile that asks before a call has these capabilities.
 
     Args:
         profile: its name.

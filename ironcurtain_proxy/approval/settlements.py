@@ -51,7 +51,7 @@ TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = Mappi
 
 
 def advance(state: EscalationState, following: EscalationState) -> EscalationState:
-    """The next state, checked against the table.
+    """Return the next state, checked against the table.
 
     Raises:
         KernelError: it may not follow.
@@ -62,7 +62,7 @@ def advance(state: EscalationState, following: EscalationState) -> EscalationSta
 
 
 def state_after(ruling: Ruling) -> EscalationState:
-    """The state of an open question after its ruling."""
+    """Return the state of an open question after its ruling."""
     match ruling:
         case Approved():
             return "approved"
@@ -196,7 +196,7 @@ def _whom(by: Decider) -> str:
 
 
 def refused_by(declined: Declined) -> RefusedBy:
-    """The party that refused the call, for the reply to the agent."""
+    """Return the party that refused the call, for the reply to the agent."""
     match declined.kind:
         case "expired":
             return "expired"
@@ -209,7 +209,7 @@ def refused_by(declined: Declined) -> RefusedBy:
 
 
 def held(ground: Ground, question: EscalationId) -> Settlement:
-    """The outcome of a call that is held: not settled, and the agent may repeat the call."""
+    """Return the outcome of a call that is held: not settled, and the agent may repeat the call."""
     return Settlement(
         effect="escalate",
         reason=ground.reason,
@@ -220,10 +220,10 @@ def held(ground: Ground, question: EscalationId) -> Settlement:
 
 
 def _words(note: str) -> tuple[tuple[str, Json], ...]:
-    """The reviewer's message to the agent."""
+    """Return the reviewer's message to the agent."""
     return (("note", note),) if note else ()
 
 
 def _escalation(question: EscalationId) -> tuple[str, Json]:
-    """The record field with the escalation's id."""
+    """Return the record field with the escalation's id."""
     return OwnField("escalationId", question)

@@ -119,7 +119,7 @@ class EventChain(Struct):
     seq: int = 0
     """The number of the record of the last event."""
     last: str = ""
-    """The fingerprint of the last event; empty: there is none."""
+    """The fingerprint of the last event, or empty if there is none."""
 
     def attest(self, event: dict[str, object], seq: int) -> bytes:
         """Return an event as JSON with its place in the chain."""

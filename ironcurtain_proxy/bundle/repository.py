@@ -138,7 +138,7 @@ class Repository:
             persons: whose keys sign bundles, two of them each.
             machine: the key that signs the time.
             now: aware, UTC.
-            roots: whose keys sign a change of the keys; empty: the persons.
+            roots: whose keys sign a change of the keys, or empty if it is the persons.
 
         Raises:
             ConfigurationError: one key is enough for two signatures, or signs what a person must.

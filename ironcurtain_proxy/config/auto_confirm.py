@@ -194,7 +194,7 @@ class ModelAccess:
     """The access data handed to a model's library."""
 
     api_key: str = dataclass_field(repr=False)
-    """The API key; empty: there is none."""
+    """The API key, or empty if there is none."""
     api_base: str | None
     """The endpoint; None: the provider's default."""
 
@@ -287,7 +287,7 @@ class NotificationSettings:
 
     channels: tuple[NoticeChannel, ...] = ()
     summary_minutes: float = _SUMMARY_MINUTES
-    """Minutes between two summaries of the engine's approvals; 0: no summaries."""
+    """Minutes between two summaries of the engine's approvals, or 0 if there are no summaries."""
 
 
 def notifications(
@@ -475,7 +475,7 @@ class AutoConfirmConfig:
     store_url: str | None = dataclass_field(default=None, repr=False)
     """The address of the store; None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
-    """Days for which the store keeps ended interactions; 0: for ever."""
+    """Days for which the store keeps ended interactions, or 0 if it holds for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
     notifications: NotificationSettings = dataclass_field(default_factory=NotificationSettings)
 

@@ -208,7 +208,8 @@ class MigrationPlan(Struct, frozen=True, kw_only=True):
     file: Path
     before: bytes
     after: bytes | None
-    """The migrated text; None: the keys cannot be inserted, as where an object stands twice."""
+    """The migrated text, or None if the keys cannot be inserted, as where an object stands
+    twice."""
     missing: tuple[Insertion, ...]
 
     @property

@@ -105,7 +105,7 @@ class CapabilitySettings(Struct, frozen=True, kw_only=True):
     """The operator's profiles and declarations of tools."""
 
     profile: Profile | None = None
-    """The chosen profile; None: capabilities are not checked."""
+    """The chosen profile, or None if capabilities are not checked."""
     isolation_flag: Isolation | None = None
     """The value of the command line or of `IRONCURTAIN_ISOLATION`."""
     isolation_manifest: Isolation | None = None
@@ -251,7 +251,9 @@ MigratedMode: TypeAlias = Literal["configured", "dangerous"]
 
 
 def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
-    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
+    """Return the approval policy that a legacy section stands for.
+
+    It is None if the section has no legacy switch.
 
     A section that names a policy keeps it. `approvalRequired: false` never turned off all
     questions, so it becomes the default policy, not "none".

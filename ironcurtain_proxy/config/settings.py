@@ -168,7 +168,8 @@ class AutoApproveSettings:
     llm_log: Path | None = None
     """The log of the model; None: `auto-approve-llm.jsonl` in the session's directory."""
     only: tuple[_ToolPattern, ...] = setting("only", ())
-    """The tools that the LLM approver may approve, as `SERVER/TOOL` with `*`; empty: all tools."""
+    """The tools that the LLM approver may approve, as `SERVER/TOOL` with `*`, or empty if all tools
+    count."""
     never: tuple[_ToolPattern, ...] = setting("never", ())
     """The tools that the LLM approver may not approve. This list precedes `only`."""
     confidence: Annotated[float, Meta(gt=0, le=1)] | None = setting("confidence", None)
@@ -277,7 +278,7 @@ class AuditSettings:
     fsync: FsyncMode = setting("auditFsync", "group")
     write_deadline_seconds: Seconds = setting("auditWriteDeadlineSeconds", 5.0)
     max_bytes: Annotated[int, Meta(ge=MEBIBYTE, le=1 << 50)] | None = setting("auditMaxBytes", None)
-    """The size at which the log is rotated; None: never."""
+    """The size at which the log is rotated, or None if it never does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +365,7 @@ class Settings:
     session_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = setting(
         "sessionRetentionDays", 14
     )
-    """Days for which the directories of ended sessions are kept; 0: for ever."""
+    """Days for which the directories of ended sessions are kept, or 0 if it holds for ever."""
     sandbox_policy: SandboxPolicy = setting("sandboxPolicy", "warn")
     unknown_tools: UnknownTools = setting("unknownTools", "deny")
     pins: PinMode = setting("pins", "on")
@@ -412,7 +413,7 @@ class Settings:
 
         Args:
             environ: the variables; None: those of this process.
-            config: the configuration file; None: the one that the variables or the home have.
+            config: the configuration file, or None if the one that the variables or the home have.
 
         Raises:
             ProblemsError: something cannot be used; it holds everything found.

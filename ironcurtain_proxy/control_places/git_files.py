@@ -486,7 +486,7 @@ _HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
 
 
 def is_harmless(before: bytes | None, now: bytes) -> bool:
-    """Whether every new setting of a configuration is harmless.
+    """Return whether every new setting of a configuration is harmless.
 
     Args:
         before: the earlier content, or None if there was no file.
@@ -525,7 +525,7 @@ def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
 
 
 def named_files(text: str) -> Iterator[tuple[bool, str]]:
-    """The directories of hooks (True) and the configurations (False) that a configuration names."""
+    """Yield directories of hooks (True) and configurations (False) that one names."""
     for found in _NAMED.finditer(text):
         yield found[1].lower() == "hookspath", found[2].strip()
 
@@ -564,7 +564,7 @@ def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:
 
 
 def worktrees(content: bytes) -> frozenset[str]:
-    """The worktrees that a configuration names, relative to its directory."""
+    """Return the worktrees that a configuration names, relative to its directory."""
     found = _settings(_text(content) or "")
     return frozenset([value for section, _, key, value in found if (section, key) == _PLACE])
 

@@ -37,7 +37,7 @@ class NamePatterns(Struct, frozen=True):
     others: re.Pattern[str] | None
 
     def match(self, path: str) -> bool:
-        """Whether a pattern describes a path.
+        """Return whether a pattern describes a path.
 
         Args:
             path: absolute, or `/` and the components that are known.
@@ -64,7 +64,7 @@ class NamePatterns(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def compiled(patterns: frozenset[str]) -> NamePatterns:
-    """The patterns, ready to be compared. Empty matches nothing.
+    """Return the patterns, ready to be compared. Empty matches nothing.
 
     Args:
         patterns: in lower case.
@@ -92,7 +92,10 @@ def compiled(patterns: frozenset[str]) -> NamePatterns:
 
 
 def _expression(patterns: set[str]) -> re.Pattern[str]:
-    """One regular expression for all. Parts between stars are matched once, from the left."""
+    """Return one regular expression for all.
+
+    Parts between stars are matched once, from the left.
+    """
     each = [
         _escaped(tree) + r"(?:/.*)?" if (tree := one.removesuffix(TREE)) != one else _escaped(one)
         for one in sorted(patterns)
@@ -184,17 +187,17 @@ def _places(rows: list[str]) -> Iterator[CredentialPlace]:
 
 
 def places() -> tuple[CredentialPlace, ...]:
-    """The places in a home directory."""
+    """Return the places in a home directory."""
     return _table().places
 
 
 def keys() -> tuple[str, ...]:
-    """The places that are closed to every server, whatever the policy says."""
+    """Return the places that are closed to every server, whatever the policy says."""
     return _table().keys
 
 
 def table_bytes() -> bytes:
-    """The table as it is written, for what depends on all of it."""
+    """Return the table as it is written, for what depends on all of it."""
     return _table().text.encode()
 
 
@@ -205,7 +208,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def examples() -> frozenset[str]:
-    """The names that are exempt, because only examples and programs have them."""
+    """Return the names that are exempt, because only examples and programs have them."""
     return frozenset(_table().examples)
 
 
@@ -223,10 +226,10 @@ def named_in(text: str) -> tuple[int, int] | None:
 
 @cache
 def patterns(home: str | None = None, workspace: str | None = None) -> frozenset[str]:
-    """All patterns, for `names.compiled`.
+    """Return all patterns, for `names.compiled`.
 
     Args:
-        home: the home directory; None: places that count in it alone are left out.
+        home: the home directory, or None if places that count in it alone are left out.
         workspace: a place that contains it is left out, because the workspace is the agent's.
     """
     found = set(_table().names)
@@ -241,7 +244,7 @@ def patterns(home: str | None = None, workspace: str | None = None) -> frozenset
 
 
 def is_credential(path: str, home: str | None = None, workspace: str | None = None) -> bool:
-    """Whether a path is one of a file that holds credentials, or lies in such a directory.
+    """Return whether a path is one of a file that holds credentials, or lies in such a directory.
 
     Args:
         path: absolute; or `/` and a relative path, which then is looked at without its directory.
@@ -254,14 +257,16 @@ def is_credential(path: str, home: str | None = None, workspace: str | None = No
 
 
 def names_needed_by(program: str) -> tuple[CredentialPlace, ...]:
-    """The places that a program needs for what it does outside the machine."""
+    """Return the places that a program needs for what it does outside the machine."""
     return tuple([place for place in _table().places if program in place.programs])
 
 
 def places_of(
     home: str, environ: Mapping[str, str]
 ) -> tuple[tuple[CredentialPlace | None, str], ...]:
-    """Every place with its absolute paths: in the home directory, and where variables move it.
+    """Return every place with its absolute paths.
+
+    In the home directory, and where variables move it.
 
     Args:
         home: the home directory.
@@ -283,7 +288,7 @@ def _place_with(program: str) -> CredentialPlace | None:
 
 
 def _moved(place: CredentialPlace, environ: Mapping[str, str]) -> Iterator[str]:
-    """The absolute paths that variables give to a place."""
+    """Yield the absolute paths that variables give to a place."""
     for prefix, variable in _XDG.items():
         base = environ.get(variable, "")
         if place.path.startswith(prefix) and base.startswith("/"):

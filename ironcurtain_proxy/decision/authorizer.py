@@ -94,7 +94,7 @@ def _fault_of_page(host: str, server: str, policy: Policy) -> str | None:
 
 
 def decide_question(request: AccessRequest, asked: ServerQuestion, policy: Policy) -> Decision:
-    """The decision on a question that is not unsafe."""
+    """Return the decision on a question that is not unsafe."""
     decision = decide_without_roles(request, policy)
     if decision == DEFAULT_DENY and asked.kind in policy.may_ask.get(request.server, ()):
         decision = Allow(
@@ -222,7 +222,9 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
 def contained_roles(
     request: AccessRequest, policy: Policy, book: RuleBook | None = None
 ) -> frozenset[ArgumentRole]:
-    """The path roles whose paths all lie in the workspace; a role without a path does not count.
+    """Return the path roles whose paths all lie in the workspace.
+
+    A role without a path does not count.
 
     They are skipped when rules are evaluated, unless a rule restricts one of these paths by its
     name or everywhere.
@@ -299,7 +301,7 @@ def _component_is(component: str, wanted: str) -> bool:
 
 
 def unasked(decision: Decision) -> Decision:
-    """The decision on a completion, from the one on what it completes."""
+    """Return the decision on a completion, from the one on what it completes."""
     if not isinstance(decision, Escalate):
         return decision
     asked = decision.ground.reason
@@ -310,7 +312,7 @@ def unasked(decision: Decision) -> Decision:
 
 
 def narrowed(request: AccessRequest, policy: Policy, decision: Decision) -> Decision:
-    """The decision after every floor was asked."""
+    """Return the decision after every floor was asked."""
     if isinstance(decision, Deny):
         return decision
     found = list(restrictions(request, policy))
@@ -324,7 +326,7 @@ def narrowed(request: AccessRequest, policy: Policy, decision: Decision) -> Deci
 def restrictions(
     request: AccessRequest, policy: Policy
 ) -> Iterator[tuple[ArgumentRole | None, Rule]]:
-    """Each rule of a floor that restricts the call, with the role that it was asked about."""
+    """Yield each rule of a floor that restricts the call, with the role that it was asked about."""
     for floor in policy.floors:
         settled = contained_roles(request, policy, floor.book)
         for role in resource_roles(request) or (None,):
@@ -341,7 +343,7 @@ def _holds(rule: Rule, floor: Floor) -> bool:
 def _asked(
     decision: Allow | Escalate, asking: list[tuple[ArgumentRole | None, Ground]]
 ) -> Escalate:
-    """An escalation that names what the rules and the floors ask about."""
+    """Return an escalation that names what the rules and the floors ask about."""
     by_role: dict[ArgumentRole, Ground] = {}
     ground = asking[0][1]
     if isinstance(decision, Escalate):
@@ -462,7 +464,9 @@ _READ: Final[ArgumentRole] = "read-path"
 
 
 def rule_for_reviewers(request: AccessRequest, policy: Policy) -> Rule | None:
-    """The first rule that decides on the call and says `contained: false`; None: there is none.
+    """Return the first rule that decides on the call and says `contained: false`.
+
+    It is None if there is none.
 
     Every role of the call counts, also one that the workspace settles, and every layer.
     """
@@ -492,7 +496,7 @@ def quorums_of(request: AccessRequest, policy: Policy) -> tuple[Quorum, ...]:
 
 
 def is_asked_to_read(request: AccessRequest, policy: Policy) -> bool:
-    """Whether a rule keeps the reading of a call for reviewers.
+    """Return whether a rule keeps the reading of a call for reviewers.
 
     A rule with `contained_reads` asks about its tool as a whole: it does not, where all other rules
     would allow the same paths to be read.
@@ -509,7 +513,7 @@ def is_asked_to_read(request: AccessRequest, policy: Policy) -> bool:
 
 
 def prior_consent_of(request: AccessRequest, policy: Policy, decision: Decision) -> PriorConsent:
-    """The earlier consent behind a decision.
+    """Return the earlier consent behind a decision.
 
     Args:
         request: what was asked.
@@ -538,7 +542,7 @@ def prior_consent_of(request: AccessRequest, policy: Policy, decision: Decision)
 
 
 def goes_by_name(request: AccessRequest, policy: Policy) -> bool:
-    """Whether a rule that asks or denies describes the name of a file of this call, such as `.env`.
+    """Return whether a rule that asks or denies describes a file's name, such as `.env`.
 
     An approval of such a call speaks of this file. One that was given for another file of the
     directory does not speak of it.
@@ -560,7 +564,7 @@ def goes_by_name(request: AccessRequest, policy: Policy) -> bool:
 
 
 def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
-    """Whether an invariant decided, so that no rule was evaluated."""
+    """Return whether an invariant decided, so that no rule was evaluated."""
     return any(invariant(request, policy) is not None for invariant in INVARIANTS)
 
 

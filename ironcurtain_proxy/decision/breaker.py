@@ -38,7 +38,7 @@ class Breaker(Struct):
     """The beginning of the newer generation."""
 
     def trips(self, key: bytes | str, now: float) -> bool:
-        """Whether this call exceeds the threshold; if not, it is counted.
+        """Return whether this call exceeds the threshold; if not, it is counted.
 
         Args:
             key: what makes two calls identical: server, tool and arguments, or their digest.
@@ -72,7 +72,7 @@ class Breaker(Struct):
         self._began = now
 
     def ground(self, server: str, tool: str) -> Ground:
-        """The ground of a refusal by the breaker."""
+        """Return the ground of a refusal by the breaker."""
         return Ground(
             "circuit-breaker",
             f"Tool '{server}__{tool}' called {self.threshold} times with identical arguments "

@@ -132,7 +132,7 @@ def _restrictions(request: AccessRequest, policy: Policy) -> tuple[Trial, ...]:
 
 
 def deciding_layer(decision: Decision, policy: Policy) -> LayerName | None:
-    """The layer of the rule that a decision rests on, or None if the rule is built in."""
+    """Return the layer of the rule that a decision rests on, or None if the rule is built in."""
     floors = [rule for floor in policy.floors if floor.asks for rule in floor.rules]
     for rule in (*policy.rules, *floors):
         if rule.name == decision.ground.rule and rule.reason == decision.ground.reason:
@@ -171,7 +171,10 @@ def _trace_roles(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:
 
 
 def _trace_denial(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:
-    """The rule that denies a tool that nobody described. No rule allows one, and none is asked."""
+    """Yield the rule that denies a tool that nobody described.
+
+    No rule allows one, and none is asked.
+    """
     found = denying_rule(request, policy)
     if found is None:
         return
@@ -229,7 +232,7 @@ def _uncovered(rule: Rule, role: ArgumentRole | None, *, had_values: bool) -> st
 
 
 def _is_about(rule: Rule, request: AccessRequest) -> bool:
-    """Whether the rule may speak of this server and of this tool, prompt or method."""
+    """Return whether the rule may speak of this server and of this tool, prompt or method."""
     return (
         (rule.servers is None or request.server in rule.servers)
         and (rule.tools is None or request.tool in rule.tools)
@@ -239,7 +242,7 @@ def _is_about(rule: Rule, request: AccessRequest) -> bool:
 
 
 def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> str | None:
-    """The reason why a rule on this tool does not apply to the role, apart from its paths."""
+    """Return why a rule on this tool does not apply to the role, apart from its paths."""
     if role is None:
         every = {r for fact in request.arguments for r in fact.roles}
         if rule.roles is not None and rule.roles.isdisjoint(every):
@@ -252,7 +255,7 @@ def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> 
 
 
 def shown(value: Value) -> str:
-    """A value in the spelling that was judged."""
+    """Return a value in the spelling that was judged."""
     match value:
         case PathValue(text=text):
             return text
@@ -267,7 +270,10 @@ def shown(value: Value) -> str:
 
 
 def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]:
-    """One narrow allow rule for each role that is not allowed; empty if rules would not help."""
+    """Return one narrow allow rule for each role that is not allowed.
+
+    Empty if rules would not help.
+    """
     if isinstance(authorize(request, policy), Allow):
         return ()
     roles: list[ArgumentRole | None] = [*resource_roles(request)] or [None]
@@ -328,7 +334,10 @@ def _narrowed(rule: Rule, role: ArgumentRole, values: list[Value]) -> Rule:
 
 
 def _common_directory(paths: list[RealPath]) -> RealPath:
-    """The deepest directory that contains all of these paths; of one path, the path itself."""
+    """Return the deepest directory that contains all of these paths.
+
+    Of one path, the path itself.
+    """
     first, *rest = [path.parts for path in paths]
     length = len(first)
     for parts in rest:

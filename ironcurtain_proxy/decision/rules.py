@@ -37,12 +37,12 @@ DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by
 
 
 def decision_of(rule: Rule) -> Decision:
-    """The decision of a rule that holds."""
+    """Return the decision of a rule that holds."""
     return answer(rule.effect, Ground(rule.name, rule.reason))
 
 
 def answer(effect: Effect, ground: Ground) -> Decision:
-    """A decision from its effect and ground."""
+    """Return a decision from its effect and ground."""
     match effect:
         case "allow":
             return Allow(ground)
@@ -55,12 +55,14 @@ def answer(effect: Effect, ground: Ground) -> Decision:
 
 
 def is_severer(one: Decision, other: Decision) -> bool:
-    """Whether one decision is more severe than the other."""
+    """Return whether one decision is more severe than the other."""
     return SEVERITY[effect_of(one)] > SEVERITY[effect_of(other)]
 
 
 def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
-    """The most severe decision, the first of equals; an escalation names all escalated roles.
+    """Return the most severe decision, the first of equals.
+
+    An escalation names all escalated roles.
 
     An empty sequence is denied: vacuous truth must not allow a call whose roles were never
     examined.
@@ -83,7 +85,7 @@ def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
 
 
 def gravest_first(decision: Decision) -> Decision:
-    """An escalation with its gravest role's rule as ground, and all reasons.
+    """Return an escalation with its gravest role's rule as ground, and all reasons.
 
     Roles come in file order. A person who reads "reading" first, and approves, could approve a
     deletion unseen. Other decisions are returned unchanged.
@@ -187,7 +189,7 @@ def _has_any_role(request: AccessRequest, roles: frozenset[ArgumentRole]) -> boo
 
 
 def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:
-    """The decision on one resource role of the call."""
+    """Return the decision on one resource role of the call."""
     values = _values(request, role)
     rules = policy.book.about(request.server, request.tool, role, request.method)
     if not values:
@@ -198,13 +200,13 @@ def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> D
 
 
 def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
-    """The decision on a tool that names no resource: the first rule that holds."""
+    """Return the decision on a tool that names no resource: the first rule that holds."""
     rules = policy.book.about(request.server, request.tool, None, request.method)
     return _answer_of(_first_that_holds(rules, request, None))
 
 
 def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
-    """The decision on a tool without an annotation, where the operator wants to be asked.
+    """Return the decision on a tool without an annotation, where the operator wants to be asked.
 
     A rule can deny the call by what its arguments look like. No rule allows it.
     """
@@ -225,7 +227,7 @@ def _undescribed(request: AccessRequest) -> str:
 
 
 def denying_rule(request: AccessRequest, policy: Policy) -> tuple[ArgumentRole | None, Rule] | None:
-    """The rule that denies a call of a tool without an annotation, and the role that it is about.
+    """Return the rule that denies a call of a tool without annotation, and its role.
 
     None: there is none. A role of None: it is about the call.
     """
@@ -238,7 +240,7 @@ def denying_rule(request: AccessRequest, policy: Policy) -> tuple[ArgumentRole |
 
 
 def _speaks_of(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether a rule holds for the call, or for one value of the role."""
+    """Return whether a rule holds for the call, or for one value of the role."""
     if role is None:
         return applies_to_call(rule, request, None) and holds_unseen(rule, request, None)
     values = _values(request, role)
@@ -255,7 +257,7 @@ def answering_rules(
     role: ArgumentRole | None,
     book: RuleBook | None = None,
 ) -> tuple[Rule, ...]:
-    """The rules that the decision on a role was taken from, in file order.
+    """Return the rules that the decision on a role was taken from, in file order.
 
     Args:
         request: what was asked.
@@ -299,7 +301,10 @@ def _open(
     role: ArgumentRole,
     values: list[Value],
 ) -> list[Value]:
-    """The values that need a rule: not settled by the workspace, or restricted everywhere."""
+    """Return the values that need a rule.
+
+    Not settled by the workspace, or restricted everywhere.
+    """
     workspace = _own_ground(request, policy, role)
     if workspace is None:
         return values
@@ -308,7 +313,7 @@ def _open(
 
 
 def _own_ground(request: AccessRequest, policy: Policy, role: ArgumentRole) -> RealPath | None:
-    """The ground of the workspace, where values inside it need no rule of their own.
+    """Return the ground of the workspace, where values inside it need no rule of their own.
 
     This holds for the filesystem server only, whose paths name all files that it touches.
     """
@@ -345,7 +350,7 @@ def _discharge(
 def _responsible(
     rules: tuple[Rule, ...], request: AccessRequest, role: ArgumentRole, remaining: set[Value]
 ) -> Iterator[Rule]:
-    """The rules that cover a value that none before covered. These values are removed."""
+    """Yield the rules that cover a value that none before covered. These values are removed."""
     for rule in rules:
         if not remaining:
             return

@@ -203,7 +203,7 @@ class Connection:
     async def list_entries(
         self, method: str, keys: tuple[str, str], seconds: float
     ) -> tuple[Mapping[str, Json], ...]:
-        """All entries of another list of the server, in its order.
+        """Return all entries of another list of the server, in its order.
 
         Args:
             method: `resources/list` and the like.
@@ -220,11 +220,11 @@ class Connection:
         return self.request(method, params, seconds)
 
     def has(self, capability: str) -> bool:
-        """Whether the server declared this capability."""
+        """Return whether the server declared this capability."""
         return isinstance(self.greeted.capabilities.get(capability), dict)
 
     async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
-        """All tools of the server, in its order.
+        """Return all tools of the server, in its order.
 
         Raises:
             DownstreamError: it does not list them, or a page takes longer than `seconds`.

@@ -61,7 +61,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of one server.
+    """Return the whole environment of one server.
 
     The base, certificates and the way to the network, then its `env`, then its credentials. A git
     server also gets a setting of git (see below).
@@ -75,7 +75,7 @@ def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, 
 
 
 def _network(parent: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Variables for certificates and proxies, except those that the server's entry sets."""
+    """Return variables for certificates and proxies, except those that the server's entry sets."""
     said = {_known_as(name) for name in own}
     return {
         name: value
@@ -110,7 +110,7 @@ def _with_guarded_git(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
-    """The values that must not be written to a log, longest first."""
+    """Return the values that must not be written to a log, longest first."""
     named = {
         value
         for name, value in spec.env.items()
@@ -125,7 +125,7 @@ def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
 def missing_container_variables(
     spec: ServerSpec, environment: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The unset variables that `docker run -e NAME` would pass on."""
+    """Return the unset variables that `docker run -e NAME` would pass on."""
     if spec.command.rpartition("/")[2] not in _CONTAINER_COMMANDS:
         return ()
     return tuple(name for name in _handed_on(spec.args) if name not in environment)
@@ -201,7 +201,7 @@ class Masker:
         return b"".join(out)
 
     def _undecided(self, data: bytes, start: int) -> int:
-        """The start, not before `start`, of the longest end of `data` that may become a secret."""
+        """Find where the longest end of `data` that may become a secret starts, from `start` on."""
         earliest = len(data)
         for secret in self._secrets:
             at = data.find(secret[:1], max(start, len(data) - len(secret) + 1))

@@ -339,7 +339,7 @@ _CANCEL: Final = 1.0
 
 
 def task_tools(tools: Sequence[ToolDefinition], capabilities: Mapping[str, Json]) -> frozenset[str]:
-    """The names of the tools that are called as tasks."""
+    """Return the names of the tools that are called as tasks."""
     if value_at(capabilities, "tasks", "requests", "tools", "call") is None:
         return frozenset()
     return frozenset(

@@ -74,7 +74,7 @@ class Gate(Struct, eq=False):
         return tuple(self._seen)
 
     def asked_since(self, count: int) -> str:
-        """The first host requested after this number of requests; empty: none was."""
+        """Return the first host requested after this number of requests, or empty if none was."""
         later = [(number, host) for host, number in self._seen.items() if number > count]
         return min(later)[1] if later else ""
 

@@ -103,7 +103,10 @@ def prctl(option: int, value: int) -> None:
 
 
 def _watch(directory: str) -> int:
-    """A descriptor that reports new and removed files of a directory; -1 if there is none."""
+    """Return a descriptor that reports new and removed files of a directory.
+
+    -1 if there is none.
+    """
     if not directory or sys.platform != "linux":
         return -1
     import ctypes  # noqa: PLC0415  as above
@@ -191,7 +194,7 @@ def _wait(server: int, lifeline: int, wakeup: int, changes: int) -> int | None:
 
 
 def _has_lost_socket(changes: int, server: int, poll: select.poll) -> bool:
-    """Whether a socket was removed. Also begins to watch the listener of a new socket."""
+    """Return whether a socket was removed. Also begins to watch the listener of a new socket."""
     events = os.read(changes, 65536)
     while events:
         # Four numbers of 32 bits: descriptor, mask, cookie, the length of the name that follows.
@@ -206,7 +209,7 @@ def _has_lost_socket(changes: int, server: int, poll: select.poll) -> bool:
 
 
 def _bridges(sandbox: int) -> list[int]:
-    """Descriptors that report the end of a sandbox's bridge."""
+    """Return descriptors that report the end of a sandbox's bridge."""
     found = []
     for pid in children().get(sandbox, []):
         try:
@@ -268,7 +271,7 @@ def _signal_all(server: int, number: int) -> None:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All descendants of a process, the nearest first. Linux only.
+    """Return all descendants of a process, the nearest first. Linux only.
 
     Zombies are included: a running process whose first thread has ended looks the same.
     """
@@ -280,7 +283,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def children() -> dict[int, list[int]]:
-    """The children of every process. Linux only."""
+    """Return the children of every process. Linux only."""
     families: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  no pathlib
         if name.isdigit():
@@ -289,7 +292,7 @@ def children() -> dict[int, list[int]]:
 
 
 def _parent(pid: str) -> int:
-    """The parent of a process; 0 if the process is gone."""
+    """Return the parent of a process; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123  no pathlib
             # "PID (COMMAND) STATE PARENT ...", where the command may hold anything.

@@ -105,7 +105,7 @@ async def list_tools(
 async def list_entries(
     server: str, ask: AskForPage, keys: tuple[str, str], drop: Callable[[str], None]
 ) -> tuple[Mapping[str, Json], ...]:
-    """The entries of another list than the tools, without repeated names.
+    """Return the entries of another list than the tools, without repeated names.
 
     Entries beyond the limits are dropped, so that an endless list still gives its first entries.
 
@@ -163,7 +163,7 @@ async def _pages(
 
 
 def fault_of_name(name: str) -> str | None:
-    """The reason why a tool or prompt of this name is hidden, or None if it is shown.
+    """Return why a tool or prompt of this name is hidden, or None if it is shown.
 
     A terminal obeys control characters, and bidirectional ones make a name look like another.
     """
@@ -176,7 +176,10 @@ def fault_of_name(name: str) -> str | None:
 
 
 def _length(entry: dict[str, Json]) -> int | None:
-    """Bytes of a tool as JSON in its answer, or None if it is nested too deeply to be written."""
+    """Return bytes of a tool as JSON in its answer.
+
+    It is None if it is nested too deeply to be written.
+    """
     try:
         return len(encode({"result": {"tools": [entry]}}))
     except ValueError:
@@ -186,7 +189,7 @@ def _length(entry: dict[str, Json]) -> int | None:
 def _page(
     server: str, answer: ToolResult, key: str, drop: Callable[[str], None]
 ) -> tuple[list[Json], str]:
-    """The entries of one page, and where the next begins; empty after the last.
+    """Return the entries of one page, and where the next begins; empty after the last.
 
     Servers in Go write an empty list as `null`, and some number their pages.
     """

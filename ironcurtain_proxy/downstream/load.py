@@ -61,7 +61,8 @@ class Load(Struct, eq=False):
     ended: int = 0
     """The number of killed processes."""
     last: str = ""
-    """The reason of the last end, in words for operator and agent; empty: nothing was killed."""
+    """The reason of the last end, in words for operator and agent, or empty if nothing was
+    killed."""
     _news: str = ""
 
     def look(self) -> float:
@@ -87,7 +88,10 @@ class Load(Struct, eq=False):
         return max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
 
     def take_news(self) -> str:
-        """The end since the previous look, in words for the operator; empty: there was none."""
+        """Return the end since the previous look, in words for the operator.
+
+        It is empty if there was none.
+        """
         news, self._news = self._news, ""
         return news
 
@@ -127,7 +131,7 @@ class Load(Struct, eq=False):
 
 
 def load_of(guardian: int, limits: SandboxLimits, writable: Sequence[str]) -> Load | None:
-    """The load of the sandbox below a guardian, or None if this system cannot tell.
+    """Return the load of the sandbox below a guardian, or None if this system cannot tell.
 
     Args:
         guardian: its process.
@@ -152,7 +156,7 @@ def load_of(guardian: int, limits: SandboxLimits, writable: Sequence[str]) -> Lo
 
 
 def _left(reserve: DiskReserve) -> float:
-    """Seconds that the reserve lasts at best; negative: it is used up."""
+    """Return seconds that the reserve lasts at best, or negative if it is used up."""
     try:
         free = os.statvfs(reserve.directory)
     except OSError:
@@ -164,7 +168,7 @@ def _left(reserve: DiskReserve) -> float:
 
 
 def _machine() -> tuple[int, int]:
-    """The bytes of memory and the threads that the whole machine uses."""
+    """Return the bytes of memory and the threads that the whole machine uses."""
     sizes: dict[str, int] = {}
     threads = 0
     with suppress(OSError, ValueError, IndexError):
@@ -178,7 +182,7 @@ def _machine() -> tuple[int, int]:
 
 
 def _below(pid: int, most: int) -> Iterator[int]:
-    """The processes below one, the nearest first."""
+    """Yield the processes below one, the nearest first."""
     found = [pid]
     for one in found:
         with suppress(OSError, ValueError):
@@ -197,7 +201,9 @@ def _threads(pid: int) -> int:
 
 
 def _memory(pid: int, files: set[int]) -> int:
-    """The bytes that a process has to itself, and its part of what it shares; 0: it is gone.
+    """Return the bytes that a process has to itself, and its part of what it shares.
+
+    It is 0 if it is gone.
 
     Args:
         pid: of the process.
@@ -216,7 +222,7 @@ def _memory(pid: int, files: set[int]) -> int:
 
 
 def _files_in_memory(pid: int, counted: set[int]) -> int:
-    """The bytes of the files without a name that a process holds open, each counted once."""
+    """Return the bytes of the files without a name that a process holds open, each counted once."""
     size = 0
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  names are enough

@@ -127,13 +127,13 @@ TokenKey: TypeAlias = tuple[type, str | int | float]
 
 
 def token_of(params: Mapping[str, Json]) -> TokenKey | None:
-    """The token of a call, or None if it has none."""
+    """Return the token of a call, or None if it has none."""
     meta = params.get("_meta")
     return token_key(meta.get("progressToken")) if isinstance(meta, dict) else None
 
 
 def token_key(token: Json) -> TokenKey | None:
-    """The key of a token, or None if it cannot be one."""
+    """Return the key of a token, or None if it cannot be one."""
     if isinstance(token, bool) or not isinstance(token, str | int | float):
         return None
     return type(token), token
@@ -260,7 +260,10 @@ class LeftOut:
             await anyio.sleep(_SAID_AGAIN)
 
     def count(self) -> str:
-        """A text on the notifications dropped since the last report; the operator is told once."""
+        """Return a text on the notifications dropped since the last report.
+
+        The operator is told once.
+        """
         number = self.notices.count()
         if not number:
             return ""

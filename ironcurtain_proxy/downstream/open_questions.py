@@ -154,7 +154,7 @@ class AnswerCapacity:
         self._on_its_way = 0
 
     def fits(self, size: int) -> bool:
-        """Whether a message of this size fits now. One message alone always fits."""
+        """Return whether a message of this size fits now. One message alone always fits."""
         if size <= SMALL:
             return True
         used = self._on_its_way + self.unread()

@@ -52,12 +52,13 @@ class DownstreamOptions:
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""
     logins: Path | None = None
-    """The directory of the tokens of servers that are reached over HTTP; None: there are none."""
+    """The directory of the tokens of servers that are reached over HTTP, or None if there are
+    none."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The proxy's environment, of which a server gets the base variables only."""
 
     def is_own_directory(self, directory: str | None) -> bool:
-        """Whether a working directory was made for its server."""
+        """Return whether a working directory was made for its server."""
         return directory is not None and Path(directory).parent == self.state
 
 

@@ -54,7 +54,7 @@ PER_SERVER: Final = 6
 """Descriptors for a server: its pipes, and those of a call while it is judged."""
 
 _given: list[int] = []
-"""The soft limit before it was raised; empty: it was not raised."""
+"""The soft limit before it was raised, or empty if it was not raised."""
 
 
 def raise_limit() -> None:
@@ -68,12 +68,12 @@ def raise_limit() -> None:
 
 
 def limit_of_servers() -> str:
-    """The soft limit that a server's guardian sets; empty: it stays unchanged."""
+    """Return the soft limit that a server's guardian sets, or empty if it stays unchanged."""
     return str(_given[0]) if _given else ""
 
 
 def too_few(servers: int) -> str | None:
-    """A warning that the limit is too low, or None if it is high enough."""
+    """Return a warning that the limit is too low, or None if it is high enough."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OWN + PER_SERVER * servers
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -166,7 +166,7 @@ class ServerProcess(Struct, eq=False):
         return self._popen.poll()
 
     def ending(self) -> str:
-        """The end of the process, in words."""
+        """Return the end of the process, in words."""
         status = self.exit_status
         if status is None:
             return "it closed its output"
@@ -292,7 +292,7 @@ class _Pipes:
 
 
 def _why(error: OSError | ValueError) -> str:
-    """The reason, without the arguments, which may hold a secret."""
+    """Return the reason, without the arguments, which may hold a secret."""
     if isinstance(error, OSError):
         return os.strerror(error.errno or 0).lower()
     return "its command or environment holds a NUL character"

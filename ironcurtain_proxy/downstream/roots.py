@@ -37,12 +37,12 @@ class ServerRoots:
         self._in_use: dict[str, int] = {}
 
     def listing(self) -> list[RootEntry]:
-        """The roots as they are now."""
+        """Return the roots as they are now."""
         extra: list[RootEntry] = [{"uri": file_uri(path), "name": NAME} for path in self.opened()]
         return [*self._base(), *extra]
 
     def opened(self) -> tuple[str, ...]:
-        """The directories that are open besides the base, each once."""
+        """Return the directories that are open besides the base, each once."""
         return tuple(self._in_use)
 
     def open(self, directories: Sequence[str]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ async def retry_while_outside(
 
 
 def says_outside(answer: ToolResult) -> bool:
-    """Whether a server refused a call because a directory is outside its roots."""
+    """Return whether a server refused a call because a directory is outside its roots."""
     if answer.result is None or answer.result.get("isError") is not True:
         return False
     return _mentions(answer, _REFUSALS)

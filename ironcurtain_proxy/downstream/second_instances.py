@@ -107,7 +107,7 @@ class SecondInstances:
     async def use(
         self, first: Supervisor, opening: SandboxOpening
     ) -> AsyncIterator[SecondInstance]:
-        """The second instance of a server for an opening, for the time of a call.
+        """Hold the second instance of a server for an opening, for the time of a call.
 
         Raises:
             ServerUnavailableError: there is none, or its tools differ from the first one's.

@@ -105,7 +105,7 @@ def _described(supervisor: Supervisor, call: AuthorizedCall) -> Mapping[str, Jso
 
 
 def wire_params(call: AuthorizedCall) -> dict[str, Json]:
-    """The `params` of one request."""
+    """Return the `params` of one request."""
     params, arguments = dict(call.params), dict(call.arguments)
     match call.method:
         case "tools/call":
@@ -210,7 +210,7 @@ class DownstreamServers:
             self._log.close()
 
     async def tools(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """The tools of each server, in configuration order; none of a missing server.
+        """Return the tools of each server, in configuration order; none of a missing server.
 
         Waits as `until_settled` does. `hooks.on_tools_changed` announces later servers.
         """
@@ -219,7 +219,7 @@ class DownstreamServers:
         return self.tools_now()
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """The tools of each server, without a wait."""
+        """Return the tools of each server, without a wait."""
         return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
 
     async def list_old_again(self) -> None:
@@ -251,7 +251,7 @@ class DownstreamServers:
         but a call that is refused is lost.
 
         Returns:
-            The message for the agent if the server has not started; empty: it has.
+            The message for the agent if the server has not started, or empty if it has.
 
         Raises:
             ServerUnavailableError: there is no such server.
@@ -279,7 +279,7 @@ class DownstreamServers:
             await supervisor.settled.wait()
 
     def missing(self) -> list[str]:
-        """What the agent is told of the servers that did not start."""
+        """Return what the agent is told of the servers that did not start."""
         return [
             f"The server {name} did not start, so its tools are missing: {one.why_missing}."
             for name, one in self._supervisors.items()
@@ -287,7 +287,7 @@ class DownstreamServers:
         ]
 
     async def introductions(self, seconds: float) -> Mapping[str, ServerDescription]:
-        """The descriptions of the servers that start within some seconds."""
+        """Return the descriptions of the servers that start within some seconds."""
         with anyio.move_on_after(seconds):
             for supervisor in self._supervisors.values():
                 await supervisor.settled.wait()
@@ -305,7 +305,9 @@ class DownstreamServers:
     async def entries(
         self, server: str, method: str, keys: tuple[str, str]
     ) -> Sequence[Mapping[str, Json]]:
-        """The entries of another list of a server than its tools; none if it has no such list.
+        """Return the entries of another list of a server than its tools.
+
+        None if it has no such list.
 
         Raises:
             DownstreamError: the server is missing, or does not list them in time.
@@ -448,7 +450,7 @@ class DownstreamServers:
         paths: Sequence[RealPath] = (),
         programs: Sequence[str] = (),
     ) -> SandboxOpening | str | None:
-        """The opening that a call needs in its server's sandbox.
+        """Return the opening that a call needs in its server's sandbox.
 
         None: it needs none, or the server is not confined. A text: access that no approval opens,
         and the setting that does.
@@ -462,12 +464,12 @@ class DownstreamServers:
         return with_reads(found, supervisor.spec, profile, programs)
 
     def is_sandboxed(self, server: str) -> bool:
-        """Whether the process that serves this server now is confined."""
+        """Return whether the process that serves this server now is confined."""
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.is_sandboxed
 
     async def restrictions(self, server: str) -> SandboxRestrictions | None:
-        """The restrictions of that process, as probed, or None if it is not confined."""
+        """Return the restrictions of that process, as probed, or None if it is not confined."""
         supervisor = self._supervisors.get(server)
         return None if supervisor is None else await supervisor.restrictions()
 
@@ -487,11 +489,11 @@ class DownstreamServers:
             supervisor.standing.release()
 
     def status(self) -> Mapping[str, ServerStatus]:
-        """The state of each server."""
+        """Return the state of each server."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}
 
     def hosts_refused(self) -> Mapping[str, tuple[str, ...]]:
-        """The hosts that each server without a network tried to reach."""
+        """Return the hosts that each server without a network tried to reach."""
         return {name: gate.hosts for name, gate in self._gates.items() if gate.hosts}
 
     async def notify_roots_changed(self, server: str) -> None:
@@ -519,7 +521,7 @@ class DownstreamServers:
 
 
 def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
-    """The answer of a confined server; an error that its sandbox caused is marked."""
+    """Return the answer of a confined server; an error that its sandbox caused is marked."""
     if answer.result is not None:
         host = refused_host(answer.result, closed)
         result = annotated(answer.result, closed)

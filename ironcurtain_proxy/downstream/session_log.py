@@ -131,7 +131,7 @@ class SessionLog:
 
 
 def printable(text: str) -> str:
-    """The text with every control character except newline and tab as an escape."""
+    """Return the text with every control character except newline and tab as an escape."""
     return _UNPRINTABLE.sub(_escape, text)
 
 
@@ -185,7 +185,7 @@ class Allowance:
         self._needed = 0.0
 
     def has(self, amount: float) -> bool:
-        """Whether this amount may be taken now."""
+        """Return whether this amount may be taken now."""
         now = self._clock()
         self._left = min(self._at_once, self._left + (now - self._since) * self._rate)
         self._since = now
@@ -216,7 +216,9 @@ class NotificationLimits:
         self._some = anyio.Event()
 
     def admits(self, kind: str, size: int) -> bool:
-        """Whether one more passes. Each kind has its own limit, so that logs do not block progress.
+        """Return whether one more passes.
+
+        Each kind has its own limit, so that logs do not block progress.
 
         Args:
             kind: `progress` or `message`.
@@ -239,7 +241,7 @@ class NotificationLimits:
         await self._some.wait()
 
     def count(self) -> int:
-        """The number dropped since the last count."""
+        """Return the number dropped since the last count."""
         left_out, self._left_out = self._left_out, 0
         if self._some.is_set():
             self._some = anyio.Event()
@@ -258,7 +260,7 @@ class OutputLimit:
         self._left_out = 0
 
     def admit(self, size: int, lines: int) -> tuple[bool, str]:
-        """Whether this amount is kept, and a note to write before it."""
+        """Return whether this amount is kept, and a note to write before it."""
         with self._lock:
             if self._kept < self._most and self._allowed.has(size):
                 return True, self._count()
@@ -275,7 +277,7 @@ class OutputLimit:
             self._allowed.spend(size)
 
     def finish(self) -> str:
-        """A note for the end of a process; empty: none."""
+        """Return a note for the end of a process, or empty if there is none."""
         with self._lock:
             return self._count()
 
@@ -285,5 +287,5 @@ class OutputLimit:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 line`, `2 lines`."""
+    """Return a number with its noun: `1 line`, `2 lines`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -78,10 +78,10 @@ class Life(Protocol):
 
     @property
     def last_words(self) -> str:
-        """The last output of the server; empty: none, or unknown."""
+        """The last output of the server, or empty if there is none or it is unknown."""
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
-        """The wire to it. Once."""
+        """Return the wire to it. Once."""
 
     def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
         """Note which arguments of which tools stand in headers."""
@@ -96,7 +96,7 @@ class Life(Protocol):
         """End it, and wait until that is done."""
 
     def ending(self) -> str:
-        """The end of the server, in words."""
+        """Return the end of the server, in words."""
 
 
 class Started(Struct, frozen=True):
@@ -130,7 +130,7 @@ class Started(Struct, frozen=True):
         return self.drain.last_words
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
-        """The pipes of the process."""
+        """Return the pipes of the process."""
         return await open_wire(*self.process.take_wire(), max_line=max_line, batch=batch)
 
     def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
@@ -173,7 +173,7 @@ class Started(Struct, frozen=True):
         await run_sync(self.end, _GRACE, limiter=self.limiter)
 
     def ending(self) -> str:
-        """The end of the process, in words; a missing command is named."""
+        """Return the end of the process, in words; a missing command is named."""
         missing = self.process.exit_status in {126, 127}
         if self.load is not None and self.load.last:
             return self.load.last
@@ -291,11 +291,14 @@ class Prober:
         """The state of the places with credentials at the last probe."""
 
     def is_about(self, started: Life | None) -> bool:
-        """Whether the result is of this process, not of an earlier one."""
+        """Return whether the result is of this process, not of an earlier one."""
         return self._known is not None and self._known[0] is started
 
     async def restrictions(self, started: Started) -> SandboxRestrictions | None:
-        """The restrictions of a process, or None if it is not confined, or the probe failed."""
+        """Return the restrictions of a process.
+
+        It is None if it is not confined, or the probe failed.
+        """
         if not self.is_about(started) or self._stamp != self._stamp_now():
             # After a failed probe the next call tries again: the process may have just begun.
             self._known = None
@@ -372,7 +375,7 @@ def with_directories(
         state: the session's directory; the server gets `<name>.cwd` in it.
         written_in: what relative paths in the command were meant in: arguments that name something
             that exists there are made absolute, as is a command with a slash.
-        make: make the directory; False: only say where it would be.
+        make: make the directory, or False if only say where it would be.
 
     Raises:
         ConfigurationError: the directory cannot be made.

@@ -137,7 +137,7 @@ class Supervisor:
 
     @property
     def greeted(self) -> ServerDescription:
-        """The running server's description of itself; empty: it does not run."""
+        """The running server's description of itself, or empty if it does not run."""
         return ServerDescription() if self._connection is None else self._connection.greeted
 
     @property
@@ -151,13 +151,13 @@ class Supervisor:
         return None if self._connection is None else self._connection.standing
 
     async def restrictions(self) -> SandboxRestrictions | None:
-        """The restrictions of the running process, or None if it is not confined."""
+        """Return the restrictions of the running process, or None if it is not confined."""
         process = self._started
         found = await self._prober.restrictions(process) if isinstance(process, Started) else None
         return found if self._prober.is_about(self._started) else None
 
     def status(self) -> ServerStatus:
-        """The state of the server."""
+        """Return the state of the server."""
         error = self._error
         if self._state == "starting" and not error and self._dropped.printed:
             error = f'server "{self.spec.name}" has not answered yet{self._dropped.printed}'
@@ -172,7 +172,7 @@ class Supervisor:
 
     @property
     def why_missing(self) -> str:
-        """The reason, for the agent, why the server does not start; empty: it has not failed.
+        """The reason, for the agent, why the server does not start, or empty if it has not failed.
 
         Its last words are for the operator, in `status` and on standard error.
         """
@@ -182,12 +182,12 @@ class Supervisor:
         return visible(why if why == self._why else f"it {why}")[:_MOST_REASON]
 
     def only_reads(self, tool: str) -> bool:
-        """Whether the server marks its tool as read-only. Untrusted."""
+        """Return whether the server marks its tool as read-only. Untrusted."""
         hints = [found.raw.get("annotations") for found in self.tools if found.name == tool]
         return any(isinstance(hint, dict) and hint.get("readOnlyHint") is True for hint in hints)
 
     def start_process(self) -> Life:
-        """The running process, started if need be. Needs no event loop.
+        """Return the running process, started if need be. Needs no event loop.
 
         Raises:
             ConfigurationError: it cannot work as it is configured.
@@ -310,7 +310,7 @@ class Supervisor:
         return trouble[0]
 
     def _repeated(self, started: Life) -> str:
-        """The last output of a process, and the file with the rest, for the operator."""
+        """Return the last output of a process, and the file with the rest, for the operator."""
         words = started.last_words
         said = f'; it said last: "{words}"' if words else ""
         if self._ready_since == math.inf:

@@ -69,7 +69,7 @@ class Speller(Struct, frozen=True, kw_only=True):
     """The meaning of relative, aliased and abbreviated paths."""
 
     home: str
-    """The meaning of `~`; empty: none."""
+    """The meaning of `~`, or empty if there is none."""
     workspace: str | None
     """Absolute; the base of relative paths."""
     cwd: str | None
@@ -200,7 +200,7 @@ class ToolPlan(Struct, frozen=True):
     """Whether an argument is the directory of a command."""
 
     def arguments(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
-        """Every annotated argument, present or not, in annotation order.
+        """Return every annotated argument, present or not, in annotation order.
 
         Conditions look at the arguments as the agent sent them.
         """
@@ -209,7 +209,7 @@ class ToolPlan(Struct, frozen=True):
         return tuple([_planned(name, spec, spec.roles(arguments)) for name, spec in self.specs])
 
     def looking_up(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
-        """The arguments among them that need the disk, git or a parser."""
+        """Return the arguments among them that need the disk, git or a parser."""
         return _looked_up(self.arguments(arguments)) if self.looked_up is None else self.looked_up
 
 
@@ -250,7 +250,7 @@ _READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = {
 
 
 def reading_of(roles: tuple[ArgumentRole, ...]) -> ArgumentReading:
-    """The reading of an argument: its first role that names a resource decides."""
+    """Return the reading of an argument: its first role that names a resource decides."""
     if "unclear" in roles:
         return "deep"
     for role in roles:
@@ -263,7 +263,7 @@ def reading_of(roles: tuple[ArgumentRole, ...]) -> ArgumentReading:
 
 
 def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refusal:
-    """The strings of an argument, in order: itself, or the items of a list.
+    """Return the strings of an argument, in order: itself, or the items of a list.
 
     An item that is no string could name anything and would be sent all the same. A top-level
     value that is no string names nothing to the rules; `is_no_text` finds those that are refused.
@@ -342,18 +342,21 @@ class ServerContexts:
             self._directories[server] = directory
 
     def of(self, server: str) -> tuple[tuple[str, str], ...]:
-        """The server's context for a reviewer."""
+        """Return the server's context for a reviewer."""
         directory = self._directories.get(server)
         return () if directory is None else ((_SHOWN_AS, directory),)
 
     def completed(self, server: str, arguments: Arguments) -> Arguments | None:
-        """The arguments with the working directory as their `path`, or None if none is known."""
+        """Return the arguments with the working directory as their `path`.
+
+        It is None if none is known.
+        """
         directory = self._directories.get(server)
         return None if directory is None else {**arguments, "path": directory}
 
 
 def lacks_path(annotation: ToolAnnotation, arguments: Arguments) -> bool:
-    """Whether the tool takes a `path` and the call has no usable one."""
+    """Return whether the tool takes a `path` and the call has no usable one."""
     if "path" not in annotation.arguments:
         return False
     path = arguments.get("path")
@@ -380,7 +383,7 @@ _PLAIN_URL: Final = re.compile(
 
 
 def canonical_url(text: str) -> tuple[str, str]:
-    """The canonical spelling of a URL and its host.
+    """Return the canonical spelling of a URL and its host.
 
     A path of `/` and one trailing slash are dropped. Any other text is returned twice, unchanged.
     """
@@ -398,7 +401,7 @@ def canonical_url(text: str) -> tuple[str, str]:
 
 
 def canonical_git_url(text: str) -> str:
-    """The canonical spelling of a git remote: `user@host:path` and names stay as they are."""
+    """Spell a git remote canonically: `user@host:path` and names stay as they are."""
     if "://" not in text and _SCP_REMOTE.match(text):
         return text
     return canonical_url(text)[0]
@@ -422,24 +425,24 @@ def git_domain(text: str) -> str:
 
 
 def is_ordinary(spelled: str) -> bool:
-    """Whether a canonical URL is of a transport that has just one meaning everywhere."""
+    """Return whether a canonical URL is of a transport that has just one meaning everywhere."""
     return spelled.startswith(_ORDINARY)
 
 
 def is_ordinary_remote(spelled: str) -> bool:
-    """Whether a git remote is ordinary: `user@host:path` is, `helper::address` is not."""
+    """Return whether a git remote is ordinary: `user@host:path` is, `helper::address` is not."""
     if "://" in spelled or "::" in spelled:
         return is_ordinary(spelled)
     return _SCP_REMOTE.match(spelled) is not None
 
 
 def is_explicit_remote(text: str) -> bool:
-    """Whether it is written as a URL or as `user@host:path`, so that it is no remote's name."""
+    """Return whether it is a URL or `user@host:path`, so that it is no remote's name."""
     return "://" in text or _EXPLICIT_SCP.match(text) is not None
 
 
 def is_unambiguous(text: str) -> bool:
-    r"""Whether every parser of URLs finds the same host.
+    r"""Return whether every parser of URLs finds the same host.
 
     A URL is sent unchanged, and the server's parser may not follow WHATWG:
     `https://good.example\@evil.example/` has two hosts, depending on who reads it. So has a host in

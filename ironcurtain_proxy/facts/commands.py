@@ -76,7 +76,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: CommandContext) -> Facts:
-    """The facts of a call with the command in an argument of it.
+    """Return the facts of a call with the command in an argument of it.
 
     Args:
         facts: of the call.
@@ -136,7 +136,7 @@ def observed(
     *,
     text: str = "",
 ) -> CommandPlace:
-    """A place, completed by what the disk shows about a command there.
+    """Return a place, completed by what the disk shows about a command there.
 
     Args:
         command: the command.
@@ -198,7 +198,10 @@ def _pushed(command: ParsedCommand, branch: str) -> tuple[str, ...]:
 
 
 def _uses_git(command: ParsedCommand) -> bool:
-    """Whether git runs together with other programs, or pulls; else its hooks need no check."""
+    """Return whether git runs together with other programs, or pulls.
+
+    Else its hooks need no check.
+    """
     of_git = [one for one in command.commands if one.words and one.words[0].text == "git"]
     pulls = any(word.text == "pull" for one in of_git for word in one.words)
     return bool(of_git) and (pulls or len(command.commands) > 1)
@@ -216,7 +219,7 @@ def _parsed(value: Json) -> ParsedCommand:
 
 
 def _changes_the_command(arguments: Arguments, command: str) -> str | None:
-    """The argument that may change a command's effect: its environment, shell or input."""
+    """Return the argument that may change a command's effect: its environment, shell or input."""
     known = {command, *WORKING_DIRECTORY_ARGUMENTS, *_PROSE}
     for name, value in arguments.items():
         if name not in known and isinstance(value, str | list | dict) and value:
@@ -242,7 +245,7 @@ def _place(facts: Facts, server: str, grounds: CommandContext) -> CommandPlace:
 
 
 def _directory(facts: Facts, server: str, grounds: CommandContext) -> str | None:
-    """The directory of a command: the call's only working directory, else the server's."""
+    """Return the directory of a command: the call's only working directory, else the server's."""
     said = [
         name
         for name in WORKING_DIRECTORY_ARGUMENTS
@@ -270,7 +273,7 @@ def _real(path: str | None) -> str | None:
 
 
 def has_repository(directory: str, workspace: str | None) -> bool:
-    """Whether a directory has a `.git` of its own: a directory, or the file of a worktree.
+    """Return whether a directory has a `.git` of its own: a directory, or the file of a worktree.
 
     Any other file of that name leads to a repository that the agent could have laid out.
     """
@@ -291,7 +294,7 @@ _MAX_ENTRIES: Final = 5000
 def strays_among(
     paths: Iterable[str], workspace: str, *, globs: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Paths that lead out of the workspace or to a secret, each as the path to the link itself.
+    """Return links that lead out of the workspace or to a secret, each by its own path.
 
     Args:
         paths: below the workspace, as text; one with `..` is read as the system reads it.
@@ -331,7 +334,7 @@ def _leads_out(link: str, workspace: str) -> bool:
 
 
 def _links_in(directory: str, most: int) -> tuple[list[str], int]:
-    """The links of a directory, and how many entries were looked at."""
+    """Return the links of a directory, and how many entries were looked at."""
     try:
         with os.scandir(directory) as entries:
             seen = list(islice(entries, most))
@@ -341,7 +344,7 @@ def _links_in(directory: str, most: int) -> tuple[list[str], int]:
 
 
 def _ancestors(path: str, workspace: str) -> Iterator[str]:
-    """The links on the way from the workspace to a path."""
+    """Yield the links on the way from the workspace to a path."""
     at = workspace.rstrip("/")
     for name in path.removeprefix(at).split("/"):
         if name:

@@ -36,11 +36,13 @@ _RUNS_OTHERS: Final = re.compile(
 
 
 def scripts_entry(text: str, task: str | None) -> str | None:
-    """The entry of a script in a `package.json`: itself, `pre…` and `post…`, and those it names.
+    """Return the entry of a script in a `package.json`.
+
+    Itself, `pre…` and `post…`, and those it names.
 
     Args:
         text: the file.
-        task: the script; None: all of them count.
+        task: the script, or None if all of them count.
 
     Returns:
         None: the file cannot be read.
@@ -95,7 +97,10 @@ class EntryRules(Struct, frozen=True):
     """The rules of each target or recipe as written, by its name."""
 
     def entry(self, targets: Sequence[str]) -> str:
-        """The entry of some targets: their rules, those that they name, and the common text."""
+        """Return the entry of some targets.
+
+        Their rules, those that they name, and the common text.
+        """
         if not targets or not all(name in self.blocks for name in targets):
             return self.text
 
@@ -120,17 +125,23 @@ _MOST_TARGETS: Final = 64
 
 
 def make_rules(text: str) -> EntryRules:
-    """A makefile in pieces. A rule whose target is computed or a pattern is common to all."""
+    """Return a makefile in pieces.
+
+    A rule whose target is computed or a pattern is common to all.
+    """
     return _rules(text, _make_targets, "\t")
 
 
 def just_rules(text: str) -> EntryRules:
-    """A justfile in pieces."""
+    """Return a justfile in pieces."""
     return _rules(text, _just_recipe, " \t")
 
 
 def _make_targets(line: str) -> list[str]:
-    """The targets of a rule; none: it is no rule, or one with other than plain targets."""
+    """Return the targets of a rule.
+
+    It is none if it is no rule, or one with other than plain targets.
+    """
     head, colon, rest = line.partition(":")
     assigns = rest.lstrip(":").startswith("=")
     names = head.split() if colon and not assigns and _PLAIN_TARGETS.fullmatch(head) else []
@@ -171,7 +182,10 @@ _JUST_IMPORT: Final = re.compile(r"^(?:import\??\s+(.*)|mod\b.*)$", re.MULTILINE
 
 
 def make_includes(text: str) -> tuple[str, ...] | None:
-    """The files that a makefile includes; None: which these are is only known when it runs."""
+    """Return the files that a makefile includes.
+
+    It is None if which these are is only known when it runs.
+    """
     joined = text.replace("\\\n", " ")
     if re.search(r"\$[({](?:eval|file|guile|load)\b|^\s*-?load\b", joined, re.MULTILINE):
         return None
@@ -179,7 +193,7 @@ def make_includes(text: str) -> tuple[str, ...] | None:
 
 
 def just_includes(text: str) -> tuple[str, ...] | None:
-    """The files that a justfile imports; None: which these are is not known."""
+    """Return the files that a justfile imports, or None if which these are is not known."""
     named = [match[1] for match in _JUST_IMPORT.finditer(text)]
     if any(name is None for name in named) or "dotenv-path" in text or "dotenv-filename" in text:
         return None
@@ -200,7 +214,10 @@ class MiseEntry(Struct, frozen=True):
 
 
 def mise_entry(text: str, task: str) -> MiseEntry | None:
-    """A task with its dependencies, and all text outside of tasks, or None if it cannot be read."""
+    """Return a task with its dependencies, and all text outside of tasks.
+
+    It is None if it cannot be read.
+    """
     import tomllib  # noqa: PLC0415  only where a project uses it
 
     try:
@@ -257,7 +274,7 @@ _Reader: TypeAlias = Callable[[Sequence[str], str], tuple[str, ...]]
 def hosts_of(
     family: Family, directory: str | None, home: str | None, remotes: GitRemotes | None
 ) -> tuple[str, ...]:
-    """The hosts, sorted; empty: none is known. Blocks; never raises.
+    """Return the hosts, sorted, or empty if none is known. Blocks; never raises.
 
     Args:
         family: of a part that is known to reach out.

@@ -89,7 +89,7 @@ class DeepReading(Struct):
     _texts: int = 0
 
     def facts(self) -> tuple[ArgumentFact, ...]:
-        """A fact for each set of roles."""
+        """Return a fact for each set of roles."""
         found = self._found.items()
         return tuple([ArgumentFact(self.name, roles, tuple(values)) for roles, values in found])
 
@@ -173,7 +173,7 @@ _LISTED: Final = re.compile(r"[,;='\"\[\]]")
 
 
 def looks_in(text: str, member: str) -> Iterator[tuple[Literal["path", "url"], str]]:
-    """The paths and URLs that a text may be: itself, or those in a possible command."""
+    """Yield the paths and URLs that a text may be: itself, or those in a possible command."""
     if _URL.match(text):
         yield ("path" if text.lstrip().lower().startswith("file:") else "url"), text
         return
@@ -232,7 +232,7 @@ _UNCLEAR_URL: Final = Refusal(
 
 
 def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:
-    """A refusal of the whole call."""
+    """Return a refusal of the whole call."""
     return Unresolvable(ground=Ground(rule, reason))
 
 
@@ -268,15 +268,18 @@ class FactReader:
         self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
 
     def is_git(self, annotation: ToolAnnotation) -> bool:
-        """Whether the tool's server works on a git repository."""
+        """Return whether the tool's server works on a git repository."""
         return annotation.server == _GIT_SERVER
 
     def command_argument(self, annotation: ToolAnnotation) -> str | None:
-        """The argument that holds a shell command by the annotation; None: no argument does."""
+        """Return the argument that holds a shell command by the annotation.
+
+        It is None if no argument does.
+        """
         return self._plan(annotation).command
 
     def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
-        """The number of paths in the call, or None if git must be asked."""
+        """Return the number of paths in the call, or None if git must be asked."""
         if _may_push(arguments):
             return None
         count = 0
@@ -349,7 +352,7 @@ class FactReader:
             return _CANNOT_BE_READ
 
     def _leaves_workspace(self, root: RealPath, repository: RealPath | None) -> bool:
-        """Whether git would climb from the workspace to a repository around it."""
+        """Return whether git would climb from the workspace to a repository around it."""
         workspace = self._workspace
         return (
             workspace is not None
@@ -359,7 +362,10 @@ class FactReader:
         )
 
     def _is_repository(self, annotation: ToolAnnotation, name: str) -> bool:
-        """Whether the argument names the repository; of a list, git would take any item or none."""
+        """Return whether the argument names the repository.
+
+        Of a list, git would take any item or none.
+        """
         return self.is_git(annotation) and name in _REPOSITORY_ARGUMENTS
 
     def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
@@ -373,7 +379,7 @@ class FactReader:
     def _one(
         self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
-        """The facts of one argument, and its new spelling or None if it is sent unchanged."""
+        """Return an argument's facts, and its new spelling or None if it is sent unchanged."""
         if argument.is_plain and isinstance(value, str):
             return (ArgumentFact(argument.name, argument.roles, (TextValue(value),)),), None
         if argument.reading == "deep":
@@ -400,7 +406,7 @@ class FactReader:
     def _text(
         self, text: str, roles: tuple[ArgumentRole, ...]
     ) -> tuple[tuple[Value, ...], str] | Refusal:
-        """The values of one text inside an argument, and the text to send."""
+        """Return the values of one text inside an argument, and the text to send."""
         reading = reading_of(roles)
         if reading != "path":
             values = self._values((text,), "url" if reading == "git-remote" else reading, roles)
@@ -424,7 +430,7 @@ class FactReader:
     def _read_argument(
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
-        """The values of an argument, and its new spelling or None if it is sent unchanged."""
+        """Return an argument's values, and its new spelling or None if it is sent unchanged."""
         strings = strings_of(value, argument.reading)
         if isinstance(strings, Refusal):
             return strings
@@ -525,14 +531,14 @@ def _request(
 
 
 def _with_root(fact: ArgumentFact, repository: RealPath | None, root: RealPath) -> ArgumentFact:
-    """The facts with the whole repository for the argument that names it."""
+    """Return the facts with the whole repository for the argument that names it."""
     if not any(isinstance(v, PathValue) and v.path == repository for v in fact.values):
         return fact
     return ArgumentFact(fact.name, fact.roles, (*fact.values, PathValue(str(root), root)))
 
 
 def _repository(facts: list[ArgumentFact]) -> tuple[str, RealPath] | None:
-    """The argument and the directory that the call works in, if it names exactly one."""
+    """Return the argument and the directory that the call works in, if it names exactly one."""
     for name in _REPOSITORY_ARGUMENTS:
         for fact in facts:
             if fact.name == name and len(fact.values) == 1:
@@ -543,12 +549,12 @@ def _repository(facts: list[ArgumentFact]) -> tuple[str, RealPath] | None:
 
 
 def _is_too_long(path: RealPath) -> bool:
-    """Whether the name is too long for any directory."""
+    """Return whether the name is too long for any directory."""
     return any(len(os.fsencode(part)) > NAME_MAX for part in path.parts)
 
 
 def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
-    """The repository around the directory of a command."""
+    """Return the repository around the directory of a command."""
     said = [fact for fact in facts if fact.name in WORKING_DIRECTORY_ARGUMENTS and fact.values]
     values = [value for fact in said for value in fact.values]
     if len(values) != 1 or not isinstance(values[0], PathValue):
@@ -558,14 +564,14 @@ def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
 
 
 def _may_push(arguments: Arguments) -> bool:
-    """Whether the tool may run a command that pushes."""
+    """Return whether the tool may run a command that pushes."""
     return not _DIRECTORIES.isdisjoint(arguments) and any(
         isinstance(value, str) and "push" in value for value in arguments.values()
     )
 
 
 def _branch_of(root: RealPath | None, remotes: GitRemotes, *, pushes: bool) -> str | None:
-    """The branch that the call changes, or pushes by default, or None if it is unknown."""
+    """Return the branch that the call changes, or pushes by default, or None if it is unknown."""
     branch = None if root is None else current_branch(root)
     return None if pushes and branch and remotes.renames_pushes(str(root)) else branch
 

@@ -118,7 +118,7 @@ def _started(
 
 
 def _scratch() -> int:
-    """A file for git's standard error: a pipe without a reader could block it."""
+    """Return a file for git's standard error: a pipe without a reader could block it."""
     descriptor, name = tempfile.mkstemp()
     os.unlink(name)  # noqa: PTH108  a string, as mkstemp gave it
     return descriptor
@@ -243,7 +243,9 @@ class GitRemotes:
     def destinations(
         self, remote: str, repository: str | None, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
-        """Every URL that git would contact for a remote given by name or by URL; never empty.
+        """Return every URL that git would contact for a remote given by name or by URL.
+
+        Never empty.
 
         Args:
             remote: as the agent wrote it, not empty.
@@ -261,7 +263,7 @@ class GitRemotes:
     def default_destinations(
         self, repository: str, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
-        """Every URL git would contact if no remote is given; empty if there is no remote.
+        """Return every URL git would contact if no remote is given; empty if there is no remote.
 
         `origin` counts besides git's own default: servers fill it in by themselves.
         """
@@ -293,7 +295,7 @@ class GitRemotes:
         return _distinct(found)
 
     def renames_pushes(self, repository: str) -> bool:
-        """Whether a push of a branch, by its name alone, may go to a branch of another name."""
+        """Return whether a push of a branch by name alone may go to one of another name."""
         settings, links = self._run(
             repository,
             (
@@ -315,7 +317,7 @@ class GitRemotes:
         )
 
     def push_target(self, repository: str, branch: str) -> tuple[str, str] | None:
-        """The remote and branch of `git push` without operands, or None if it is unknown.
+        """Return the remote and branch of `git push` without operands, or None if it is unknown.
 
         Args:
             repository: a real directory.
@@ -350,11 +352,13 @@ class GitRemotes:
         return (remote, target) if target else None
 
     def steering(self, repository: str, remote: str | None) -> str | None:
-        """The settings that change the programs git runs, or its use of a remote; None: unknown.
+        """Return the settings that change the programs git runs, or its use of a remote.
+
+        It is None if it is unknown.
 
         Args:
             repository: a real directory.
-            remote: by name; None: all count.
+            remote: by name, or None if all count.
         """
         plain = remote is not None and re.fullmatch(r"[A-Za-z0-9_]+", remote)
         name = remote if remote is not None and plain else ".*"
@@ -363,7 +367,7 @@ class GitRemotes:
         return found.text if found.status in {0, 1} else None
 
     def names_hooks(self, repository: str) -> bool:
-        """Whether a setting may name another directory of hooks."""
+        """Return whether a setting may name another directory of hooks."""
         (found,) = self._run(repository, (("config", "-z", "--get-all", "core.hooksPath"),))
         # The last one is ours: no hook runs while git is asked.
         return found.status != 0 or found.text.split("\0")[:-1] != ["/dev/null"]
@@ -406,7 +410,7 @@ class GitRemotes:
         remotes: _Remotes,
         values: Mapping[str, str],
     ) -> Refusal | None:
-        """Remotes that git reads from other places than its list."""
+        """Return remotes that git reads from other places than its list."""
         if operation != "push" and f"remotes.{remote}".lower() in map(str.lower, values):
             return _GROUP
         if f"remote.{remote}.vcs" in values:

@@ -61,16 +61,16 @@ class CataloguedTool:
     """The server's name in policy and annotations."""
     definition: ToolDefinition
     annotation: ToolAnnotation | None
-    """The operator's annotation; None: calls are denied, unless the server is trusted."""
+    """The operator's annotation, or None if calls are denied, unless the server is trusted."""
     held: str = ""
-    """The reason why the entry is hidden and denied until a person accepts it; empty: it is
+    """The reason why the entry is hidden and denied until a person accepts it, or empty if it is
     offered."""
 
     @classmethod
     def described(
         cls, server: str, policy_server: str, tool: str, annotation: ToolAnnotation | None
     ) -> "CataloguedTool":
-        """A tool with the schema of its annotation, for a server that does not run."""
+        """Return a tool with the schema of its annotation, for a server that does not run."""
         raw: dict[str, Json] = {"name": tool}
         if annotation is not None:
             raw["inputSchema"] = dict(annotation.input_schema)
@@ -107,15 +107,15 @@ class Catalogue:
         object.__setattr__(self, "_owners", owners)
 
     def has_elsewhere(self, server: str, name: str) -> bool:
-        """Whether another server has a tool of this name, too."""
+        """Return whether another server has a tool of this name, too."""
         return bool(self._owners.get(name, frozenset()) - {server})
 
     def named(self, exposed_name: str) -> CataloguedTool | None:
-        """The tool the agent means by a name."""
+        """Return the tool the agent means by a name."""
         return self._by_name.get(exposed_name)
 
     def tool(self, server: str, name: str) -> CataloguedTool | None:
-        """A server's tool by the server's own name for it."""
+        """Return a server's tool by the server's own name for it."""
         return self._by_tool.get((server, name))
 
 
@@ -168,7 +168,7 @@ def build_catalogue(
 
 
 def canonical(server: str, tool: str, arguments: Arguments) -> bytes:
-    """Server, tool and arguments as JSON text, independent of the order of keys."""
+    """Return server, tool and arguments as JSON text, independent of the order of keys."""
     call = [server, tool, arguments]
     try:
         return orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
@@ -182,7 +182,7 @@ def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
 
 
 def pin_digest(spec: ServerSpec, workspace: str | None) -> str:
-    """The identity of a server for what it says of itself: the same in each workspace.
+    """Return the identity of a server for what it says of itself: the same in each workspace.
 
     An argument or variable that is the workspace itself is left out of it. One that is a file in
     there is not: it may be the server's code, which is another in each.
@@ -202,7 +202,7 @@ def pin_digest(spec: ServerSpec, workspace: str | None) -> str:
 
 
 def server_digest(spec: ServerSpec, workspace: str | None = None) -> str:
-    """The identity of a server without its credentials: a name can get another meaning.
+    """Return the identity of a server without its credentials: a name can get another meaning.
 
     Args:
         spec: the server.
@@ -247,17 +247,17 @@ class Names(Struct, frozen=True):
         return self.always or len(self.servers) > 1
 
     def prompt(self, server: str, name: str) -> str:
-        """The agent's name of a prompt."""
+        """Return the agent's name of a prompt."""
         return f"{server}{SEPARATOR}{name}" if self.has_prefix else name
 
     def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own name of a prompt, or None if it is no name of a prompt."""
+        """Return the server, and its own name of a prompt, or None if it is no name of a prompt."""
         if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         return self._after(exposed, SEPARATOR)
 
     def uri(self, server: str, uri: str) -> str:
-        """The agent's name of a resource."""
+        """Return the agent's name of a resource."""
         if not self.has_prefix:
             return uri
         if uri.startswith(_VIEW):
@@ -265,7 +265,10 @@ class Names(Struct, frozen=True):
         return f"{server}{_JOIN}{uri}"
 
     def uri_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own URI of a resource, or None if it is no name of a resource."""
+        """Return the server, and its own URI of a resource.
+
+        It is None if it is no name of a resource.
+        """
         if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         if exposed.startswith(_VIEW):
@@ -274,7 +277,10 @@ class Names(Struct, frozen=True):
         return self._after(exposed, _JOIN)
 
     def _after(self, exposed: str, separator: str) -> tuple[str, str] | None:
-        """The server whose name the text begins with, and what comes after; the longest wins."""
+        """Return the server whose name the text begins with, and what comes after.
+
+        The longest wins.
+        """
         found = [name for name in self.servers if exposed.startswith(name + separator)]
         if not found:
             return None
@@ -284,12 +290,12 @@ class Names(Struct, frozen=True):
     # --- in answers of servers
 
     def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
-        """An entry of a list, with the URI or template at a key renamed."""
+        """Return an entry of a list, with the URI or template at a key renamed."""
         value = entry.get(key)
         return {**entry, key: self.uri(server, value)} if isinstance(value, str) else dict(entry)
 
     def tool(self, server: str, raw: Mapping[str, Json]) -> Mapping[str, Json]:
-        """A tool's object, with the view that it names renamed."""
+        """Return a tool's object, with the view that it names renamed."""
         meta = raw.get("_meta")
         if not self.has_prefix or not isinstance(meta, dict):
             return raw
@@ -302,7 +308,7 @@ class Names(Struct, frozen=True):
         return {**raw, "_meta": renamed}
 
     def result(self, server: str, answer: ToolResult) -> ToolResult:
-        """An answer with its resources renamed; the same value if it names none."""
+        """Return an answer with its resources renamed; the same value if it names none."""
         result = answer.result
         if not self.has_prefix or result is None:
             return answer
@@ -322,7 +328,7 @@ class Names(Struct, frozen=True):
         return ToolResult(result=renamed, refused_host=answer.refused_host)
 
     def _block(self, server: str, block: Json) -> Json:
-        """A content block: a link to a resource, or a resource in it."""
+        """Return a content block: a link to a resource, or a resource in it."""
         if not isinstance(block, dict):
             return block
         if block.get("type") == "resource_link":
@@ -348,7 +354,7 @@ class Names(Struct, frozen=True):
 
 
 def views_of(raw: Mapping[str, Json]) -> frozenset[str]:
-    """The views that a tool says show its results."""
+    """Return the views that a tool says show its results."""
     meta = raw.get("_meta")
     if not isinstance(meta, dict):
         return frozenset()
@@ -368,7 +374,7 @@ class ToolLists(Protocol):
     """The source of the servers' tools."""
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """The tools of all servers that have listed them."""
+        """Return the tools of all servers that have listed them."""
 
     async def until_settled(self, server: str) -> None:
         """Wait, up to a deadline, until a server has started or failed."""
@@ -478,7 +484,7 @@ class LiveCatalogue:
         return " ".join(filter(None, why))
 
     async def listing(self) -> list[Json]:
-        """Every tool's object as its server wrote it, apart from its name and that of its view."""
+        """Return every tool as its server wrote it, apart from its name and its view's."""
         for spec in self._servers:
             await self._source.until_settled(spec.name)
         tools = self.refresh().tools
@@ -488,7 +494,7 @@ class LiveCatalogue:
         return self.hides(tool.policy_server, tool.definition.name, tool.annotation)
 
     def declares_view(self, server: str, uri: str) -> bool:
-        """Whether a tool of a server declares this resource as its view (MCP Apps)."""
+        """Return whether a tool of a server declares this resource as its view (MCP Apps)."""
         tools = [] if self._current is None else self._current.tools
         return any(
             tool.server == server and not tool.held and uri in views_of(tool.definition.raw)
@@ -496,14 +502,14 @@ class LiveCatalogue:
         )
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) of the agent's name, or None if there is none."""
+        """Return the (server, tool) of the agent's name, or None if there is none."""
         if self._current is None or exposed_name.startswith(RESERVED):
             return None
         tool = self._current.named(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
 
     def exposed(self, server: str, tool: str) -> str:
-        """The agent's name of a server's tool, which need not exist."""
+        """Return the agent's name of a server's tool, which need not exist."""
         return f"{server}{SEPARATOR}{tool}" if self.naming.has_prefix else tool
 
     def definition(self, server: str, tool: str) -> str:
@@ -512,7 +518,7 @@ class LiveCatalogue:
         return "" if found is None else fingerprint(server, tool, found.definition.raw)
 
     def names(self, server: str, tool: str) -> frozenset[str]:
-        """The operator's names of a tool: `server/tool`, and `tool` if only one server has it."""
+        """Return a tool's names: `server/tool`, and `tool` if only one server has it."""
         known = self._names.get((server, tool))
         if known is None:
             known = self._names_now(server, tool)
@@ -530,7 +536,7 @@ class LiveCatalogue:
         return frozenset([full, tool])
 
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
-        """A server's tool by the server's own name for it."""
+        """Return a server's tool by the server's own name for it."""
         return None if self._current is None else self._current.tool(server, tool)
 
     def _exposed(self, tool: CataloguedTool) -> dict[str, Json]:
@@ -546,7 +552,7 @@ _UNCLEAR: Final = RoleSpec(default=("unclear",))
 
 
 def guessed(server: str, tool: str, arguments: Arguments, schema: Json = None) -> ToolAnnotation:
-    """An annotation in which nothing is clear.
+    """Return an annotation in which nothing is clear.
 
     Args:
         server: its name in rules.

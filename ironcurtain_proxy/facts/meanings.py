@@ -52,7 +52,7 @@ class _Reading(Struct):
     """The relevant part of each file, by path."""
 
     def text(self, path: str) -> str | None:
-        """The text of a file, or None if there is none."""
+        """Return the text of a file, or None if there is none."""
         found = _content(path)
         if len(found or b"") > _MAX_TEXT:
             raise _UnclearError
@@ -68,7 +68,7 @@ class _Reading(Struct):
         self.seen[path] = counts
 
     def digest(self) -> str:
-        """The digest."""
+        """Return the digest."""
         seen = sorted([(self._relative(path), counts) for path, counts in self.seen.items()])
         said = "\0".join(f"{path}\0{counts}" for path, counts in seen)
         return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
@@ -80,7 +80,7 @@ class _Reading(Struct):
 
 
 def meaning_of(family: Family, remotes: GitRemotes | None, root: str | None = None) -> str | None:
-    """The meaning of a family, or None if it is unknown. Blocks; never raises.
+    """Return the meaning of a family, or None if it is unknown. Blocks; never raises.
 
     Args:
         family: one whose meaning lies in files.
@@ -103,13 +103,13 @@ def meaning_of(family: Family, remotes: GitRemotes | None, root: str | None = No
 
 
 def _whole(family: Family, _directory: str, reading: _Reading) -> None:
-    """All named files, completely."""
+    """Read all named files, completely."""
     for path in family.defined_in:
         reading.note(path)
 
 
 def _repository(family: Family, directory: str, reading: _Reading) -> None:
-    """The configuration of a repository elsewhere, which names the programs that git runs."""
+    """Read the configuration of a repository elsewhere, which names programs that git runs."""
     _whole(family, directory, reading)
     text = reading.text(f"{directory}/.git/config")
     if text is None or "[include" in text.lower():
@@ -154,7 +154,7 @@ def _nx(family: Family, directory: str, reading: _Reading) -> None:
 
 
 def _package(family: Family, directory: str, reading: _Reading) -> None:
-    """A script of a `package.json`, and the package tool's settings."""
+    """Read a script of a `package.json`, and the package tool's settings."""
     words = [word for word in family.program if word not in {"run", "run-script", "r"}]
     root = _nearest(directory, ("package.json", "node_modules"))
     for top in dict.fromkeys((directory, root)):
@@ -177,7 +177,7 @@ def _scripts(path: str, task: str | None, reading: _Reading) -> None:
 
 
 def _packages(root: str, reading: _Reading) -> None:
-    """The scripts of all packages below a directory: an option says which of them run."""
+    """Read the scripts of all packages below a directory: an option says which of them run."""
     if not os.path.lexists(root):
         reading.note(root, _ABSENT)
         return
@@ -194,7 +194,7 @@ def _raise(error: OSError) -> None:
 
 
 def _nearest(directory: str, names: tuple[str, ...]) -> str:
-    """The directory itself or its nearest parent that has one of the names."""
+    """Return the directory itself or its nearest parent that has one of the names."""
     place = directory
     while True:
         if any(os.path.lexists(f"{place}/{name}") for name in names):
@@ -324,7 +324,7 @@ _RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = {
 
 
 def _content(path: str) -> bytes | None:
-    """The content of a regular file, or None if there is none.
+    """Return the content of a regular file, or None if there is none.
 
     Raises:
         OSError: it is no regular file, or cannot be read.
@@ -337,7 +337,7 @@ def _content(path: str) -> bytes | None:
 
 
 def settled(place: CommandPlace, sought: DiskLookups, remotes: GitRemotes | None) -> CommandPlace:
-    """A place with the meanings of families."""
+    """Return a place with the meanings of families."""
     found = tuple(
         [(family, meaning_of(family, remotes, place.workspace)) for family in sought.families]
     )
@@ -351,7 +351,7 @@ def settled(place: CommandPlace, sought: DiskLookups, remotes: GitRemotes | None
 
 
 def _digest_of(path: str) -> str:
-    """A digest that differs where the file may differ."""
+    """Return a digest that differs where the file may differ."""
     try:
         found = _content(path)
     except (_UnclearError, OSError, ValueError):

@@ -54,7 +54,7 @@ ViewFinder: TypeAlias = Callable[[str, str], bool]
 
 
 def no_view(_server: str, _uri: str) -> bool:
-    """No tool declares a view."""
+    """Return no tool declares a view."""
     return False
 
 
@@ -77,7 +77,7 @@ class Named(Struct, frozen=True):
 def named_by(
     operation: Operation, source: OperationSource, declares_view: ViewFinder
 ) -> Named | Unresolvable:
-    """The arguments of an operation, or the reason why it has none."""
+    """Return the arguments of an operation, or the reason why it has none."""
     server = source.policy_server(operation.server)
     if server is None:
         return _unresolvable("unknown-operation", f"Unknown: {operation.exposed_name[:200]}")
@@ -90,7 +90,7 @@ def named_by(
 
 
 def scheme_of(uri: str) -> str | Refusal:
-    """The scheme of a URI in lower case."""
+    """Return the scheme of a URI in lower case."""
     found = _SCHEME.match(uri)
     if found is None:
         return Refusal("is no URI with a scheme")
@@ -102,7 +102,7 @@ def scheme_of(uri: str) -> str | Refusal:
 
 
 def as_sent(facts: Facts, operation: Operation) -> Facts:
-    """The facts with the arguments to send: a path goes back into its URI.
+    """Return the facts with the arguments to send: a path goes back into its URI.
 
     Of the completion of a template it is what the agent wrote: the URI so far was put together to
     be judged, and is sent to nobody.
@@ -163,14 +163,17 @@ def _prompt(operation: Operation, server: str, source: OperationSource) -> Named
 
 
 def _template_of(operation: Operation) -> str | None:
-    """The template of the resource that a completion completes; None: it completes a prompt."""
+    """Return the template of the resource that a completion completes.
+
+    It is None if it completes a prompt.
+    """
     reference = operation.params.get("ref")
     uri = reference.get("uri") if isinstance(reference, dict) else None
     return uri if isinstance(uri, str) else None
 
 
 def _filled(template: str, arguments: Arguments) -> str:
-    """The URI of a template. A variable without a value is empty."""
+    """Return the URI of a template. A variable without a value is empty."""
 
     def value(match: re.Match[str]) -> str:
         given = arguments.get(match[1].lstrip("+#./;?&").partition("*")[0].partition(":")[0])
@@ -203,7 +206,7 @@ _HTTPS: Final = "https://"
 
 
 def facts_of_question(operation: Operation, policy_server: Callable[[str], str | None]) -> Gathered:
-    """The facts of a server's question."""
+    """Return the facts of a server's question."""
     server = policy_server(operation.server)
     asked = _read(operation)
     if server is None or isinstance(asked, str):
@@ -257,7 +260,7 @@ def _form(asked: Mapping[str, Json]) -> ServerQuestion | str:
 
 
 def asks_for_credential(text: str) -> bool:
-    """Whether the text asks for a password, a key, a card or a code.
+    """Return whether the text asks for a password, a key, a card or a code.
 
     Compatibility forms, accents and characters without a shape are undone first.
     """
@@ -281,7 +284,7 @@ _LOOK_ALIKES: Final = str.maketrans(
 
 
 def _texts(value: Json, depth: int) -> Iterator[str]:
-    """Every text of a field, its keys included."""
+    """Yield every text of a field, its keys included."""
     if isinstance(value, str):
         yield value
     elif depth and isinstance(value, dict):
@@ -294,7 +297,7 @@ def _texts(value: Json, depth: int) -> Iterator[str]:
 
 
 def _host_of(url: Json) -> str:
-    """The host of a plain https URL without user; empty if it is none."""
+    """Return the host of a plain https URL without user; empty if it is none."""
     if not isinstance(url, str) or not url.isascii() or not is_unambiguous(url):
         return ""
     spelled, host = canonical_url(url)

@@ -181,7 +181,7 @@ class PathReader:
         return done
 
     def _target(self, directory: list[str], name: str, place: str) -> str | Refusal | None:
-        """The target of the link at `place`; None if it is no link or is missing."""
+        """Return the target of the link at `place`; None if it is no link or is missing."""
         if directory == ["proc"] and (name in _PROC_NAMES or name.isdigit()):
             return _OWN_TO_PROCESS
         if directory == ["dev"] and name in _DEV_NAMES:
@@ -230,7 +230,7 @@ class _Budget:
 
 
 def _has_namesake(place: str) -> bool:
-    """Whether another entry of the directory is the same text to Unicode.
+    """Return whether another entry of the directory is the same text to Unicode.
 
     `é` may be one character or two, and the Kelvin sign is a K. A server that does not find a name
     may look for such an entry (npm's filesystem server does), and open what was never judged.
@@ -251,7 +251,7 @@ def _has_namesake(place: str) -> bool:
 
 
 def _has_no_link(spelled: str) -> bool:
-    """Whether the path exists and contains no link.
+    """Return whether the path exists and contains no link.
 
     Three system calls, whatever the depth; `lstat` on every component costs one each.
     """
@@ -270,7 +270,7 @@ def _has_no_link(spelled: str) -> bool:
 
 
 def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
-    """Whether a link lies in a procfs. Each mount of it may have a device of its own."""
+    """Return whether a link lies in a procfs. Each mount of it may have a device of its own."""
     if os.major(status.st_dev) != 0:
         # The link lies on a disk, and a procfs does not.
         return False
@@ -278,7 +278,7 @@ def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
 
 
 def file_system_type(directory: str) -> int | None:
-    """The number of the file system that holds a directory, or None if it is unknown."""
+    """Return the number of the file system that holds a directory, or None if it is unknown."""
     if _LIBRARY is None:
         return NO_NUMBER
     buffer = ctypes.create_string_buffer(_BUFFER)
@@ -326,7 +326,7 @@ class MountTable:
         self._may_block = self._read()
 
     def may_block(self) -> bool:
-        """Whether any mount could block a system call. Takes a third of a microsecond."""
+        """Return whether any mount could block a system call. Takes a third of a microsecond."""
         if self._descriptor is not None and self._poll.poll(0):
             self._may_block = self._read()
         return self._may_block
@@ -339,7 +339,7 @@ class MountTable:
         self._may_block = True
 
     def __del__(self) -> None:
-        """A table that nobody holds any more keeps no descriptor."""
+        """Close the descriptors when nobody holds the table any more."""
         with suppress(OSError, AttributeError):
             self.close()
 

@@ -56,7 +56,7 @@ _UNCLEAR: Final = Refusal(
 
 
 def operation_of(tool: str) -> RemoteOperation:
-    """The operation of a tool on its remote. An unknown tool may do either."""
+    """Return the operation of a tool on its remote. An unknown tool may do either."""
     return _OPERATIONS.get(tool, "both")
 
 
@@ -67,7 +67,9 @@ BARE: Final = Refusal(
 
 
 def repository_root(directory: RealPath) -> RealPath | Refusal:
-    """The repository that git would find from a directory; the directory itself if there is none.
+    """Return the repository that git would find from a directory.
+
+    The directory itself if there is none.
 
     Git searches upwards for a `.git`, and at each level also accepts the directory itself as a bare
     repository. An agent that writes files can create one with a `config` that names a command
@@ -86,7 +88,7 @@ def repository_root(directory: RealPath) -> RealPath | Refusal:
 
 
 def _is_laid_out(place: str) -> bool:
-    """Whether git, or a git library, could accept a directory itself as a repository."""
+    """Return whether git, or a git library, could accept a directory itself as a repository."""
     return os.path.lexists(f"{place}/HEAD") and any(
         os.path.lexists(f"{place}/{name}") for name in _LAYOUT
     )
@@ -113,7 +115,7 @@ class RemoteReader:
         *,
         of_git: bool,
     ) -> tuple[Value, ...] | Refusal:
-        """One value for each remote, with every host that it leads to.
+        """Return one value for each remote, with every host that it leads to.
 
         An omitted argument means the default remote, if the tool is known to contact one.
         """
@@ -180,7 +182,7 @@ def _leading_to(text: str, urls: tuple[str, ...]) -> UrlValue:
 
 
 def branch_of(directory: str) -> str | None:
-    """The current branch of a repository; None: none, or unknown."""
+    """Return the current branch of a repository, or None if there is none, or it is unknown."""
     try:
         return current_branch(RealPath.from_text(directory))
     except (OSError, ValueError):
@@ -188,7 +190,7 @@ def branch_of(directory: str) -> str | None:
 
 
 def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
-    """Whether git may run a hook in a repository; blocks.
+    """Return whether git may run a hook in a repository; blocks.
 
     Args:
         repository: a real directory with a `.git` of its own.
@@ -208,7 +210,7 @@ def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
 
 
 def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
-    """A digest of the targets of a family of git commands, or None if it is unknown.
+    """Return a digest of the targets of a family of git commands, or None if it is unknown.
 
     Every URL of the remote after all rewriting, and the relevant settings. The repository itself is
     no part of it: in another clone the same commands reach the same place.
@@ -239,7 +241,7 @@ _FETCHES: Final = frozenset({"fetch", "pull", "ls-remote"})
 
 
 def destinations(family: Family, remotes: GitRemotes) -> tuple[str, ...] | None:
-    """Every URL that a family of git commands reaches, or None if it is unknown."""
+    """Return every URL that a family of git commands reaches, or None if it is unknown."""
     root = repository_root(RealPath.from_text(family.directory or ""))
     if isinstance(root, Refusal) or not os.path.isdir(str(root)):  # noqa: PTH112  a text
         return None
@@ -257,7 +259,7 @@ def _urls(family: Family, repository: str, remotes: GitRemotes) -> tuple[str, ..
 
 
 def _named(family: Family) -> tuple[str, str | None]:
-    """The sub-command, and the remote that it names, or None if it names none."""
+    """Return the sub-command, and the remote that it names, or None if it names none."""
     words = [one for one in (*family.program, *family.kept) if not one.startswith("-")]
     if "git" not in words:
         return words[-1], None
@@ -279,7 +281,7 @@ _CREDENTIALS: Final = re.compile(
 
 
 def shows_credentials(directory: str) -> bool:
-    """Whether git's own configuration of a repository holds a password or a token.
+    """Return whether git's own configuration of a repository holds a password or a token.
 
     A configuration that cannot be read counts as one that does.
 

@@ -137,7 +137,7 @@ _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S1
 
 
 def current_branch(root: RealPath) -> str | None:
-    """The branch that a commit would go to; None: none, or unknown.
+    """Return the branch that a commit would go to, or None if there is none, or it is unknown.
 
     Args:
         root: what holds `.git`: a directory, or the file that a worktree has in its place.
@@ -151,13 +151,13 @@ def current_branch(root: RealPath) -> str | None:
 
 
 def _stands_for_another(reference: str) -> bool:
-    """Whether a branch is symbolic: its file or link names another one."""
+    """Return whether a branch is symbolic: its file or link names another one."""
     is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
     return is_link or (_first_line(reference) or "").startswith("ref:")
 
 
 def shared_directory(root: RealPath) -> RealPath:
-    """The common directory of a repository's worktrees, with its configuration.
+    """Return the common directory of a repository's worktrees, with its configuration.
 
     Args:
         root: what holds `.git`.
@@ -316,7 +316,7 @@ def _packed(shared: str) -> frozenset[str] | None:
 
 
 def is_worktree(directory: str, workspace: str | None) -> bool:
-    """Whether a `.git` file leads to a worktree of `git worktree add` that no agent can have faked.
+    """Return whether a `.git` file leads to a real worktree, which no agent can have faked.
 
     The worktree's data lies in the workspace's own `.git`, or outside of the workspace and of
     places for temporary files. It names the `.git` file in turn, and no link is on the way.
@@ -345,7 +345,9 @@ def is_worktree(directory: str, workspace: str | None) -> bool:
 
 
 def repository_of(workspace: str) -> str | None:
-    """The `.git` directory that all worktrees of a workspace's repository share; None: unknown.
+    """Return the `.git` directory that all worktrees of a workspace's repository share.
+
+    It is None if it is unknown.
 
     A worktree of `git worktree add` counts where both sides say so: its `.git` file leads into the
     repository, and the repository names the file. Only who can write in the repository makes the
@@ -379,7 +381,7 @@ def _joined(place: str, text: str) -> str:
 
 
 def _first_line(path: str) -> str | None:
-    """The first line of a small regular file, or None if it is no such file."""
+    """Return the first line of a small regular file, or None if it is no such file."""
     try:
         data = beginning_of(path, _MAX_BYTES)
         return None if data is None else data.split(b"\n", 1)[0].decode().strip()

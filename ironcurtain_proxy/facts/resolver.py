@@ -91,7 +91,7 @@ class DirectoryFinder:
         self._limiter = anyio.CapacityLimiter(_MAX_DIRECTORY_THREADS)
 
     async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The directories of `directories_of`, or None if the deadline has passed.
+        """Return the directories of `directories_of`, or None if the deadline has passed.
 
         In a thread, because a network file system can hang. The call waits for a reviewer anyway,
         so the cost of a thread does not matter.
@@ -106,7 +106,7 @@ class DirectoryFinder:
 
 
 def directories_of(request: AccessRequest) -> frozenset[RealPath]:
-    """The paths of a call that are, or may be, directories.
+    """Return the paths of a call that are, or may be, directories.
 
     Too many directories make the remembered pattern narrower, never wider.
     """
@@ -116,7 +116,7 @@ def directories_of(request: AccessRequest) -> frozenset[RealPath]:
 def directories_to_open(
     request: AccessRequest, directories: frozenset[RealPath]
 ) -> tuple[str, ...]:
-    """The directories that a server needs among its roots for a call, each once.
+    """Return the directories that a server needs among its roots for a call, each once.
 
     Args:
         request: the call.
@@ -168,12 +168,12 @@ OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]
 
 
 async def no_origins(_request: AccessRequest) -> tuple[Target, ...]:
-    """Nothing asks for origins."""
+    """Return nothing asks for origins."""
     return ()
 
 
 def none_sought(_server: str) -> None:
-    """Secrets are not sought."""
+    """Seek no secrets."""
 
 
 def _nothing_said(_tool: str, _left_out: tuple[str, ...]) -> None:
@@ -301,7 +301,7 @@ class Resolver:
         return name
 
     async def _with_command(self, facts: Facts, name: str, server: str) -> Gathered:
-        """The facts with the command in the argument `name`."""
+        """Return the facts with the command in the argument `name`."""
         read = partial(with_command, facts, name, server, self._tools.grounds)
         # It may start git, and search a tree of packages.
         with anyio.move_on_after(self._deadline):
@@ -349,7 +349,10 @@ class Resolver:
     async def _gather_wider(
         self, call: Operation, annotation: ToolAnnotation, tool: CataloguedTool
     ) -> Gathered | None:
-        """The facts of a call with arguments that nobody described; None: they are the fault."""
+        """Return the facts of a call with arguments that nobody described.
+
+        It is None if they are the fault.
+        """
         wider = widened(annotation, call.arguments) if self._tools.asks_about_unknown else None
         schema = tool.definition.input_schema
         if wider is None or self._schemas.problem(wider, schema, call.arguments) is not None:
@@ -361,7 +364,7 @@ class Resolver:
         return as_unknown(gathered, tuple(lacking))
 
     async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
-        """The facts of a tool without annotation, by the form of each text in its arguments."""
+        """Guess the facts of a tool without annotation, by the form of its arguments' texts."""
         schema = tool.definition.input_schema
         annotation = guessed(tool.policy_server, tool.definition.name, call.arguments, schema)
         problem = self._schemas.problem(annotation, schema, call.arguments)
@@ -378,7 +381,7 @@ class Resolver:
         self._tools = replace(self._tools, operations=known)
 
     def canonical(self, call: Operation, arguments: Arguments) -> bytes:
-        """Server, tool and these arguments as one text: equal for equal calls."""
+        """Return server, tool and these arguments as one text: equal for equal calls."""
         return canonical(call.server, call.tool, arguments)
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
@@ -393,13 +396,13 @@ class Resolver:
         return self._repositories.undisturbed(facts.repository, push=facts.pushes)
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """The request's paths that are directories, or None if it is unknown."""
+        """Return the request's paths that are directories, or None if it is unknown."""
         return await self._directories.find(request)
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
-        """The directories that a server needs among its roots for the approved call."""
+        """Return the directories that a server needs among its roots for the approved call."""
         return () if directories is None else directories_to_open(request, directories)
 
     def succeeded(self, call: _CarriedOut) -> None:
@@ -422,7 +425,7 @@ class Resolver:
     def _read_at_once(
         self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
     ) -> Gathered | None:
-        """The facts; None: to find them may take long."""
+        """Return the facts, or None if to find them may take long."""
         if self._may_block(annotation, arguments):
             return None
         return self._facts.read(annotation, arguments, self._tools.remotes(call.server))

@@ -125,7 +125,7 @@ def _parts(inner: Json) -> Iterator[Json]:
 
 
 def _is_schema(node: Mapping[str, Json]) -> bool:
-    """Whether an object is a schema itself, not a table of them by name."""
+    """Return whether an object is a schema itself, not a table of them by name."""
     return any(key.startswith("$") or key in _KEYWORDS for key in node)
 
 
@@ -174,7 +174,7 @@ class SchemaChecker:
         self._say = say
 
     def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
-        """The fault of the arguments, in one sentence, or None.
+        """Return the fault of the arguments, in one sentence, or None.
 
         Args:
             annotation: of the tool; an argument that it lacks is denied, whatever the schema says,
@@ -296,7 +296,7 @@ def _is_path(spec: RoleSpec | None) -> bool:
 
 
 def _first_problem(compiled: CompiledSchema, arguments: dict[str, Json]) -> str:
-    """One problem, the original's messages before the library's."""
+    """Return one problem, the original's messages before the library's."""
     known = compiled.names
     if known is not None and (unknown := [name for name in arguments if name not in known]):
         valid = _quoted(sorted(known))

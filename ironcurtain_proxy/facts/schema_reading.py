@@ -309,7 +309,7 @@ class SchemaReading:
             at.found[key] = needed
 
     def _has_default(self, schema: Json) -> bool:
-        """Whether a server fills the member in by itself."""
+        """Return whether a server fills the member in by itself."""
         for _ in range(_MAX_STEPS):
             if not isinstance(schema, dict):
                 return False

@@ -131,13 +131,13 @@ _RUNS: Final = (
 
 
 def sql_value(text: str) -> SqlValue:
-    """A text with the effect of its statements."""
+    """Return a text with the effect of its statements."""
     effect, reason = effect_of(text)
     return SqlValue(text, effect, reason)
 
 
 def effect_of(text: str) -> tuple[SqlEffect, str]:
-    """The gravest effect of a text, and the reason for it (empty: it only reads)."""
+    """Return the gravest effect of a text, and the reason for it (empty: it only reads)."""
     problem = _refused(text)
     if problem:
         return "runs", problem
@@ -159,7 +159,7 @@ def effect_of(text: str) -> tuple[SqlEffect, str]:
 
 
 def _refused(text: str) -> str:
-    """The reason why a text is refused before it is parsed; empty: it is parsed."""
+    """Return why a text is refused before it is parsed, or empty if it is parsed."""
     if len(text) > _MOST:
         return f"it is longer than {_MOST} characters"
     if _HIDDEN.search(text):
@@ -168,7 +168,7 @@ def _refused(text: str) -> str:
 
 
 def _reading(text: str, dialect: str) -> tuple[SqlEffect, str] | None:
-    """The effect in one dialect, or None if it cannot be read."""
+    """Return the effect in one dialect, or None if it cannot be read."""
     # A tenth of a second to import, and only calls with SQL need it.
     import sqlglot  # noqa: PLC0415
 
@@ -188,7 +188,9 @@ def _reading(text: str, dialect: str) -> tuple[SqlEffect, str] | None:
 
 
 def _begins_well(text: str, count: int) -> bool:
-    """Whether the first word is one of a statement that reads. Later statements are told by kind.
+    """Return whether the first word is one of a statement that reads.
+
+    Later statements are told by kind.
 
     `LISTEN x` is an expression to the parser.
     """

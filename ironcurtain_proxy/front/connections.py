@@ -61,7 +61,7 @@ class JoinedWrites(asyncio.Transport):
         self._inner.close()
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Return whether it is closed, or about to be."""
         return self._inner.is_closing()
 
     def _flush(self) -> None:
@@ -205,6 +205,6 @@ class FrontConnection(HttpToolsProtocol):
 
 
 def _is_small(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a body of a known, small length follows."""
+    """Return whether a body of a known, small length follows."""
     said = next((value for name, value in headers if name == b"content-length"), b"")
     return said.isdigit() and len(said) < _DIGITS and int(said) <= _SMALL

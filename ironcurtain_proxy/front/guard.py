@@ -71,7 +71,7 @@ class Principals:
         return len(self._names)
 
     def of(self, authorization: str) -> str | None:
-        """The principal of a header `Authorization`, or None if there is none."""
+        """Return the principal of a header `Authorization`, or None if there is none."""
         scheme, _, given = authorization.partition(" ")
         token = given.strip().encode("utf-8", "surrogateescape")
         found = None
@@ -104,7 +104,7 @@ def read_tokens(path: Path) -> Principals:
 
 
 def one_token(token: str, where: str) -> Principals:
-    """The principals of one token without a name.
+    """Return the principals of one token without a name.
 
     Raises:
         ConfigurationError: it is too short.
@@ -243,7 +243,7 @@ def listening(settings: FrontSettings) -> Iterator[list[socket.socket]]:
 
 
 def port_of(found: socket.socket) -> int:
-    """The port of a TCP socket."""
+    """Return the port of a TCP socket."""
     return int(found.getsockname()[1])
 
 
@@ -365,7 +365,7 @@ class RefusalError(Exception):
         self._said = {"jsonrpc": "2.0", "id": request_id, "error": said}
 
     def response(self) -> Response:
-        """The response to the refused request."""
+        """Return the response to the refused request."""
         return Response(encode(self._said), self._status, self._headers, JSON)
 
 
@@ -389,7 +389,7 @@ class RequestGuard:
         )
 
     def admit(self, headers: Headers) -> str:
-        """The principal that a request comes from.
+        """Return the principal that a request comes from.
 
         Raises:
             RefusalError: it is of another host or page, or of nobody.
@@ -406,7 +406,7 @@ class RequestGuard:
 
 
 def hosts_of(sockets: Sequence[socket.socket], public_names: Iterable[str]) -> list[str]:
-    """The accepted values of `Host` for a front that listens on these sockets."""
+    """Return the accepted values of `Host` for a front that listens on these sockets."""
     found = [*public_names]
     for one in sockets:
         if one.family == socket.AF_INET:

@@ -164,7 +164,7 @@ async def _send(session: AgentSession, body: bytes) -> None:
 
 
 def _agreed(line: bytes | None) -> str:
-    """The protocol version in the answer to `initialize`; empty: it was refused."""
+    """Return the protocol version in the answer to `initialize`, or empty if it was refused."""
     message = None if line is None else decode(line)
     result = None if message is None or isinstance(message, Malformed) else message.get("result")
     return str(result.get("protocolVersion", "")) if isinstance(result, dict) else ""
@@ -276,7 +276,7 @@ def _stream(headers: Headers, session: AgentSession) -> Response:
 
 
 async def _whole_body(request: Request, limit: int) -> bytes:
-    """The body that is there already: it needs no deadline."""
+    """Return the body that is there already: it needs no deadline."""
     message = await request.receive()
     if message["type"] != "http.request":
         raise ClientDisconnect
@@ -292,7 +292,7 @@ _SLOWEST: Final = 60.0
 
 
 async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Args:
         request: of which nothing was read yet.

@@ -122,7 +122,7 @@ class ProxyProcess:
 
 
 def command_of(config: Path | None) -> list[str]:
-    """The command of a session.
+    """Return the command of a session.
 
     Args:
         config: the configuration file that was named, if one was.
@@ -203,7 +203,7 @@ class AgentSession:
         self.principal = principal
         self.process = process
         self.version = ""
-        """The agreed version of the protocol; empty: none yet."""
+        """The agreed version of the protocol, or empty if there is none yet."""
         self.used_at = time.monotonic()
         """The last request or answer, by the monotonic clock."""
         self.reading_large = anyio.Lock()
@@ -241,11 +241,11 @@ class AgentSession:
         return self._number
 
     def has(self, request_id: MessageId) -> bool:
-        """Whether a request with this id is open."""
+        """Return whether a request with this id is open."""
         return request_id in self._requests
 
     def begin(self, message: Message) -> Stream:
-        """The stream of a request. The caller sends the request afterwards.
+        """Return the stream of a request. The caller sends the request afterwards.
 
         Where the proxy has ended since the request came, its stream says so.
         """
@@ -275,7 +275,7 @@ class AgentSession:
             self._finish(request_id).end()
 
     def stream(self, name: str) -> Stream | None:
-        """A stream by its name, or None if it is unknown or forgotten."""
+        """Return a stream by its name, or None if it is unknown or forgotten."""
         if name == OWN:
             return self._own
         for stream in self._requests.values():
@@ -353,7 +353,7 @@ class AgentSession:
             next(iter(self._requests.values())).end_early()
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
-        """The stream of a message that no request of the agent asked for.
+        """Return the stream of a message that no request of the agent asked for.
 
         A message that belongs to a call goes to the stream of the call's answer. Progress names its
         call. Any other message is taken for one of the newest open call; without an open call, it
@@ -467,7 +467,7 @@ class Sessions:
         self._shared: dict[str, AgentSession] = {}
         self._beginning: dict[str, anyio.Lock] = {}
         self._tasks: TaskGroup | None = None
-        """The tasks of the sessions; None: `run` is not running."""
+        """The tasks of the sessions, or None if `run` is not running."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the sessions until cancelled; then end all of them."""
@@ -537,7 +537,10 @@ class Sessions:
             return session
 
     def find(self, principal: str, name: str) -> AgentSession | None:
-        """A session of a principal, or None if there is none of this name, or it is another's."""
+        """Return a session of a principal.
+
+        It is None if there is none of this name, or it is another's.
+        """
         session = self._sessions.get(name)
         return session if session is not None and session.principal == principal else None
 

@@ -114,7 +114,10 @@ class Stream:
             self._follower = None
 
     async def take(self, follower: "StreamReader") -> bytes | None:
-        """The next message, or None if there is no more, or another follower takes them now."""
+        """Return the next message.
+
+        It is None if there is no more, or another follower takes them now.
+        """
         self._release(follower)
         while self._follower is follower:
             follower.number = max(follower.number, self._first)
@@ -157,7 +160,7 @@ class StreamReader:
         """Whether its client asks for the rest of a stream that ends before the answer."""
 
     async def next(self) -> bytes | None:
-        """The next message, or None if there is no more."""
+        """Return the next message, or None if there is no more."""
         return await self._stream.take(self)
 
     def leave(self) -> None:
@@ -182,20 +185,26 @@ _ID: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})", re.ASCII)
 
 
 def event_place(text: str) -> tuple[str, int] | None:
-    """The stream and the number in the id of an event, or None if the id is none of the front's."""
+    """Return the stream and the number in the id of an event.
+
+    It is None if the id is none of the front's.
+    """
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
 def accepts(headers: Headers, kind: str) -> bool:
-    """Whether a client takes answers of a kind."""
+    """Return whether a client takes answers of a kind."""
     said = headers.get("accept", "*/*").lower().split(",")
     kinds = {one.partition(";")[0].strip() for one in said}
     return bool(kinds & {kind, f"{kind.partition('/')[0]}/*", "*/*"})
 
 
 def prefers_events(headers: Headers) -> bool:
-    """Whether a client names event streams before JSON. Without a preference it gets JSON."""
+    """Return whether a client names event streams before JSON.
+
+    Without a preference it gets JSON.
+    """
     said = headers.get("accept", "").lower()
     return -1 < said.find(MEDIA_TYPE) < said.find(JSON)
 
@@ -207,7 +216,7 @@ def event_stream(
     headers: dict[str, str],
     first: bytes | None = None,
 ) -> StreamingResponse:
-    """The response that carries the messages of a stream.
+    """Return the response that carries the messages of a stream.
 
     Args:
         stream: the stream.
@@ -225,7 +234,7 @@ def event_stream(
 
 
 def whole_answer(line: bytes, follower: StreamReader) -> Response:
-    """The response of one message, as JSON."""
+    """Return the response of one message, as JSON."""
     if len(line) <= _PIECE:
         follower.leave()
         return Response(line, media_type=JSON)
@@ -241,7 +250,10 @@ def whole_answer(line: bytes, follower: StreamReader) -> Response:
 
 
 def _parts(line: bytes) -> Iterator[bytes]:
-    """A message in pieces, each of which waits for the client. A whole one would be kept twice."""
+    """Yield a message in pieces, each of which waits for the client.
+
+    A whole one would be kept twice.
+    """
     for at in range(0, len(line), _PIECE):
         yield line[at : at + _PIECE]
 

@@ -50,7 +50,7 @@ _DELETES: Final[frozenset[ArgumentRole]] = frozenset({"delete-path", "delete-his
 
 
 def is_never_remembered(call: EscalatedCall) -> bool:
-    """Whether a call is asked about each time, because it deletes things without a path.
+    """Return whether a call is asked about each time, because it deletes things without a path.
 
     A path says what is deleted, and a pattern can be as narrow as that.
     """
@@ -64,7 +64,10 @@ def is_never_remembered(call: EscalatedCall) -> bool:
 
 
 def whole_call_candidates(call: EscalatedCall) -> tuple[CallPattern, ...]:
-    """The candidates of a call that no pattern describes; empty: patterns describe it."""
+    """Return the candidates of a call that no pattern describes.
+
+    It is empty if patterns describe it.
+    """
     if not call.definition or call.command is not None or is_never_remembered(call):
         return ()
     return tuple(_candidates(call))
@@ -82,14 +85,20 @@ def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
 
 
 def _has_pattern(call: EscalatedCall) -> bool:
-    """Whether a pattern covers what the call names; omitted arguments are part of the pattern."""
+    """Return whether a pattern covers what the call names.
+
+    Omitted arguments are part of the pattern.
+    """
     roles = frozenset(call.open_roles)
     named = frozenset([role for role in roles if call.values(role)])
     return not roles & _NO_PATTERN or (bool(named) and not named & _NO_PATTERN)
 
 
 def whole_tool_candidate(call: EscalatedCall) -> CallPattern | None:
-    """The candidate for every call of a described tool; None: there is none besides patterns."""
+    """Return the candidate for every call of a described tool.
+
+    It is None if there is none besides patterns.
+    """
     if not call.definition or call.command is not None or is_never_remembered(call):
         return None
     identical = identical_call(call)
@@ -105,7 +114,7 @@ def _whole_tool(call: EscalatedCall, identical: CallPattern) -> CallPattern:
 
 
 def names_only_its_own(call: EscalatedCall) -> bool:
-    """Whether a described call names nothing but things of its server's own.
+    """Return whether a described call names nothing but things of its server's own.
 
     Nothing in it is, or looks like, a path, a URL, a person or a statement, no name is that of a
     secret file, and its tool is not known to send, to run or to delete.
@@ -120,7 +129,7 @@ def names_only_its_own(call: EscalatedCall) -> bool:
 
 
 def _names_a_place(fact: ArgumentFact) -> bool:
-    """Whether a server that nobody knows may open what it is given, and that is not its own."""
+    """Return whether an unknown server may open what it is given, and that is not its own."""
     if any(map(may_be_a_place, fact.values)):
         return True
     # A text without a role, such as the body of a note, may mention a secret's name.
@@ -129,7 +138,7 @@ def _names_a_place(fact: ArgumentFact) -> bool:
 
 
 def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:
-    """Whether a grant is of the identical call, or of its tool as a whole."""
+    """Return whether a grant is of the identical call, or of its tool as a whole."""
     pattern = grant.pattern
     if not isinstance(pattern, CallPattern) or call.command is not None or not is_of(pattern, call):
         return False
@@ -200,22 +209,22 @@ class GrantBook:
             self._all[remembered.grant.id] = remembered
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The oldest grant that approves what the policy escalated."""
+        """Return the oldest grant that approves what the policy escalated."""
         return next((one for one in self._of(call, now) if covers(one, call, now)), None)
 
     def find_tool(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The grant that answers the approval mode's question about a tool."""
+        """Return the grant that answers the approval mode's question about a tool."""
         for one in self._of(call, now):
             if isinstance(one.pattern, ToolPattern) and is_of(one.pattern, call):
                 return one
         return None
 
     def find_call(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The grant of the identical call, or of a tool without annotation."""
+        """Return the grant of the identical call, or of a tool without annotation."""
         return next((one for one in self._of(call, now) if is_granted_whole(one, call)), None)
 
     def find_command(self, call: EscalatedCall, now: datetime) -> tuple[Grant, ...] | None:
-        """The grants that together approve a shell command."""
+        """Return the grants that together approve a shell command."""
         given = [grant for grant in self._of(call, now) if of_command(grant, call)]
         return covering(tuple(given), call)
 
@@ -247,7 +256,7 @@ class GrantBook:
         return sorted(alive, key=lambda grant: not grant.opened.names(opening))
 
     def note_use(self, identifier: GrantId, now: datetime) -> int:
-        """Count a use of a grant. Returns the number of uses; 0: there is no such grant."""
+        """Count a use of a grant. Returns the number of uses, or 0 if there is no such grant."""
         known = self._all.get(identifier)
         if known is None:
             return 0
@@ -262,11 +271,11 @@ class GrantBook:
             self.revoke(GrantId(identifier))
 
     def list(self) -> tuple[Remembered, ...]:
-        """All grants, oldest first."""
+        """Return all grants, oldest first."""
         return tuple(self._all.values())
 
     def revoke(self, identifier: GrantId) -> bool:
-        """Remove a grant. False: there is none of this id."""
+        """Remove a grant. Return False if there is none of this id."""
         known = self._all.pop(identifier, None)
         if known is None:
             return False
@@ -323,11 +332,11 @@ class Budget(Struct, kw_only=True):
     children: "list[Budget]" = field(default_factory=list)
 
     def covers(self, tool: Tool, capabilities: Iterable[Capability]) -> bool:
-        """Whether a call is within the budget."""
+        """Return whether a call is within the budget."""
         return self.calls[tool] > 0 and self.capabilities.issuperset(capabilities)
 
     def holds(self, calls: Mapping[Tool, int], capabilities: frozenset[Capability]) -> bool:
-        """Whether a plan of such calls is within the budget."""
+        """Return whether a plan of such calls is within the budget."""
         enough = all(self.calls[tool] >= count for tool, count in calls.items())
         return enough and self.capabilities >= capabilities
 
@@ -343,7 +352,7 @@ class BudgetBook:
         self._open: dict[GrantId, Budget] = {}
 
     def open(self, budget: Budget) -> bool:
-        """Begin a run. False: there are too many.
+        """Begin a run. Return False if there are too many.
 
         A child's budget is taken from its parent (the caller has checked that it fits).
         """
@@ -356,7 +365,7 @@ class BudgetBook:
         return True
 
     def get(self, identifier: str, now: datetime) -> Budget | None:
-        """An open run."""
+        """Return an open run."""
         self._tidy(now)
         return self._open.get(GrantId(identifier))
 
@@ -367,13 +376,15 @@ class BudgetBook:
         now: datetime,
         run: GrantId | None = None,
     ) -> Budget | None:
-        """The first run that covers a call, or None if no run does. Its budget stays unchanged.
+        """Return the first run that covers a call, or None if no run does.
+
+        Its budget stays unchanged.
 
         Args:
             tool: the tool.
             capabilities: the capabilities to cover.
             now: aware, UTC.
-            run: the one run that the call belongs to; None: any that is not private.
+            run: the one run that the call belongs to, or None if any that is not private.
         """
         self._tidy(now)
         for budget in list(self._open.values()):

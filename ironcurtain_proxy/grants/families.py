@@ -39,14 +39,14 @@ from ironcurtain_proxy.model.values import Json, RealPath
 
 
 def is_same_repository(pattern: FamilyPattern, place: CommandPlace) -> bool:
-    """Whether a pattern was given for the workspace, or for another worktree of its repository."""
+    """Return whether a pattern is of the workspace, or another worktree of its repository."""
     if str(pattern.workspace) == place.workspace:
         return True
     return pattern.repository is not None and str(pattern.repository) == place.repository
 
 
 def holds_in_worktrees(family: Family, workspace: RealPath) -> bool:
-    """Whether a family that was approved in one worktree means the same in each.
+    """Return whether a family that was approved in one worktree means the same in each.
 
     `--out=../x` is another file seen from another worktree, and the workspace of the approval is
     no longer the project.
@@ -58,7 +58,7 @@ def holds_in_worktrees(family: Family, workspace: RealPath) -> bool:
 
 
 def in_worktree(family: Family, pattern: FamilyPattern, place: CommandPlace) -> Family | None:
-    """A family of a pattern as it is in a place, or None if it does not hold there.
+    """Return a family of a pattern as it is in a place, or None if it does not hold there.
 
     The digest of its meaning says where files lie in the worktree, and stays as it is.
     """
@@ -68,7 +68,7 @@ def in_worktree(family: Family, pattern: FamilyPattern, place: CommandPlace) -> 
 
 
 def moved(family: Family, workspace: RealPath, place: CommandPlace) -> Family | None:
-    """A family as it is in another worktree, or None if it does not hold there.
+    """Return a family as it is in another worktree, or None if it does not hold there.
 
     Args:
         family: the approved one.
@@ -109,12 +109,12 @@ class CommandCandidates(Struct, frozen=True, kw_only=True):
 def command_candidates(
     call: EscalatedCall, home: RealPath | None = None, ending: str = ""
 ) -> CommandCandidates | None:
-    """The candidates of a call's command, or None if it has none.
+    """Return the candidates of a call's command, or None if it has none.
 
     Args:
         call: what is asked.
         home: is written `~`.
-        ending: until when it holds, in words; empty: that is not sure.
+        ending: until when it holds, in words, or empty if that is not sure.
     """
     if call.command is None:
         return None
@@ -160,7 +160,7 @@ def command_candidates(
 def single_families(
     pattern: FamilyPattern | CallPattern,
 ) -> tuple[FamilyPattern | CallPattern, ...]:
-    """The patterns to remember: a grant for each family."""
+    """Return the patterns to remember: a grant for each family."""
     if isinstance(pattern, CallPattern):
         return (pattern,)
     if not pattern.families:
@@ -174,7 +174,7 @@ def single_families(
 
 
 def is_never_general(call: EscalatedCall) -> bool:
-    """Whether a part of the command is remembered as the identical call alone, or not read."""
+    """Tell whether a part of the command is remembered as the identical call alone, or not read."""
     needed = _needed(call)
     return needed is None or not all(family.is_general for family in needed)
 
@@ -190,13 +190,13 @@ def leaves(call: EscalatedCall) -> bool:
 
 
 def of_command(grant: Grant, call: EscalatedCall) -> bool:
-    """Whether a grant covers commands of this tool in its current definition."""
+    """Return whether a grant covers commands of this tool in its current definition."""
     pattern = grant.pattern
     return isinstance(pattern, FamilyPattern | CallPattern) and is_of(pattern, call)
 
 
 def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] | None:
-    """The grants that together cover a command, or None if a part of it is not covered.
+    """Return the grants that together cover a command, or None if a part of it is not covered.
 
     Args:
         grants: the grants for commands of this tool.
@@ -235,7 +235,7 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
 
 
 def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | None:
-    """The grant of a wider family that covers this one."""
+    """Return the grant of a wider family that covers this one."""
     # With the tables of families, as above.
     from ironcurtain_proxy.shell.kinds import wider  # noqa: PLC0415
 
@@ -244,24 +244,27 @@ def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | Non
 
 
 def _may_be_general(family: Family) -> bool:
-    """Whether a family may cover another command, by its meaning on the disk."""
+    """Return whether a family may cover another command, by its meaning on the disk."""
     return family.is_general and family.meaning is not None
 
 
 def _is_called_alike(pattern: FamilyPattern, call: EscalatedCall) -> bool:
-    """Whether a pattern was given for the same arguments beside the command."""
+    """Return whether a pattern was given for the same arguments beside the command."""
     said = {flag.argument: flag.value for flag in pattern.beside}
     now = {flag.argument: flag.value for flag in beside(call)}
     return said.keys() == now.keys() and all(same_scalar(said[name], now[name]) for name in now)
 
 
 def is_of_remote(pattern: FamilyPattern) -> bool:
-    """Whether a pattern is about remote repositories only, in any clone."""
+    """Return whether a pattern is about remote repositories only, in any clone."""
     return bool(pattern.families) and all(one.is_of_remote for one in pattern.families)
 
 
 def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
-    """The families of a command; None if these are unknown, or a file of one was not read."""
+    """Return the families of a command.
+
+    None if these are unknown, or a file of one was not read.
+    """
     # The tables of families, which only calls with a command need.
     from ironcurtain_proxy.shell.families import families_of  # noqa: PLC0415
 
@@ -274,7 +277,7 @@ def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
 
 
 def _is_about_the_project(call: EscalatedCall) -> bool:
-    """Whether the policy asks only about the project: the directory of the command.
+    """Return whether the policy asks only about the project: the directory of the command.
 
     A grant of families covers no other argument.
     """
@@ -289,7 +292,7 @@ def _is_about_the_project(call: EscalatedCall) -> bool:
 
 
 def beside(call: EscalatedCall) -> tuple[SameFlag, ...]:
-    """The arguments that may change a command's effect, without time limits.
+    """Return the arguments that may change a command's effect, without time limits.
 
     Texts and lists are not among them: beside a working directory and prose for people, a command
     with such an argument is not read at all.
@@ -309,7 +312,7 @@ def _is_a_limit(name: str, value: Json) -> bool:
 
 
 def identical_call(call: EscalatedCall) -> CallPattern | None:
-    """The pattern of exactly this call, or None if its meaning is unknown."""
+    """Return the pattern of exactly this call, or None if its meaning is unknown."""
     if any(meaning is None for _, meaning in call.place.meanings or ()):
         return None
     return CallPattern(
@@ -365,10 +368,10 @@ def described(
     *,
     has_worktrees: bool = False,
 ) -> tuple[str, ...]:
-    """Families in words, a line for each: "`go test` in ~/project".
+    """Return families in words, a line for each: "`go test` in ~/project".
 
     Args:
-        families: those of one approval; none: commands that only read.
+        families: those of one approval, or none if commands that only read.
         workspace: the project.
         home: is written `~`.
         has_worktrees: whether the approval also holds in other worktrees of its repository.
@@ -434,5 +437,5 @@ def _reach_phrase(family: Family) -> str:
 
 
 def _plain(text: str) -> str:
-    """The agent's words, escaped so that they cannot end the quotation."""
+    """Return the agent's words, escaped so that they cannot end the quotation."""
     return visible(text).replace("`", "\\u0060")

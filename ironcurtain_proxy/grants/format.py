@@ -201,7 +201,7 @@ def _digest(fields: Mapping[str, Json]) -> str:
 
 
 def grants_file_bytes(grants: Iterable[KeptGrant]) -> bytes:
-    """The file.
+    """Return the file.
 
     Raises:
         TypeError: a grant cannot be written; see `can_be_kept`.
@@ -214,7 +214,7 @@ def grants_file_bytes(grants: Iterable[KeptGrant]) -> bytes:
 
 
 def can_be_kept(kept: KeptGrant) -> bool:
-    """Whether a grant reads back as it was written.
+    """Return whether a grant reads back as it was written.
 
     A name that is no text, a number that JSON cannot hold, or a capability, does not.
     """
@@ -314,7 +314,7 @@ class _MalformedError(ValueError):
 
 
 def read_grants_file(raw: bytes) -> ReadGrants:
-    """The valid part of a file's content. Never raises; invalid entries grant nothing."""
+    """Return the valid part of a file's content. Never raises; invalid entries grant nothing."""
     try:
         document = strict_json(raw)
     except orjson.JSONDecodeError:

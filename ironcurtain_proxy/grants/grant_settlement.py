@@ -111,7 +111,7 @@ def _settled_so_far(
 def _settled(
     reason: OriginReason, call: EscalatedCall, book: GrantBook, now: datetime
 ) -> tuple[list[OriginReason], list[Grant]]:
-    """The rest of a reason, and the grants that settle the other parts."""
+    """Return the rest of a reason, and the grants that settle the other parts."""
     match reason.origin:
         case "policy":
             grant = book.find(call, now)
@@ -132,7 +132,7 @@ def _settled(
 
 
 def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginReason]:
-    """A profile's reason without the settled capabilities; empty if all are settled.
+    """Return a profile's reason without the settled capabilities; empty if all are settled.
 
     A reason without capabilities is about a tool without annotation: no capability settles it.
     """
@@ -145,7 +145,7 @@ def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginR
 def reasons_left(
     reasons: Iterable[OriginReason], approved: Sequence[OriginReason]
 ) -> tuple[OriginReason, ...]:
-    """The reasons of a call that are not approved; empty: all are."""
+    """Return the reasons of a call that are not approved, or empty if all are."""
     origins = {reason.origin for reason in approved if not reason.capabilities}
     names = {name for reason in approved for name in reason.capabilities}
     left: list[OriginReason] = []
@@ -158,7 +158,7 @@ def reasons_left(
 
 
 def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
-    """The pattern of "always allow" for a tool, or None if its definition is unknown."""
+    """Return the pattern of "always allow" for a tool, or None if its definition is unknown."""
     if not call.definition:
         return None
     return ToolPattern(
@@ -178,13 +178,13 @@ class NewGrantTerms(Struct, frozen=True, kw_only=True):
     now: datetime
     """Aware, UTC."""
     ttl: timedelta | None = None
-    """The lifetime of the grants; None: the session's."""
+    """The lifetime of the grants, or None if it is the session's."""
 
 
 def remembered(
     question: Escalation, approved: Approved, tool: ToolPattern | None, how: NewGrantTerms
 ) -> tuple[Grant, ...]:
-    """The grants that follow from an approval, each origin by its own rule.
+    """Return the grants that follow from an approval, each origin by its own rule.
 
     A capability is remembered when a person approved it; other patterns only if the answer says so.
     An approval of a model holds once.
@@ -216,7 +216,7 @@ def remembered(
 def _grants(
     patterns: Mapping[Pattern, str], question: Escalation, how: NewGrantTerms
 ) -> tuple[Grant, ...]:
-    """A grant for each pattern, with the reason of the question."""
+    """Return a grant for each pattern, with the reason of the question."""
     return tuple(
         [
             Grant(
@@ -234,7 +234,7 @@ def _grants(
 
 
 def capability_pattern(name: Capability) -> CapabilityPattern:
-    """The pattern of a capability."""
+    """Return the pattern of a capability."""
     known = CAPABILITIES.get(name)
     words = visible(name) if known is None else f"{known} ({name})"
     return CapabilityPattern(capability=name, description=f"Let tools {words} in this session")
@@ -248,7 +248,7 @@ def offered(
     whole: Sequence[CallPattern] = (),
     every: CallPattern | None = None,
 ) -> tuple[Pattern, ...]:
-    """The candidates for a reviewer, those for the policy's reasons first.
+    """Return the candidates for a reviewer, those for the policy's reasons first.
 
     Args:
         reasons: the reasons of the escalation.
@@ -319,7 +319,7 @@ class Approvals(Struct, frozen=True):
     budgets: BudgetBook
 
     def look(self, claim: Claim, now: datetime) -> Cover:
-        """The approvals that a call would use now: grants first, then a budget."""
+        """Return the approvals that a call would use now: grants first, then a budget."""
         left = settle_by_grants(claim.reasons, claim.call, self.grants, now)
         missing = frozenset([name for reason in left.open for name in reason.capabilities])
         tool = (claim.call.server, claim.call.tool)

@@ -87,7 +87,7 @@ class GrantsFile:
         self._lock_seconds = lock_seconds
 
     def stamp(self) -> Stamp:
-        """The current stamp of the file, read in microseconds.
+        """Return the current stamp of the file, read in microseconds.
 
         Raises:
             GrantsFileError: the disk does not answer.
@@ -95,7 +95,7 @@ class GrantsFile:
         return self._file.stamp()
 
     def read(self) -> GrantsContent:
-        """The valid content; a missing file is empty.
+        """Return the valid content; a missing file is empty.
 
         Raises:
             GrantsFileError: it is not trustworthy, or cannot be read.
@@ -173,7 +173,7 @@ class Circumstances:
     """The `.git` directory that the workspace shares with other worktrees."""
 
     def kept(self, remembered: Remembered) -> KeptGrant | None:
-        """The kept form of a grant, or None if it ends with the session.
+        """Return the kept form of a grant, or None if it ends with the session.
 
         A capability always ends with its session: it covers every tool, so that no change of a
         tool's definition would ever void it. The identical call of a command ends so, too.
@@ -193,7 +193,7 @@ class Circumstances:
         return kept if can_be_kept(kept) else None
 
     def count(self, kept: KeptGrant, now: datetime) -> bool:
-        """Whether a kept grant holds in this session now."""
+        """Return whether a kept grant holds in this session now."""
         # The narrower of two scopes: what was given for all projects is not used where the
         # operator wants approvals of this project alone.
         here = kept.workspace == self.workspace and self.workspace is not None
@@ -212,7 +212,7 @@ class Circumstances:
         )
 
     def is_under_its_policy(self, kept: KeptGrant) -> bool:
-        """Whether the policy says of the grant's tool what it said when the grant was given."""
+        """Return whether the policy still says of the grant's tool what it said at the grant."""
         pattern = kept.remembered.grant.pattern
         if isinstance(pattern, CapabilityPattern):
             return False
@@ -231,7 +231,7 @@ class Circumstances:
         return pattern.workspace == self.workspace or is_worktree
 
     def restored(self, kept: KeptGrant) -> Remembered:
-        """A kept grant for the book, with the shorter of its own and the configured lifetime."""
+        """Restore a kept grant, with the shorter of its own and the configured lifetime."""
         remembered = kept.remembered
         return replace(remembered, grant=replace(remembered.grant, expires=self._end(remembered)))
 
@@ -262,7 +262,7 @@ class _Delta(Struct, frozen=True, kw_only=True):
         return self.is_pressing or bool(self.used)
 
     def applied(self, grants: tuple[KeptGrant, ...]) -> Iterable[KeptGrant]:
-        """The new content of the file. Grants that others removed stay removed."""
+        """Yield the new content of the file. Grants that others removed stay removed."""
         left = {kept.id: self._used(kept) for kept in grants if kept.id not in self.removed}
         left.update({kept.id: kept for kept in self.added})
         for kept in left.values():
@@ -304,7 +304,10 @@ class PersistedGrants:
         self._lock = anyio.Lock()
 
     def load(self) -> tuple[Remembered, ...]:
-        """The grants that hold in this session, oldest first; none if the file is unreadable."""
+        """Return the grants that hold in this session, oldest first.
+
+        None if the file is unreadable.
+        """
         try:
             snapshot = self._file.read()
         except GrantsFileError as error:
@@ -330,7 +333,7 @@ class PersistedGrants:
         self._known, self._seen = {}, ()
 
     def withdrawn(self) -> frozenset[GrantId]:
-        """Grants of this session that were removed from the file since the last read.
+        """Return grants of this session that were removed from the file since the last read.
 
         One look at the file's times, unless it changed.
         """
@@ -409,7 +412,7 @@ class PersistedGrants:
         )
 
     def _in_file(self, kept: KeptGrant | None) -> KeptGrant | None:
-        """A grant with its times as the clock has them, and its end by the count of this boot."""
+        """Write a grant with its times by the clock, and its end by the count of this boot."""
         if kept is None:
             return None
         grant = kept.remembered.grant
@@ -424,7 +427,10 @@ class PersistedGrants:
         return replace(kept, remembered=replace(kept.remembered, grant=told), ends=ends)
 
     def _restored(self, kept: KeptGrant) -> Remembered:
-        """A kept grant for the book: it ends when the clock or the count of this boot says so."""
+        """Return a kept grant for the book.
+
+        It ends when the clock or the count of this boot says so.
+        """
         restored = self._here.restored(kept)
         left = None if kept.ends is None else until(kept.ends)
         expires = restored.grant.expires

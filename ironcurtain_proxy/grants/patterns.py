@@ -86,11 +86,12 @@ class EscalatedCall:
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's current definition; empty: unknown."""
+    """SHA-256 of the tool's current definition, or empty if it is unknown."""
     request: AccessRequest
     arguments: Arguments
     roles: tuple[ArgumentRole, ...]
-    """The roles that escalated. Empty: the rule was not about a role, so all of them count."""
+    """The roles that escalated. It is empty if the rule was not about a role, so all of them
+    count."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, if any."""
     place: CommandPlace = NOWHERE
@@ -112,13 +113,13 @@ class EscalatedCall:
         return tuple(dict.fromkeys(role for role in found if role in RESOURCE_ROLES))
 
     def values(self, role: ArgumentRole) -> tuple[Value, ...]:
-        """Every value that has the role."""
+        """Return every value that has the role."""
         return tuple(
             value for fact in self.request.arguments if role in fact.roles for value in fact.values
         )
 
     def flags(self) -> tuple[str, ...]:
-        """The arguments that change the call's effect, present or omitted."""
+        """Return the arguments that change the call's effect, present or omitted."""
         annotated = {fact.name: fact.roles for fact in self.request.arguments}
         names = dict.fromkeys((*annotated, *self.arguments))
         return tuple(
@@ -140,12 +141,12 @@ class Places:
     protected: tuple[RealPath, ...] = ()
     """Never part of a pattern; neither is a directory that contains one."""
     ending: str = ""
-    """The end of the grant, in words; empty: unknown."""
+    """The end of the grant, in words, or empty if it is unknown."""
     alone: bool = False
     """Whether only the paths themselves are remembered, never their directories."""
 
     def constraints(self, role: ArgumentRole, path: RealPath) -> tuple[Constraint, ...]:
-        """The constraints of one path.
+        """Return the constraints of one path.
 
         For a file its directory's content, for a directory itself and its content; where that would
         be too much, the path alone.
@@ -197,7 +198,7 @@ _HOMES: Final = frozenset({"home", "Users"})
 
 
 def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
-    """The candidates of a call: one pattern, or none if it cannot be remembered."""
+    """Return the candidates of a call: one pattern, or none if it cannot be remembered."""
     if not call.definition:
         return ()
     constraints = _constraints(call, replace(places, alone=call.goes_by_name))
@@ -224,7 +225,7 @@ def describe(
     home: RealPath | None = None,
     ending: str = "",
 ) -> str:
-    """A pattern in one line, everything in it visible: parts of it are the agent's words.
+    """Return a pattern in one line, everything in it visible: parts of it are the agent's words.
 
     `Let edit_file change files below ~/other until this session ends (server files)`
 
@@ -258,7 +259,7 @@ _USES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list[str]:
-    """The allowed actions as phrases, grouped by place."""
+    """Return the allowed actions as phrases, grouped by place."""
     places: dict[str, list[str]] = {}
     others: list[str] = []
     for found in constraints:
@@ -285,7 +286,7 @@ def _verbs(does: list[str]) -> str:
 
 
 def short_path(path: str, home: RealPath | None) -> str:
-    """A path as a person writes it: below the home with `~`."""
+    """Return a path as a person writes it: below the home with `~`."""
     inside = None if home is None or not home.parts else f"{home}/"
     return f"~/{path.removeprefix(inside)}" if inside and path.startswith(inside) else path
 
@@ -312,7 +313,10 @@ def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] 
 
 
 def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
-    """The constraints of the escalated values, each once; empty: they cannot be remembered."""
+    """Return the constraints of the escalated values, each once.
+
+    It is empty if they cannot be remembered.
+    """
     found: dict[Constraint, None] = {}
     for role in call.open_roles:
         if role in HISTORY or role not in RESOURCE_ROLES:
@@ -326,7 +330,7 @@ def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
 
 
 def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constraint, ...]:
-    """The constraints of one value; empty: it cannot be remembered."""
+    """Return the constraints of one value, or empty if it cannot be remembered."""
     match (ROLE_TRAITS[role].category, value):
         case ("path", PathValue(path=path)):
             return places.constraints(role, path)
@@ -339,7 +343,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
 
 
 def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
-    """The target of a URL as narrowly as it is remembered; empty: unknown.
+    """Return the target of a URL as narrowly as it is remembered, or empty if it is unknown.
 
     The scheme and the port of a URL count: another port is another service, and others can read
     what goes by http. For a git remote, git says where it leads, and the repository counts, too.
@@ -372,7 +376,7 @@ def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
 
 
 def _has_history_only(call: EscalatedCall) -> bool:
-    """Whether a path of the call has no role but those that are never remembered."""
+    """Return whether a path of the call has no role but those that are never remembered."""
     return any(
         _lasting_path_role(fact) is None
         for fact in call.request.arguments
@@ -397,7 +401,7 @@ def _short(value: Json) -> str:
 
 
 def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
-    """Whether a grant approves what the policy escalated.
+    """Return whether a grant approves what the policy escalated.
 
     Args:
         grant: the grant.
@@ -426,7 +430,7 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
 def is_of(
     pattern: GrantPattern | ToolPattern | FamilyPattern | CallPattern, call: EscalatedCall
 ) -> bool:
-    """Whether a pattern was approved for this tool in its current definition."""
+    """Return whether a pattern was approved for this tool in its current definition."""
     # INVARIANT: a tool whose definition has changed is asked about again.
     return (pattern.server, pattern.tool) == (call.server, call.tool) and (
         bool(call.definition) and pattern.definition == call.definition
@@ -434,7 +438,7 @@ def is_of(
 
 
 def has_expired(grant: Grant, now: datetime) -> bool:
-    """Whether a grant's time is over; `now` is aware, UTC."""
+    """Return whether a grant's time is over; `now` is aware, UTC."""
     return grant.expires is not None and now >= grant.expires
 
 
@@ -493,7 +497,7 @@ def _roles_hold(
 
 
 def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bool:
-    """Each value needs one of the constraints, and there must be a value."""
+    """Return each value needs one of the constraints, and there must be a value."""
     return bool(values) and all(_one_holds(value, constraints) for value in values)
 
 
@@ -520,6 +524,6 @@ def _holds(value: PathValue | SqlValue | TextValue, constraint: Constraint) -> b
 
 
 def _is_left_out(role: ArgumentRole, flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
-    """Whether the call omits the role's arguments, as the approved one did."""
+    """Return whether the call omits the role's arguments, as the approved one did."""
     facts = [fact for fact in call.request.arguments if role in fact.roles]
     return bool(facts) and all(not fact.values and fact.name in flags for fact in facts)

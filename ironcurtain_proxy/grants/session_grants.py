@@ -56,7 +56,7 @@ class SessionGrants(Struct, frozen=True):
         await self.keep(at_once=True)
 
     def listing(self) -> list[Mapping[str, Json]]:
-        """The grants, for `grants list`."""
+        """Return the grants, for `grants list`."""
         return [
             {
                 "id": remembered.grant.id,

@@ -94,7 +94,7 @@ class OpenCall:
     given: tuple[str, Arguments]
     """The name in the common table, and the arguments as the client has them."""
     directory: str = ""
-    """Where a command is to run, as it was judged; empty: it is no command."""
+    """Where a command is to run, as it was judged, or empty if it is no command."""
     verdict: Verdict | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -103,12 +103,12 @@ class OpenCall:
     result: ToolResult | None = None
     """The result, or None if the client has not said how the call ended."""
     why_native: str = ""
-    """Why a command cannot run in a view; empty: it can."""
+    """Why a command cannot run in a view, or empty if it can."""
     in_view: bool = False
     """Whether it is to run in a view: nothing that it changes comes into the workspace before its
     commit."""
     digest: str = ""
-    """What the authorized command is fetched by; empty: it is not to be run in a view."""
+    """What the authorized command is fetched by, or empty if it is not to be run in a view."""
     run: HeldRun | None = None
     """The client's process that stands for the command, once it has come."""
     begun: anyio.Event = field(default_factory=anyio.Event)
@@ -187,7 +187,7 @@ class ClientEnd:
         self._observes = observes
         self.specs, self.wire = specs, wire
         self.why_native = "commands of this client do not run in a sandbox"
-        """Why no command is held; empty: it may be."""
+        """Why no command is held, or empty if it may be."""
         self._tools = tools
         self._workspace = workspace
         self._shell: CommandShell | None = None

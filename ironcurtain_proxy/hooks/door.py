@@ -68,7 +68,7 @@ class Door:
     observes: bool = False
     """Whether calls are only recorded, and nothing is denied."""
     on_prompt: PromptListener
-    """Gets the user's words; empty: there are none that count."""
+    """Gets the user's words, or empty if there are none that count."""
     on_end: Callable[[], None]
     """Called when the client's last session has ended."""
     is_foreign: Callable[[], object] = bool
@@ -76,7 +76,7 @@ class Door:
     is_prefixed: bool = False
     """Whether the client starts commands by our prefix, as its last event says."""
     why_native: str = ""
-    """Why no command is held any more; empty: it may be."""
+    """Why no command is held any more, or empty if it may be."""
     calls: int = 0
     """The number of calls that have been judged, of which this kernel alone knows."""
     _open: list[OpenCall] = field(default_factory=list, init=False)

@@ -208,7 +208,7 @@ class AnswerForms(Struct, frozen=True, kw_only=True):
     """What a client is answered, exactly: one field more makes some of them run the call."""
 
     silence: Json = msgspec.field(default_factory=dict)
-    """Where nothing stands against the call. None: nothing is printed."""
+    """Where nothing stands against the call. It is None if nothing is printed."""
     approve: Json = None
     """None: silence."""
     ask: Json = None
@@ -273,7 +273,8 @@ class ShellPrefix(Struct, frozen=True, kw_only=True):
     variable: str
     """The client's variable with that program."""
     read: Callable[[str, str], ShellText | None]
-    """Reads what the program is given, with the home; None: it is no command of the agent's."""
+    """Reads what the program is given, with the home, or None if it is no command of the
+    agent's."""
 
 
 def _no_alarm(_home: Path, _project: Path) -> str:
@@ -294,12 +295,12 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     our_tools: tuple[str, ...]
     """The beginnings of the names of tools that are judged at the other door: this proxy's."""
     tools: ClientTools | None = None
-    """Its tools by their own names; None: they have the names of the common table."""
+    """Its tools by their own names, or None if they have the names of the common table."""
     calls_of: Callable[[str, Arguments], ClientCalls] | None = None
     """The calls of a tool, where more is to be said than the table does."""
     asks: AskingDialog
     asking_modes: frozenset[str] = frozenset()
-    """The modes in which `ask` opens a dialog; empty: in all."""
+    """The modes in which `ask` opens a dialog, or empty if it is in all."""
     before: AnswerForms
     question: AnswerForms = AnswerForms(refuse={})
     """The answers to the client's own question. Silence leaves it to its user."""
@@ -327,7 +328,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     transcripts: str
     """The client's own records of its sessions, from the home, as a pattern."""
     alarm: Callable[[Path, Path], str] = _no_alarm
-    """What else keeps the hooks from coming, by home and project; empty: nothing is known."""
+    """What else keeps the hooks from coming, by home and project, or empty if nothing is known."""
     prefix: ShellPrefix | None = None
     """None: the commands of its shell cannot be held."""
     reads: tuple[str, ...] = ()
@@ -345,7 +346,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     server: Callable[[Arguments], str] = lambda _payload: ""
     """The tool's name in an event before a server's call."""
     prompt: Callable[[Arguments], str] = lambda payload: text_of(payload, "prompt")
-    """The user's words; empty: none that count."""
+    """The user's words, or empty if none that count."""
     has_failed: Callable[[Arguments], bool] = lambda _payload: False
     """Whether a call that has ended failed, where no event of its own says so."""
     is_last: Callable[[str], bool] = lambda _reason: True

@@ -93,7 +93,7 @@ class HookHealth(Struct, frozen=True, kw_only=True):
     starts: bool
     """Whether launcher, interpreter and stub start."""
     last: datetime | None
-    """When an event last came; None: never."""
+    """When an event last came, or None if it never does."""
     events: int
     """How many have come."""
     is_observed: bool
@@ -281,7 +281,7 @@ class HookWatch:
         self._is_told = False
 
     def beside(self) -> Callable[[Proxy], Coroutine[None, None, None]] | None:
-        """Return what serves the client's hooks beside its servers; None: it has no hooks."""
+        """Return what serves the client's hooks beside its servers, or None if it has no hooks."""
         if self._client is None:
             return None
         client, pid = self._client

@@ -77,7 +77,7 @@ _LOOK: Final = 0.05
 """Seconds in which whoever has found a door arrives there."""
 SHARED: Final = "hooks"
 """The file in a session's directory with the name of its client, whose hooks its kernel serves,
-and a line that says why it does not; empty: it does."""
+and a line that says why it does not, or empty if it does."""
 YIELD: Final = "yield"
 """Said by a proxy for servers that would serve the hooks of its client, too."""
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
@@ -158,7 +158,7 @@ class HeldDoor:
         return self.path.with_name(f"{self.path.name}.{ending}")
 
     def hold(self, exits: ExitStack) -> bool:
-        """Hold the door until the end. False: another process does.
+        """Hold the door until the end. Return False if another process does.
 
         Raises:
             ConfigurationError: other users can reach its directory.

@@ -5,7 +5,7 @@
 
 KIND says what the event is in the words that all dialects share (`events.EventKind`), SECONDS how
 long to wait, VARIABLE which of the client's variables holds its shell prefix. DENIAL is the answer
-to a failure, in the client's form; empty: nothing is denied.
+to a failure, in the client's form, or empty if nothing is denied.
 
 It imports only what the interpreter holds already, because every call waits for it: the whole start
 takes 7 ms, and `socket` or `json` would double that. `-I -S` keeps it from reading `PYTHON*` and

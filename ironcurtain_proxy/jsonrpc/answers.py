@@ -136,7 +136,7 @@ class GuessedDigest:
         self._thread.start()
 
     def of(self, written: bytes) -> str | None:
-        """The digest in hexadecimal, if these are the bytes that were hashed; else None.
+        """Return the digest in hexadecimal, if these are the bytes that were hashed; else None.
 
         Blocks for some milliseconds.
         """

@@ -141,7 +141,7 @@ def odd_number(line: bytes) -> str | None:
 
 
 def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> bytes | None:
-    """Encode an object without blanks and newline; None: only `encode` can write it.
+    """Encode an object without blanks and newline, or None if only `encode` can write it.
 
     The result can be part of a message as an `orjson.Fragment`.
 
@@ -204,7 +204,7 @@ def written_id(request_id: MessageId) -> bytes:
 
 
 def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
-    """The id of an invalid message, or None.
+    """Return the id of an invalid message, or None.
 
     `head` is the line, or its beginning if `tail` is its end. Only an `id` of the outermost object
     counts: one inside a result is whatever the sender put there.
@@ -219,14 +219,14 @@ def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
 
 
 def message_id(value: object) -> MessageId | None:
-    """The value if it is a valid id, else None."""
+    """Return the value if it is a valid id, else None."""
     if isinstance(value, str):
         return value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def answer_id(value: object) -> MessageId | None:
-    """The id that an answer of a server names; ours are whole numbers.
+    """Return the id that an answer of a server names; ours are whole numbers.
 
     13.0 is 13: some languages know no other numbers than floats. So is "13": some servers know no
     other ids than texts.
@@ -280,7 +280,7 @@ def _encode_slowly(message: Mapping[str, object]) -> bytes:
 
 
 def _lenient_id(line: bytes) -> MessageId | None:
-    """The id of a line that is JSON except for its encoding, numbers or control characters."""
+    """Find the id in a line that is JSON but for encoding, numbers or control characters."""
     try:
         message: object = json.loads(line.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
@@ -318,7 +318,7 @@ def _read_id(text: bytes) -> MessageId | None:
 
 
 def _reason(line: bytes) -> str:
-    """The fault of an unreadable line, without quotations from it."""
+    """Return the fault of an unreadable line, without quotations from it."""
     try:
         orjson.loads(line)
     except ValueError as error:

@@ -202,7 +202,7 @@ class LineReader(asyncio.Protocol):
         self._taker = taker
 
     async def receive(self) -> bytes | Oversize | None:
-        """The next line, or None when the other side has closed the pipe and no line is left."""
+        """Return the next line, or None once the pipe is closed and no line is left."""
         while not self._lines:
             if self._ended:
                 return None
@@ -445,7 +445,7 @@ class LineSource(Protocol):
         """Offer each line to a function, which takes or refuses it, before it is queued."""
 
     async def receive(self) -> bytes | Oversize | Lost | StreamEnded | None:
-        """The next line, or None when no more can come."""
+        """Return the next line, or None when no more can come."""
 
     def close(self) -> None:
         """Stop receiving."""

@@ -116,7 +116,7 @@ def adopted(
 
     Args:
         place: the mailbox of this proxy.
-        sessions: where the mailboxes of other sessions are; None: only `place` is looked into.
+        sessions: where the mailboxes of other sessions are, or None if only `place` is looked into.
         subject: see `subject_of`.
         own: this process.
         now: by the machine's clock.

@@ -116,7 +116,7 @@ class ReviewerAnswer:
 
     approved: bool
     remember: int | None = None
-    """The index of the candidate to remember; None: none."""
+    """The index of the candidate to remember, or None if there is none."""
     note: str = ""
     """A message to the agent."""
     reviewer: str = ""
@@ -142,7 +142,7 @@ class Posted:
         self._fd = descriptor
 
     def outcome(self) -> bool | None:
-        """Whether the proxy accepted the answer, or None if it has not looked yet."""
+        """Return whether the proxy accepted the answer, or None if it has not looked yet."""
         if self._request.owner is None:
             return self.presumed()
         if is_marked_taken(self._fd):
@@ -154,7 +154,10 @@ class Posted:
         return None
 
     def presumed(self) -> bool:
-        """The outcome if the proxy leaves no mark: it still waits, and will find the answer."""
+        """Return the outcome if the proxy leaves no mark.
+
+        It still waits, and will find the answer.
+        """
         return self._place.has(request_name(self._request.id))
 
     def close(self) -> None:
@@ -186,7 +189,7 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
 
 
 def objection(request: Request, credential: Proof | None) -> str:
-    """The reason why this reviewer may not answer a request; empty: the reviewer may."""
+    """Return why this reviewer may not answer a request, or empty if the reviewer may."""
     is_signed = credential is not None and not isinstance(credential, Credential)
     if request.signatures and not is_signed:
         return f"it needs {request.signatures}: approve or deny it with --key FILE"
@@ -200,12 +203,15 @@ def objection(request: Request, credential: Proof | None) -> str:
 
 
 def still_waits(place: MailboxDirectory, request: Request) -> bool:
-    """Whether an answer that was not accepted was invalid instead of late: the request remains."""
+    """Return whether an answer that was not accepted was invalid instead of late.
+
+    The request remains.
+    """
     return bool(request.reviewer or request.signatures) and place.has(request_name(request.id))
 
 
 def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
-    """The file name of the answer, and its content."""
+    """Return the file name of the answer, and its content."""
     note, credential = clean_line(given.note)[:MAX_NOTE], given.credential
     # Where authors prove themselves, a random name: another program cannot take it first.
     hidden = response_name(request.id, os.urandom(_WORD_BYTES).hex())
@@ -247,7 +253,10 @@ def unsigned(request: Request, given: ReviewerAnswer, key: str = "") -> SignedAn
 
 
 def _whereabouts(place: str) -> str:
-    """The user who answers, and the terminal: `joe on pts/3`. For the record; it proves nothing."""
+    """Return the user who answers, and the terminal: `joe on pts/3`.
+
+    For the record; it proves nothing.
+    """
     user, terminal = str(os.getuid()), "no terminal"
     with suppress(KeyError, OSError):
         user = pwd.getpwuid(os.getuid()).pw_name
@@ -280,7 +289,7 @@ def answer(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> 
 
 
 def outcomes(posted: Sequence[Posted]) -> list[bool]:
-    """Whether the proxies accepted answers that were written together, in their order.
+    """Return whether the proxies accepted answers that were written together, in their order.
 
     The wait ends `WAIT_SECONDS` after the last of them was found taken or not: a proxy that is
     busy with some has as long for the others.
@@ -509,7 +518,7 @@ _UNREADABLE: Final = "(what the file holds now cannot be shown)"
 
 
 def _present(path: str) -> _Present | None:
-    """The present content of the file, or None if it cannot be shown."""
+    """Return the present content of the file, or None if it cannot be shown."""
     try:
         # The agent may have named a device, which does something where it is only opened.
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text

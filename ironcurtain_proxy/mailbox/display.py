@@ -53,7 +53,7 @@ class Field:
 
 
 def visible(text: str) -> str:
-    r"""A text with every invisible character written as an escape such as `\u202e`."""
+    r"""Write a text with every invisible character written as an escape such as `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join([_escape(char) if is_invisible(char) else char for char in text])
@@ -69,7 +69,7 @@ def _escape(char: str) -> str:
 
 
 def reasons_of(one: PendingRequest) -> list[Field]:
-    """The reasons of a question, what an approval opens, and what the proxy found out besides."""
+    """Return a question's reasons, what an approval opens, and what else was found out."""
     request = one.request
     fields = [Field("why", tuple([visible(text) for text in _why(request)]))]
     if request.asking:
@@ -79,7 +79,7 @@ def reasons_of(one: PendingRequest) -> list[Field]:
 
 
 def metadata_of(one: PendingRequest) -> list[Field]:
-    """The names under which the call and its question are recorded."""
+    """Return the names under which the call and its question are recorded."""
     request = one.request
     return _named_fields(
         (
@@ -131,7 +131,7 @@ def arguments_of(
 
 
 def value_lines(value: Json) -> tuple[str, ...]:
-    """The lines of a value: of a text its own lines, of any other value JSON."""
+    """Return the lines of a value: of a text its own lines, of any other value JSON."""
     if isinstance(value, str):
         return tuple([visible(line) for line in value.split("\n")])
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
@@ -139,7 +139,7 @@ def value_lines(value: Json) -> tuple[str, ...]:
 
 
 def remembered(one: PendingRequest) -> Field:
-    """The candidates that "remember" would remember."""
+    """Return the candidates that "remember" would remember."""
     shown = [visible(text) for text in one.request.candidates]
     others = [f"{place}: {text}" for place, text in enumerate(shown[1:], 2)]
     return Field("remember", (*shown[:1], *others) or ("nothing",))
@@ -151,7 +151,7 @@ def why_alone(one: PendingRequest) -> str:
 
 
 def time_left(one: PendingRequest, now: datetime) -> str:
-    """The time left, such as `4:59`; empty if the request names no end."""
+    """Return the time left, such as `4:59`; empty if the request names no end."""
     left = seconds_left(one.request, now)
     if left is None:
         return ""
@@ -160,7 +160,7 @@ def time_left(one: PendingRequest, now: datetime) -> str:
 
 
 def summary(one: PendingRequest) -> str:
-    """The call on one line: the tool, and its main argument.
+    """Return the call on one line: the tool, and its main argument.
 
     `files/move_file a.py → b.py`, `files/read_files paths: 4, /etc/passwd …`,
     `shell/run command=make test`.
@@ -199,7 +199,7 @@ def banner(
     diff: Sequence[str] = (),
     width: int | None = None,
 ) -> list[str]:
-    """A request in full, for a terminal that only prints; `width` is its columns, if it has any."""
+    """Show a request in full, for a terminal that only prints, of `width` columns if known."""
     left = time_left(one, now)
     headline = f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")
     fields = [
@@ -213,12 +213,12 @@ def banner(
 
 
 def margin(width: int | None) -> int:
-    """Columns before the text of a field, on a screen of so many columns."""
+    """Return columns before the text of a field, on a screen of so many columns."""
     return _NARROW_MARGIN if width is not None and width < _NARROW else _MARGIN
 
 
 def rows(field: Field, width: int | None) -> list[str]:
-    """The name and the lines of a field: `|` begins a further line, `:` the rest of a long line.
+    """Show a field: `|` begins a further line, `:` the rest of a long line.
 
     Nothing begins in the first columns but a name: else an argument that is wide enough could
     write a field of its own.

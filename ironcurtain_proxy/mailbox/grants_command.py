@@ -27,12 +27,12 @@ _COMMAND: Final = re.compile(r"grants-command-[0-9a-f-]{1,64}\.json", re.ASCII)
 
 
 def is_grants_command(name: str) -> bool:
-    """Whether a file of this name is a command."""
+    """Return whether a file of this name is a command."""
     return _COMMAND.fullmatch(name) is not None
 
 
 def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owner) -> bytes:
-    """The content of the file with the remembered grants."""
+    """Return the content of the file with the remembered grants."""
     fields = {
         "session": session,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
@@ -42,7 +42,7 @@ def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owne
 
 
 def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
-    """The grants in the file, or None if there is no valid file."""
+    """Return the grants in the file, or None if there is no valid file."""
     with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
         fields = strict_json(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
         if isinstance(fields, dict) and isinstance(fields.get("grants"), list):
@@ -51,7 +51,7 @@ def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
 
 
 def grants_owner(place: MailboxDirectory) -> Owner | None:
-    """The process that the grants belong to."""
+    """Return the process that the grants belong to."""
     fields = read_grants(place)
     return None if fields is None else owner_of(fields.get("owner"))
 
@@ -92,7 +92,7 @@ def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> 
 
 
 def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
-    """The command in a file, or None if it is not understood."""
+    """Return the command in a file, or None if it is not understood."""
     try:
         fields = strict_json(place.read(name, MAX_RESPONSE_BYTES))
     except (OSError, UnacceptableFileError, orjson.JSONDecodeError):

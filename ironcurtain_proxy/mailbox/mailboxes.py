@@ -107,17 +107,17 @@ def grouped(
 
 
 def utc_now() -> datetime:
-    """The present time, for code that is handed no clock."""
+    """Return the present time, for code that is handed no clock."""
     return datetime.now(UTC)  # noqa: TID251  the session side's one clock
 
 
 def sessions_directory(home: Path) -> Path:
-    """The directory of the sessions' mailboxes, where no directory was named."""
+    """Return the directory of the sessions' mailboxes, where no directory was named."""
     return home / ".ironcurtain" / SESSIONS
 
 
 def session_mailboxes(sessions: Path) -> list[Path]:
-    """The mailboxes of all sessions, running or not."""
+    """Return the mailboxes of all sessions, running or not."""
     with suppress(OSError):
         return sorted(entry for entry in sessions.iterdir() if entry.is_dir())
     return []
@@ -137,7 +137,7 @@ class MailboxReader:
         self._read: dict[str, tuple[tuple[int, int], Request | None]] = {}
 
     def place(self) -> MailboxDirectory | None:
-        """The open directory; None while there is no usable one."""
+        """Return the open directory; None while there is no usable one."""
         if self._place is not None and not self._place.is_in_place():
             self._place.close()
             self._place = None
@@ -159,7 +159,7 @@ class MailboxReader:
         return not self._read
 
     def pending(self, now: datetime) -> list[PendingRequest]:
-        """The open requests, the oldest first."""
+        """Return the open requests, the oldest first."""
         place = self.place()
         if place is None:
             return []
@@ -176,7 +176,7 @@ class MailboxReader:
         return [PendingRequest(self.directory, request) for request in waiting]
 
     def find(self, identity: str, now: datetime) -> PendingRequest | None:
-        """The open request with this full id, or None if there is none."""
+        """Return the open request with this full id, or None if there is none."""
         place = self.place()
         request = None if place is None else self._request(place, request_name(identity))
         if place is None or request is None:
@@ -216,7 +216,10 @@ def _is_open(
 
 
 def seconds_left(request: Request, now: datetime) -> float | None:
-    """Seconds until a request's deadline, below 0 after it, or None if the request names none."""
+    """Return seconds until a request's deadline, below 0 after it.
+
+    It is None if the request names none.
+    """
     left = None if request.ends is None else until(request.ends)
     if left is not None or request.expires is None:
         return left
@@ -230,20 +233,20 @@ def is_kept(request: Request, now: datetime) -> bool:
 
 
 def by_age(request: Request) -> tuple[bool, datetime, str]:
-    """A sort key: the oldest first; requests of the original, without a time, come last."""
+    """Return a sort key: the oldest first; requests of the original, without a time, come last."""
     if request.created is None:
         return True, datetime.max.replace(tzinfo=UTC), request.id
     return False, request.created, request.id
 
 
 def this_process() -> Owner:
-    """The identity of this process."""
+    """Return the identity of this process."""
     pid = os.getpid()
     return Owner(pid, _start_time(pid))
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether the process still runs; if its start time is not known, the pid decides."""
+    """Return whether the process still runs; if its start time is not known, the pid decides."""
     try:
         os.kill(owner.pid, 0)
     except ProcessLookupError:
@@ -316,7 +319,7 @@ class ListenerLock:
 
 
 def is_listened_to(directory: Path) -> bool:
-    """Whether a living process of this user has the directory's lock. Takes microseconds."""
+    """Return whether a living process of this user has the directory's lock. Takes microseconds."""
     try:
         descriptor = os.open(directory / LOCK_NAME, _OPEN)
     except OSError:
@@ -336,7 +339,7 @@ def is_listened_to(directory: Path) -> bool:
 
 
 def listener_pid(directory: Path) -> int | None:
-    """The pid in the lock file, for a message to people."""
+    """Return the pid in the lock file, for a message to people."""
     with suppress(OSError, ValueError):
         return int((directory / LOCK_NAME).read_bytes()[:_DIGITS])
     return None
@@ -375,7 +378,7 @@ class Mailboxes:
         self._locks: dict[Path, ListenerLock] = {}
 
     def pending(self, now: datetime) -> list[PendingRequest]:
-        """The open requests of all mailboxes, the oldest first."""
+        """Return the open requests of all mailboxes, the oldest first."""
         found = () if self._sessions is None else session_mailboxes(self._sessions)
         changed = {directory: _changed(directory) for directory in found}
         lively = [one for one in found if self._quiet.get(one) != changed[one]]
@@ -402,7 +405,7 @@ class Mailboxes:
         return sorted(waiting, key=lambda one: by_age(one.request))
 
     def place_of(self, one: PendingRequest) -> MailboxDirectory | None:
-        """The mailbox of a request, open; None: it no longer exists."""
+        """Return the mailbox of a request, open, or None if it no longer exists."""
         reader = self._readers.get(one.directory)
         return None if reader is None else reader.place()
 
@@ -451,7 +454,7 @@ def _changed(directory: Path) -> int:
 
 
 def find(reference: str, waiting: Sequence[PendingRequest], state: Path) -> PendingRequest:
-    """The request of a reference: an id, the beginning of one, or a number of the last list.
+    """Return the request of a reference: an id, the beginning of one, or a number of the last list.
 
     A number is looked up in the list that was shown: what arrived or ended since must not give it
     to another request. Digits alone are a number if the list had so many, else the beginning of an
@@ -511,14 +514,17 @@ def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
 
 
 def has_changed(one: PendingRequest, state: Path) -> bool:
-    """Whether the last list showed other content under this id."""
+    """Return whether the last list showed other content under this id."""
     digests = _kept(state).get("digests")
     shown = digests.get(one.id) if isinstance(digests, dict) else None
     return shown is not None and shown != one.request.digest
 
 
 def came_later(waiting: Sequence[PendingRequest], state: Path) -> list[PendingRequest]:
-    """The requests that came since the last list; none where that list shows none of them."""
+    """Return the requests that came since the last list.
+
+    None where that list shows none of them.
+    """
     shown = frozenset(_shown(state) or ())
     later = [one for one in waiting if one.id not in shown]
     return later if len(later) < len(waiting) else []

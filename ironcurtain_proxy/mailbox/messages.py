@@ -38,7 +38,7 @@ class Credential:
     token: str = field(repr=False)
 
     def proof(self, answer: Mapping[str, object]) -> str:
-        """The proof that an answer carries instead of the token.
+        """Return the proof that an answer carries instead of the token.
 
         HMAC-SHA256 in hexadecimal, its key the token, over lines: `ironcurtain-answer-1`, then the
         answer's `reviewer`, `escalationId`, `requestDigest`, `decision` and `note`.
@@ -47,7 +47,7 @@ class Credential:
         return hmac.new(_bytes(self.token), _bytes(lines), hashlib.sha256).hexdigest()
 
     def objection(self, answer: Mapping[str, object], question: str, digest: str) -> str:
-        """The reason why an answer is not this reviewer's answer to this question; empty: it is.
+        """Return why an answer is not this reviewer's answer to this question, or empty if it is.
 
         Args:
             answer: what the response file says.
@@ -65,7 +65,7 @@ class Credential:
         return ""
 
     def kept_out_of(self, words: str) -> str:
-        """A text for the record and the agent, with the token removed."""
+        """Return a text for the record and the agent, with the token removed."""
         return words.replace(self.token, _REDACTED)
 
     def _vouches_for(self, answer: Mapping[str, object]) -> bool:
@@ -122,11 +122,11 @@ class Request:
     rule: str = ""
     origins: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
-    """What the call does, in sentences, the gravest first; empty: not said."""
+    """What the call does, in sentences, the gravest first, or empty if it is not said."""
     why: tuple[tuple[str, str], ...] = ()
     asking: tuple[str, ...] = ()
     roles: tuple[str, ...] | None = None
-    """Every argument role of the call; None: not said, as by the original."""
+    """Every argument role of the call, or None if not said, as by the original."""
     effect: str = ""
     alone: tuple[str, ...] = _UNKNOWN
     """Why "approve all" leaves the request out; empty if the call is known to be harmless. Requests
@@ -138,11 +138,11 @@ class Request:
     arguments_hash: str = ""
     owner: Owner | None = None
     reviewer: str = ""
-    """The only reviewer that may answer, with a token; empty: anyone."""
+    """The only reviewer that may answer, with a token, or empty if anyone may."""
     subject: str = ""
     """A digest of what an answer depends on, where the question outlives its proxy."""
     signatures: str = ""
-    """The signatures that an approval needs, in words; empty: none."""
+    """The signatures that an approval needs, in words, or empty if there is none."""
     risk: str = ""
     machine: str = ""
     may_edit: bool = False
@@ -165,7 +165,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     session: str
     id: str = ""
     credential: Credential | None = None
-    """The credential of the only reviewer whose answers count; None: all answers count."""
+    """The credential of the only reviewer whose answers count, or None if all answers count."""
     may_edit: bool = False
 
 
@@ -173,28 +173,31 @@ Answer: TypeAlias = Approved | Declined
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is a UUID in lower case, which may be part of a file name."""
+    """Return whether a text is a UUID in lower case, which may be part of a file name."""
     return _WHOLE_ID.fullmatch(text) is not None
 
 
 def request_name(escalation: str) -> str:
-    """The request's file name."""
+    """Return the request's file name."""
     return f"request-{escalation}.json"
 
 
 def response_name(escalation: str, word: str = "") -> str:
-    """The response's file name; with a word of 16 hexadecimal digits it cannot be foreseen."""
+    """Return the response's file name.
+
+    With a word of 16 hexadecimal digits it cannot be foreseen.
+    """
     return f"response-{escalation}{'-' if word else ''}{word}.json"
 
 
 def request_id(name: str) -> str | None:
-    """The id in the name of a request file, or None if it is no request."""
+    """Return the id in the name of a request file, or None if it is no request."""
     found = _REQUEST.fullmatch(name)
     return None if found is None else found[1]
 
 
 def response_id(name: str) -> str | None:
-    """The id in the name of a response file, or None if it is no response."""
+    """Return the id in the name of a response file, or None if it is no response."""
     found = _RESPONSE.fullmatch(name)
     return None if found is None else found[1]
 
@@ -221,7 +224,10 @@ def digest_of(raw: bytes) -> str:
 
 
 def clean_line(text: str) -> str:
-    """One line of visible characters; other characters could act on a terminal or a model."""
+    """Return one line of visible characters.
+
+    Other characters could act on a terminal or a model.
+    """
     spaced = " ".join(text.split())
     return "".join([char for char in spaced if unicodedata.category(char)[0] != "C"]).strip()
 
@@ -236,7 +242,7 @@ def request_bytes(
     ends: BootMoment | None = None,
     subject: str = "",
 ) -> bytes:
-    """The content of a request's file: the original's keys first, then this project's.
+    """Return the content of a request's file: the original's keys first, then this project's.
 
     Args:
         escalation: the question.
@@ -308,7 +314,7 @@ def timestamp(moment: datetime, precision: str = "milliseconds") -> str:
 
 
 def judge_response(raw: bytes, expected: Expected) -> Answer:
-    """The ruling that a response file stands for. Any invalid response refuses the call."""
+    """Return the ruling that a response file stands for. Any invalid response refuses the call."""
     try:
         fields = strict_json(raw)
     except orjson.JSONDecodeError:
@@ -341,7 +347,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
-    """The reason why the response is invalid; empty: it is valid."""
+    """Return why the response is invalid, or empty if it is valid."""
     if fields.get("decision") not in ("approved", "denied"):
         return 'the response\'s decision is neither "approved" nor "denied"'
     note = fields.get("note", "")
@@ -384,7 +390,7 @@ def _why_no_approval(fields: Mapping[str, object], expected: Expected) -> str:
 
 
 def invalid(reason: str) -> Declined:
-    """The refusal of one call because its answer could not be accepted."""
+    """Return the refusal of one call because its answer could not be accepted."""
     return Declined(by=KERNEL, kind="invalid", reason=reason)
 
 
@@ -454,7 +460,7 @@ def response_bytes(
     changed: Mapping[str, Json] | None = None,
     **own: str,
 ) -> bytes:
-    """A response file; `own` are fields that only the record needs."""
+    """Return a response file; `own` are fields that only the record needs."""
     fields: dict[str, object] = {"decision": "approved" if approved else "denied", **own}
     if approved and remember is not None:
         fields["whitelistSelection"] = remember
@@ -471,7 +477,7 @@ def response_bytes(
 def proved_response_bytes(
     *, approved: bool, request: Request, note: str, credential: Credential
 ) -> bytes:
-    """A response file in a mailbox that is one reviewer's. The token itself is not in it."""
+    """Return a response file in a mailbox that is one reviewer's. The token itself is not in it."""
     fields: dict[str, object] = {
         "decision": "approved" if approved else "denied",
         "escalationId": request.id,
@@ -564,7 +570,10 @@ def _context(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _candidates(value: object) -> tuple[str, ...]:
-    """The candidates. An invalid one keeps its index, because answers name candidates by index."""
+    """Return the candidates.
+
+    An invalid one keeps its index, because answers name candidates by index.
+    """
     if not isinstance(value, list):
         return ()
     return tuple([_text(item, "description") if isinstance(item, dict) else "" for item in value])

@@ -101,7 +101,7 @@ class Question(Struct, kw_only=True, eq=False):
             self.answered.set()
 
     def may_be_answered_by(self, name: str) -> bool:
-        """Whether a file of this name is an answer to it.
+        """Return whether a file of this name is an answer to it.
 
         Nobody can occupy a name that nobody can foresee. Only an answer with a proof of its author
         may have such a name.
@@ -111,14 +111,14 @@ class Question(Struct, kw_only=True, eq=False):
         return response_id(name) == self.escalation.id
 
     def names_of_answers(self) -> list[str]:
-        """The file names under which answers may lie."""
+        """Return the file names under which answers may lie."""
         if self.is_proved:
             with suppress(OSError):
                 return [name for name in self.place.names() if self.may_be_answered_by(name)]
         return [response_name(self.escalation.id)]
 
     def may_still_be_written(self, now: float) -> bool:
-        """Whether an empty response may be still being written; `now` is monotonic."""
+        """Return whether an empty response may be still being written; `now` is monotonic."""
         if self._empty_since is None:
             self._empty_since = now
         return now - self._empty_since < _EMPTY_GRACE
@@ -134,7 +134,7 @@ _RETRY_SECONDS: Final = 0.25
 
 
 async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
-    """The names of made or changed files in the directory; an empty set every second.
+    """Yield the names of made or changed files in the directory; an empty set every second.
 
     Where it cannot be watched (no more watches left, a strange file system), only an empty set
     comes: whoever reads this looks for himself then. Ends when `stop` is set.
@@ -204,7 +204,7 @@ class MailboxSettings(Struct, frozen=True, kw_only=True):
     principal: str = ""
     """Whose agent asks, where that is not the user."""
     signed: AnswerJudge | None = None
-    """Decides about signed answers; None: none counts."""
+    """Decides about signed answers, or None if none counts."""
 
 
 class Mailbox:
@@ -241,7 +241,7 @@ class Mailbox:
         """Questions whose files stay: approved and not used, or cancelled because we end."""
 
     def is_reachable(self) -> bool:
-        """Whether somebody listens."""
+        """Return whether somebody listens."""
         if not self._running:
             return False
         if self._adopted:  # somebody was there, and may have answered
@@ -373,7 +373,7 @@ class Mailbox:
         )
 
     def _opened(self) -> MailboxDirectory:
-        """The open directory, created again if it was removed."""
+        """Return the open directory, created again if it was removed."""
         if self._place is not None and not self._place.is_in_place():
             self._lose(self._place)
         if self._place is None:

@@ -50,7 +50,7 @@ def read_user_context(directory: Path) -> str | None:
 
 
 def is_pty_session(environ: Mapping[str, str]) -> bool:
-    """Whether the agent runs in a terminal of its own: other programs can write the file."""
+    """Return whether the agent runs in a terminal of its own: other programs can write the file."""
     return environ.get(PTY_VARIABLE) == "1"
 
 
@@ -111,7 +111,7 @@ def _read(directory: Path) -> _Context | None:
 
 
 def _bytes(path: Path) -> tuple[bytes, int]:
-    """The file's bytes and when it was written.
+    """Return the file's bytes and when it was written.
 
     Raises:
         OSError: it is not a regular file of ours, or too large.

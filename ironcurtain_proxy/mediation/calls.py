@@ -46,7 +46,7 @@ class Questions(Protocol):
         """Whether a call may be held."""
 
     def open(self) -> Sequence[tuple[Escalation, EscalationState]]:
-        """All open questions, each with its state."""
+        """Return all open questions, each with its state."""
 
 
 class StepHandler(Protocol):
@@ -81,7 +81,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
     composites: Mapping[str, CompositeSpec] = field(default_factory=dict)
 
     def listing(self, *, may_hold: bool) -> list[Json]:
-        """The definitions that the agent is shown.
+        """Return the definitions that the agent is shown.
 
         Args:
             may_hold: whether a call may be held, so that its state is of interest.
@@ -92,7 +92,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         return [*tools, STATUS_TOOL] if may_hold else tools
 
     def has(self, exposed_name: str) -> bool:
-        """Whether a name is that of one of the proxy's own tools."""
+        """Return whether a name is that of one of the proxy's own tools."""
         if not exposed_name.startswith(PREFIX):
             return False
         return (
@@ -194,7 +194,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
 
 
 def by_name(specs: Sequence[CompositeSpec]) -> Mapping[str, CompositeSpec]:
-    """Composites indexed by name."""
+    """Return composites indexed by name."""
     return {spec.name: spec for spec in specs}
 
 

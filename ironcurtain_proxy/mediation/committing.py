@@ -38,7 +38,7 @@ class Committed(Struct, frozen=True, kw_only=True):
     kept_back: tuple[str, ...] = ()
     """The control places that the call wanted to change."""
     why_not: str = ""
-    """Why nothing came into the workspace; empty: it did."""
+    """Why nothing came into the workspace, or empty if it did."""
     changes: tuple[Change, ...] = ()
 
 

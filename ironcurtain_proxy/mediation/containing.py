@@ -76,7 +76,7 @@ class _Marked(Struct, frozen=True):
     announced: tuple[RealPath, ...]
 
     def announces(self, change: Change) -> bool:
-        """Whether the call names the changed path, or needs a new directory for what it names."""
+        """Return whether the call names the changed path, or needs a new directory there."""
         path = RealPath((*self.workspace.parts, *change.path.split("/")))
         return any(
             path.is_within(one) or (change.kind == "created" and one.is_within(path))
@@ -108,7 +108,10 @@ class Containing:
         return self.in_force.policy
 
     async def consent(self, case: Case, facts: Facts) -> Consent | None:
-        """The settlement of a contained call, with its point made; None: a reviewer is needed."""
+        """Return the settlement of a contained call, with its point made.
+
+        It is None if a reviewer is needed.
+        """
         on = self.world.containment
         case.hold(held=False)
         if on is None:
@@ -327,7 +330,7 @@ class Containing:
             self.attempts.tried[self.world.fingerprint(case)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
-        """Whether a call was done, stayed on this machine, and only read or has its point."""
+        """Tell whether a call was done, stayed on this machine, and only read or has its point."""
         if result.result is None or result.result.get("isError") is True:
             return False
         if isinstance(case.decision, Allow) and _only_reads(facts):
@@ -407,7 +410,10 @@ class Containing:
         workspace: RealPath,
         restrictions: SandboxRestrictions | None,
     ) -> str | None:
-        """The reason why files that the call may delete could not be restored; None: they could."""
+        """Return why files that the call may delete could not be restored.
+
+        It is None if they could.
+        """
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.
@@ -490,7 +496,7 @@ def opening_of(
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:
-    """The paths, and the repository whose history the call says that it writes."""
+    """Return the paths, and the repository whose history the call says that it writes."""
     repository = facts.request.repository
     roles = {role for fact in facts.request.arguments for role in fact.roles}
     if repository is None or roles.isdisjoint({"write-history", "delete-history"}):

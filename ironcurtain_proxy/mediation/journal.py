@@ -42,7 +42,8 @@ class Unattended:
     """Notifies the people behind the session, once, that no reviewer answers its questions."""
 
     tell: Tell | None = None
-    """Tells that nobody reviews; None: nobody can be told, as when embedded in another program."""
+    """Tells that nobody reviews, or None if nobody can be told, as when embedded in another
+    program."""
     _was_told: bool = field(default=False, init=False)
 
     async def found(self) -> None:
@@ -104,7 +105,7 @@ class Journal:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
             found: the server and the tool of that name, or None if no tool has it.
-            decision: the decision until the call is judged; None: a denial.
+            decision: the decision until the call is judged, or None if it is a denial.
             run: the run of the composite tool that the call is a step of.
             caller: see `Operation.caller`.
         """
@@ -150,7 +151,7 @@ class Journal:
         )
 
     async def guard(self, case: Case, life: Awaitable[Reply]) -> Reply:
-        """The reply to a call. A defect or a withdrawal becomes a recorded refusal."""
+        """Return the reply to a call. A defect or a withdrawal becomes a recorded refusal."""
         try:
             return await life
         except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
@@ -185,7 +186,7 @@ class Journal:
         return self.recorder.record(self._record(case, None))
 
     async def write(self, case: Case, result: ResultSummary) -> bool:
-        """Record how a call ended. False: the record could not be written."""
+        """Record how a call ended. Return False if the record could not be written."""
         try:
             await self.recorder.record(self._record(case, result))
         except AuditError as error:

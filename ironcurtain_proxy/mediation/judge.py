@@ -43,7 +43,7 @@ class Attempts:
     """By server, the hosts that a person has opened to the calls that the policy allows."""
 
     def asked_host(self, server: str, fingerprint: str) -> str:
-        """The host that an allowed call is to be asked about; empty: none."""
+        """Return the host that an allowed call is to be asked about, or empty if there is none."""
         host = self.tried.get(fingerprint, "")
         return "" if host in self.opened.get(server, ()) else host
 
@@ -104,11 +104,11 @@ class Judge(Struct, frozen=True, kw_only=True):
     attempts: Attempts = msgspec.field(default_factory=Attempts)
 
     def has_changed(self, version: str) -> bool:
-        """Whether another policy is in force than the one of this version."""
+        """Return whether another policy is in force than the one of this version."""
         return self.in_force.policy.version != version
 
     def judge(self, call: Operation, gathered: Gathered) -> Judgement:
-        """The judgement of a call by its facts."""
+        """Return the judgement of a call by its facts."""
 
         def tool() -> NamedTool:
             names = self.tools.names(call.server, call.tool)
@@ -120,7 +120,7 @@ class Judge(Struct, frozen=True, kw_only=True):
         return self._with_blocked_host(call, gathered, judged)
 
     def _with_blocked_host(self, call: Operation, facts: Facts, judged: Judgement) -> Judgement:
-        """The judgement of a call that the sandbox kept from a host when it was made before.
+        """Return the judgement of a call that the sandbox kept from a host when it was made before.
 
         What the policy allows and the sandbox forbids would fail again and again unasked.
         """
@@ -139,7 +139,10 @@ class Judge(Struct, frozen=True, kw_only=True):
         return replace(judged, decision=Escalate(ground), reasons=(*judged.reasons, reason))
 
     def shadow(self, call: Operation, gathered: Gathered, judged: Judgement) -> Json:
-        """The different decision of the candidate policy, for the record; None: there is none."""
+        """Return the different decision of the candidate policy, for the record.
+
+        It is None if there is none.
+        """
         candidate = self.in_force.candidate
         if candidate is None:
             return None

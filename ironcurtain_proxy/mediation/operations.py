@@ -54,7 +54,7 @@ class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
     def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
-        """Whether this caller declared that it takes such questions."""
+        """Return whether this caller declared that it takes such questions."""
 
 
 class ServerQuestions(Struct, frozen=True, kw_only=True):
@@ -162,22 +162,22 @@ class Naming(Protocol):
     """The agent's names of prompts and resources; see `facts.naming`."""
 
     def prompt(self, server: str, name: str) -> str:
-        """The agent's name of a prompt."""
+        """Return the agent's name of a prompt."""
 
     def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own name of a prompt."""
+        """Return the server, and its own name of a prompt."""
 
     def uri(self, server: str, uri: str) -> str:
-        """The agent's name of a resource."""
+        """Return the agent's name of a resource."""
 
     def uri_meant(self, exposed: str) -> tuple[str, str] | None:
-        """The server, and its own URI of a resource."""
+        """Return the server, and its own URI of a resource."""
 
     def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
-        """An entry of a list with its URI renamed."""
+        """Return an entry of a list with its URI renamed."""
 
     def result(self, server: str, answer: ToolResult) -> ToolResult:
-        """An answer with the resources renamed that it names."""
+        """Return an answer with the resources renamed that it names."""
 
 
 class Lists(Protocol):
@@ -196,7 +196,7 @@ class Lists(Protocol):
     async def entries(
         self, server: str, method: str, keys: tuple[str, str]
     ) -> Sequence[Mapping[str, Json]]:
-        """The entries of a list of one server; none if it has no such list.
+        """Return the entries of a list of one server; none if it has no such list.
 
         Raises:
             DownstreamError: it does not list them.
@@ -253,7 +253,7 @@ class Operations:
         return await self.session.mediator.carry(case, on_progress)
 
     async def listing(self, kind: ListKind) -> list[Json]:
-        """The entries of a list of all servers that could be allowed, under the agent's names."""
+        """Return the entries of all servers that could be allowed, under the agent's names."""
         method, key = LISTS[kind]
         found: list[Json] = []
         for server in self.lists.names:
@@ -275,7 +275,7 @@ class Operations:
     def _hold(
         self, server: str, kind: ListKind, entries: Sequence[Mapping[str, Json]]
     ) -> Mapping[str, str]:
-        """The entries of a list that are held until a person accepts them.
+        """Return the entries of a list that are held until a person accepts them.
 
         Only the words about a resource are held: a read is decided by its URI.
         """
@@ -289,7 +289,7 @@ class Operations:
         return self.session.pins.listed(server, _SECTIONS[kind], named)
 
     async def _held(self, asked: ParsedRequest) -> Ground | None:
-        """The reason why a prompt or template is held. Fetches a list that is missing."""
+        """Return why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         if kind is None or asked.server == _NOBODY:
             return None
@@ -308,7 +308,7 @@ class Operations:
         return None if why is None else held_part(section[:-1], why)
 
     async def _is_hidden(self, asked: ParsedRequest) -> bool:
-        """Whether a request is about a prompt or template that no list shows, if there is one.
+        """Tell whether a request is about a prompt or template that no list shows, if there is one.
 
         The policy alone decides this, also where it is held or annotated: neither the words nor the
         time of a denial may tell whether a server has it.
@@ -317,7 +317,7 @@ class Operations:
         return kind is not None and not await self._could_be_allowed(asked.server, kind, name)
 
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
-        """The news of a resource for the agent, or None if it has not subscribed to it."""
+        """Return the news of a resource for the agent, or None if it has not subscribed to it."""
         uri = params.get("uri")
         if not isinstance(uri, str) or (server, uri) not in self._subscribed:
             return None
@@ -343,7 +343,7 @@ class Operations:
         return self.naming.entry(server, entry, key)
 
     async def _could_be_allowed(self, server: str, kind: ListKind, name: str) -> bool:
-        """Whether some reading of the resource, or some use of the prompt, may be forwarded."""
+        """Return whether reading the resource, or using the prompt, may ever be forwarded."""
         is_prompt = kind == "prompts"
         operation = Operation(
             request_id=RequestId(""),
@@ -378,7 +378,7 @@ _WORDS: Final = frozenset({"name", "title", "description", "icons"})
 
 
 def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
-    """The list that a request is about, and the server's own name in it."""
+    """Return the list that a request is about, and the server's own name in it."""
     if asked.method == "prompts/get":
         return "prompts", str(asked.own.get("name"))
     if asked.method != "completion/complete":
@@ -397,7 +397,10 @@ def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
 
 
 def _as_not_available(refused: Refused) -> Refused:
-    """One answer to all denials; other refusals, such as of a full log, say what they are."""
+    """Return one answer to all denials.
+
+    Other refusals, such as of a full log, say what they are.
+    """
     is_denial = refused.by in {"policy", "arguments"}
     return Refused(by="arguments", ground=NOT_AVAILABLE) if is_denial else refused
 

@@ -49,7 +49,7 @@ class Results(Struct, frozen=True):
     """Masks every secret in a value."""
 
     async def treated(self, server: str, answer: ToolResult, size: int) -> ToolResult:
-        """The answer as the agent gets it.
+        """Return the answer as the agent gets it.
 
         Args:
             server: the operator's name of it.
@@ -79,7 +79,7 @@ class Results(Struct, frozen=True):
 
 
 def cleaned(value: Json, depth: int = _MOST_DEPTH) -> Json:
-    """A value without escapes of terminals and invisible characters in its texts."""
+    """Return a value without escapes of terminals and invisible characters in its texts."""
     if isinstance(value, str):
         return _plain(value)
     if depth == 0:
@@ -151,7 +151,7 @@ async def refuse_later(journal: Journal, question: Escalation, declined: Decline
 
 
 def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:
-    """The reason why an answer is withheld, and the question in it, or None if it is passed on."""
+    """Return why an answer is withheld, and the question in it, or None if it is passed on."""
     asked = question_in(answer)
     ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
     return None if ground is None else (ground, asked)
@@ -182,7 +182,7 @@ _VIEW: Final = "ui:"
 
 
 def changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
-    """The reason why the answer to a read is withheld; None: it is no view, or an unchanged one.
+    """Return why the answer to a read is withheld, or None if it is no view, or an unchanged one.
 
     A view of MCP Apps runs in the agent's client. Its URI is declared by a tool, which is pinned;
     its content is seen only when it is read.

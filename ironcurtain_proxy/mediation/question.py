@@ -106,7 +106,7 @@ def _of_secrets(facts: Facts) -> Iterator[_Said]:
 def _of_host(
     facts: Facts, reasons: Sequence[OriginReason], opening: SandboxOpening | None
 ) -> Iterator[_Said]:
-    """The sentence about a host that the sandbox kept the same call from, and nothing names."""
+    """Say which host the sandbox kept the same call from, if nothing else names it."""
     named = {*hosts_of(facts), *facts.place.every_host()}
     named |= {
         domain
@@ -321,7 +321,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     patience: timedelta
     """The time that a reviewer has to answer."""
     ending: str = ""
-    """The end of a remembered approval, in words; empty: not certain."""
+    """The end of a remembered approval, in words, or empty if it is not certain."""
     edits: bool = False
     """Whether a call may be made with other arguments than the agent's."""
 
@@ -344,7 +344,8 @@ class QuestionInput(Struct, frozen=True, kw_only=True):
     """The reasons that are not settled yet; never empty."""
     fingerprint: str
     directories: frozenset[RealPath] | None
-    """The call's paths that are directories; None: unknown, so that nothing can be remembered."""
+    """The call's paths that are directories, or None if unknown, so that nothing can be
+    remembered."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     besides: tuple[tuple[str, str], ...] = ()
@@ -352,7 +353,7 @@ class QuestionInput(Struct, frozen=True, kw_only=True):
 
 
 def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
-    """The question, with everything that a reviewer should see."""
+    """Return the question, with everything that a reviewer should see."""
     protected = tuple(entry.path for entry in frame.policy.protected_paths)
     places = Places(
         directories=posed.directories or frozenset(),

@@ -69,13 +69,13 @@ class Rehearsal:
     text: what no approval can grant."""
     uncontained: Callable[[str, Facts, Judgement], str | None]
     """Gives the reason why containment leaves a call to reviewers; empty: containment settles the
-    call; None: containment is off."""
+    call, or None if containment is off."""
     facts_of: FactsOf
 
     async def of_call(
         self, server: str, tool: str, arguments: Arguments, *, is_unique: bool
     ) -> RehearsedCall:
-        """The decision that would be made on a call.
+        """Return the decision that would be made on a call.
 
         Args:
             server: the operator's name of the server.
@@ -100,7 +100,7 @@ class Rehearsal:
         return self._outcome(server, gathered, judged)
 
     async def of_operation(self, operation: Operation) -> RehearsedCall:
-        """The decision that would be made on an operation that is no tool call.
+        """Return the decision that would be made on an operation that is no tool call.
 
         A view is taken for declared: which tools declare one is known to the running server alone.
         """
@@ -127,7 +127,7 @@ class Rehearsal:
         return f"{server}__{tool}" if self.has_prefix else tool
 
     def _lookup(self, server: str, tool: str) -> CataloguedTool:
-        """The tool as its annotation describes it, as if its server offered it."""
+        """Return the tool as its annotation describes it, as if its server offered it."""
         known_as = self.servers[server]
         annotation = self.annotations.get((known_as, tool))
         described = CataloguedTool.described(server, known_as, tool, annotation)

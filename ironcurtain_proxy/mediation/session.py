@@ -151,7 +151,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         return Opened(budget, _asked_later(steps))
 
     def _still_open(self, run: Budget | None) -> Budget | None:
-        """The outer run; None if it ended or was revoked while the steps were judged."""
+        """Return the outer run; None if it ended or was revoked while the steps were judged."""
         now = self.world.clock.steady()
         return None if run is None else self.approvals.budgets.get(run.id, now)
 
@@ -172,7 +172,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         return _Step(call, *await self.judge.examine(call))
 
     def _granted(self, asking: frozenset[Capability]) -> bool:
-        """Whether session grants cover all of the plan, so that no question remains."""
+        """Return whether session grants cover all of the plan, so that no question remains."""
         now, grants = self.world.clock.steady(), self.approvals.grants
         return all(grants.find_capability(name, now) is not None for name in asking)
 
@@ -363,7 +363,7 @@ class Session(Struct, frozen=True, kw_only=True):
         Args:
             world: the ports.
             terms: the operator's settings.
-            approvals: earlier approvals; None: none.
+            approvals: earlier approvals, or None if there is none.
             breaker: stops repeated calls; None: the default threshold.
             signed: decides about signed answers, or None if nobody may sign.
         """

@@ -154,7 +154,7 @@ class Equals(Struct, frozen=True, kw_only=True):
     value: Json
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether the condition holds for a call with these arguments."""
+        """Return whether the condition holds for a call with these arguments."""
         return self.argument in arguments and same_scalar(arguments[self.argument], self.value)
 
 
@@ -165,7 +165,7 @@ class OneOf(Struct, frozen=True, kw_only=True):
     values: tuple[Json, ...]
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether the condition holds for a call with these arguments."""
+        """Return whether the condition holds for a call with these arguments."""
         if self.argument not in arguments:
             return False
         given = arguments[self.argument]
@@ -179,7 +179,7 @@ class Is(Struct, frozen=True, kw_only=True):
     presence: Presence
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether the condition holds for a call with these arguments."""
+        """Return whether the condition holds for a call with these arguments."""
         value = arguments.get(self.argument)
         match self.presence:
             case "present":
@@ -234,12 +234,12 @@ class RoleSpec:
     the argument has the roles above."""
 
     def every_role(self) -> frozenset[ArgumentRole]:
-        """The roles over all cases and all members."""
+        """Return the roles over all cases and all members."""
         found = {*self.default, *[role for case in self.cases for role in case.roles]}
         return frozenset(found).union(*[spec.every_role() for spec in self.inside.values()])
 
     def roles(self, arguments: Arguments) -> tuple[ArgumentRole, ...]:
-        """The roles the argument has in a call with these arguments."""
+        """Return the roles the argument has in a call with these arguments."""
         for case in self.cases:
             if case.condition.holds(arguments):
                 return case.roles
@@ -262,7 +262,7 @@ class ToolAnnotation:
     """Another method: the annotation is of a prompt, or of a resource."""
 
     def roles(self, arguments: Arguments) -> tuple[tuple[str, tuple[ArgumentRole, ...]], ...]:
-        """Every annotated argument with the roles it has in this call, present or not."""
+        """Return every annotated argument with the roles it has in this call, present or not."""
         return tuple([(name, spec.roles(arguments)) for name, spec in self.arguments.items()])
 
 
@@ -425,7 +425,7 @@ class SafetyLevel(IntEnum):
 
 
 def spoken_of(names: frozenset[str]) -> frozenset[str]:
-    """The names under which a restriction may list a tool.
+    """Return the names under which a restriction may list a tool.
 
     A list that exempts tools needs certain names. A list that stops tools, or asks about them, also
     counts for the bare name while that is not certain: otherwise a server could remove the
@@ -468,7 +468,7 @@ class ArgumentCapabilities(Struct, frozen=True):
 def capabilities_by_argument(
     rules: Iterable[ArgumentCapabilities], arguments: Arguments
 ) -> frozenset[Capability]:
-    """The capabilities that the arguments of a call add. Each item of a list counts."""
+    """Return the capabilities that the arguments of a call add. Each item of a list counts."""
     found: set[Capability] = set()
     for rule in rules:
         if rule.argument in arguments:
@@ -485,7 +485,7 @@ def _words(value: Json) -> Iterator[str]:
 
 
 def _word(item: Json) -> str | None:
-    """A scalar as it is spelled in the configuration; None for lists and objects."""
+    """Return a scalar as it is spelled in the configuration; None for lists and objects."""
     if isinstance(item, str):
         return item
     if isinstance(item, bool):

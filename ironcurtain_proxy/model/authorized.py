@@ -32,7 +32,7 @@ class AuthorizedCall(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, call: Operation, arguments: Arguments, request: AccessRequest) -> "AuthorizedCall":
-        """The call with the arguments and the request that the policy judged."""
+        """Return the call with the arguments and the request that the policy judged."""
         return cls(
             request_id=call.request_id,
             server=call.server,

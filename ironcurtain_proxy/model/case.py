@@ -149,7 +149,7 @@ class Case(Struct, kw_only=True, eq=False):
     settlement: Settlement | None = None
     """The settlement of the escalation."""
     policy_version: str = ""
-    """The policy that judged the call; empty: none has."""
+    """The policy that judged the call, or empty if none has."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
     edited: CallEdit | None = None
@@ -286,7 +286,7 @@ class Case(Struct, kw_only=True, eq=False):
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""
     ) -> AuditRecord:
-        """The audit record of the call; without a result it is an intent.
+        """Return the audit record of the call; without a result it is an intent.
 
         Args:
             result: how the call ended.
@@ -372,7 +372,7 @@ class Case(Struct, kw_only=True, eq=False):
         return tuple(fields)
 
     def _stages(self) -> list[Json]:
-        """Each party that decided on an escalated call, in order, with its decision."""
+        """Return each party that decided on an escalated call, in order, with its decision."""
         origins = {reason.origin for reason in self.judged.reasons}
         stages: list[Json] = [f"kernel:{'escalate' if 'policy' in origins else 'allow'}"]
         if origins - {"policy"}:

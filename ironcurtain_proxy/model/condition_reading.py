@@ -170,12 +170,12 @@ REBINDING_ENDINGS: Final = frozenset(
 
 
 def is_ip_address(host: str) -> bool:
-    """Whether a host is written as an address."""
+    """Return whether a host is written as an address."""
     return ":" in host or _IP_V4.fullmatch(host) is not None
 
 
 def is_public_host(host: str) -> bool:
-    """Whether `*` matches this host: a well-formed name on the public internet."""
+    """Return whether `*` matches this host: a well-formed name on the public internet."""
     if is_ip_address(host):
         return False
     labels = host.removesuffix(".").lower().split(".")
@@ -192,7 +192,7 @@ def is_public_host(host: str) -> bool:
 
 
 def host_matches(domain: str, allowed: frozenset[str]) -> bool:
-    """Whether a `host` or `host/path` matches one of the patterns.
+    """Return whether a `host` or `host/path` matches one of the patterns.
 
     `host` matches any path on it, `*.host` the host and all its subdomains, `host/path` exactly
     itself, `*` every public host. Patterns are looked up by key, so the cost does not grow with

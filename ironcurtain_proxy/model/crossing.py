@@ -94,13 +94,13 @@ def divide(
 
 
 def meta_of(params: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The `_meta` of `params`; empty if there is none."""
+    """Return the `_meta` of `params`; empty if there is none."""
     meta = params.get("_meta")
     return meta if isinstance(meta, dict) else {}
 
 
 def bound_meta(params: Mapping[str, Json]) -> dict[str, Json]:
-    """The part of `_meta` that an approval is bound to.
+    """Return the part of `_meta` that an approval is bound to.
 
     All of it but a progress token that counts: clients number their calls, and a call that is made
     again after its approval has the next number.
@@ -129,7 +129,7 @@ def _counts(value: Json) -> bool:
 
 
 def _is_small(value: Json) -> bool:
-    """Whether a value is small enough to be shown to a reviewer and recorded as a whole."""
+    """Return whether a value is small enough to be shown to a reviewer and recorded as a whole."""
     pending, left = [(value, MAX_DEPTH)], MAX_BYTES
     while pending:
         found, depth = pending.pop()
@@ -171,7 +171,7 @@ what the agent heard from others."""
 
 
 def fault_of(method: str, params: Mapping[str, Json]) -> str | None:
-    """The fault in the shape of a request, or None if it has none."""
+    """Return the fault in the shape of a request, or None if it has none."""
     match method:
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             is_whole = isinstance(params.get("uri"), str)
@@ -206,7 +206,7 @@ def _is_completion(params: Mapping[str, Json]) -> bool:
 
 
 def named_by(method: Method, params: Mapping[str, Json]) -> tuple[NameKind, str]:
-    """The names in a request of an agent, as the request spells them."""
+    """Return the names in a request of an agent, as the request spells them."""
     if method == "completion/complete":
         reference = _object(params, "ref")
         is_prompt = reference.get("type") == "ref/prompt"
@@ -218,7 +218,7 @@ def named_by(method: Method, params: Mapping[str, Json]) -> tuple[NameKind, str]
 
 
 def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) -> ParsedRequest:
-    """A request of an agent, of the shape that the protocol says.
+    """Return a request of an agent, of the shape that the protocol says.
 
     Args:
         method: of a resource, a prompt or a completion.
@@ -254,7 +254,7 @@ def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) 
 
 
 def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: str) -> ParsedRequest:
-    """A completion, which is judged as what it completes with the arguments so far."""
+    """Return a completion, which is judged as what it completes with the arguments so far."""
     argument, others = _object(params, "argument"), _object(_object(params, "context"), "arguments")
     name = str(argument.get("name"))
     key = "name" if kind == "prompt" else "uri"
@@ -271,7 +271,7 @@ def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: st
 
 
 def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
-    """A question of a server.
+    """Return a question of a server.
 
     Args:
         server: the operator's name of the server.
@@ -291,7 +291,7 @@ def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> ParsedR
 
 
 def recorded_as(server: str, tool: str, arguments: Arguments) -> ParsedRequest | None:
-    """The request that a record tells of, or None if it is of a tool call.
+    """Return the request that a record tells of, or None if it is of a tool call.
 
     Args:
         server: of the record.
@@ -322,7 +322,7 @@ def recorded_as(server: str, tool: str, arguments: Arguments) -> ParsedRequest |
 
 
 def on_the_wire(server: str, method: str, params: Mapping[str, Json]) -> ParsedRequest | Ground:
-    """The request of an agent, or the question of a server; a ground: it is refused unread.
+    """Return the request of an agent, or the question of a server; a ground: it is refused unread.
 
     Args:
         server: that is asked, or that asks.
@@ -345,7 +345,7 @@ def operation_of(
     named_meta: frozenset[str] = frozenset(),
     caller: Caller | None = None,
 ) -> Operation:
-    """The operation that is decided.
+    """Return the operation that is decided.
 
     Args:
         asked: the request.

@@ -59,7 +59,7 @@ class Escalate(Struct, frozen=True):
     roles: tuple[ArgumentRole, ...] = ()
     """The argument roles that escalated; empty when the rule named no role."""
     by_role: tuple[Ground, ...] = ()
-    """The ground of each of these roles, in the same order; empty: `ground` holds for all."""
+    """The ground of each of these roles, in the same order, or empty if `ground` holds for all."""
 
 
 class Deny(Struct, frozen=True):
@@ -73,7 +73,7 @@ Decision: TypeAlias = Allow | Escalate | Deny
 
 
 def effect_of(decision: Decision) -> Effect:
-    """The effect of a decision."""
+    """Return the effect of a decision."""
     match decision:
         case Allow():
             return "allow"
@@ -145,12 +145,12 @@ HELD_ADVICE: Final = (
 
 
 def held_part(what: str, why: str) -> Ground:
-    """A prompt, a template or a view differs from what was accepted."""
+    """Return a prompt, a template or a view differs from what was accepted."""
     return Ground(HELD_RULE, f"The {what} {why}. {HELD_ADVICE}")
 
 
 def asking_answer(asked: str) -> Ground:
-    """The server's answer carries a question, and the policy lets no server ask."""
+    """Return the server's answer carries a question, and the policy lets no server ask."""
     return Ground(
         "server-asks", f"the server's answer asks for something ({asked}), which no setting allows"
     )

@@ -129,7 +129,7 @@ class Escalation:
     """Aware, UTC; after it the call is refused."""
 
     def chosen(self, remember: Candidate | int | None) -> Pattern | None:
-        """The candidate that an approval names; None: none, or an unknown one.
+        """Return the candidate that an approval names, or None if none, or an unknown one.
 
         `True` is no index.
         """
@@ -257,17 +257,17 @@ _PLAIN: Final = frozenset("\n\r\t\N{NO-BREAK SPACE}\N{VARIATION SELECTOR-16}\N{Z
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a character of a text of several lines is invisible or misleading."""
+    """Return whether a character of a text of several lines is invisible or misleading."""
     return character not in _PLAIN and is_invisible(character)
 
 
 def is_invisible(character: str) -> bool:
-    """Whether a character is invisible, or changes how its neighbours are displayed."""
+    """Return whether a character is invisible, or changes how its neighbours are displayed."""
     return not character.isprintable() or character in _BLANK
 
 
 def visible(text: str) -> str:
-    """The text with every invisible or misleading character as an escape."""
+    """Return the text with every invisible or misleading character as an escape."""
     if text.isascii() and text.isprintable():
         return text
     # Replace per distinct character: texts are long and use few different characters.
@@ -276,7 +276,7 @@ def visible(text: str) -> str:
 
 
 def fold(line: str, width: int | None) -> list[str]:
-    """A line in parts of at most so many columns, at least 20; never empty."""
+    """Return a line in parts of at most so many columns, at least 20; never empty."""
     if width is None or len(line) * 2 <= width:
         return [line]
     limit = max(width, _NARROWEST)
@@ -292,7 +292,7 @@ def fold(line: str, width: int | None) -> list[str]:
 
 
 def folded(line: str, width: int | None) -> list[str]:
-    """A line in parts, of which all but the first begin with a mark that no other line begins with.
+    """Fold a line. Parts after the first begin with a mark that no other line has.
 
     Else a terminal begins a line of its own with any words of the agent.
     """
@@ -303,7 +303,7 @@ def folded(line: str, width: int | None) -> list[str]:
 
 
 def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
-    """A value as JSON on one line with visible characters, down to a maximum depth."""
+    """Return a value as JSON on one line with visible characters, down to a maximum depth."""
     if depth == 0:
         return "[NESTED TOO DEEPLY TO BE SHOWN]"
     match value:
@@ -323,7 +323,7 @@ def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
 
 
 def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...]:
-    """The question, its reasons, the arguments and what would be remembered, one line each.
+    """Return the question, its reasons, the arguments and what would be remembered, one line each.
 
     Args:
         escalation: the question.
@@ -349,7 +349,7 @@ def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...
 
 
 def places(escalation: Escalation) -> tuple[str, ...]:
-    """The choices of "remember" for each candidate: an empty suffix first, then numbers."""
+    """Return the choices of "remember" for each candidate: an empty suffix first, then numbers."""
     count = len(escalation.candidates)
     return tuple(["" if place == 1 else f" {place}" for place in range(1, count + 1)])
 
@@ -391,7 +391,7 @@ def _escape(character: str) -> str:
 
 
 def _is_too_much(value: Json, limit: int) -> bool:
-    """Whether a value holds more elements than a person can read."""
+    """Return whether a value holds more elements than a person can read."""
     pending, seen = [value], 0
     while pending and seen <= limit:
         seen += 1

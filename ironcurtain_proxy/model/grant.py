@@ -34,7 +34,7 @@ class SandboxOpening:
     """Whether a remembered approval covers later calls, too."""
 
     def words(self) -> tuple[str, ...]:
-        """All hosts and paths as text, for the record."""
+        """Return all hosts and paths as text, for the record."""
         return (
             *[f"host {host}" for host in self.hosts],
             *[f"write {path}" for path in self.paths],
@@ -170,7 +170,7 @@ class FamilyPattern(Candidate):
     workspace: RealPath
     """The workspace that the grant was given for."""
     families: tuple[Family, ...]
-    """Families with `is_general` only; empty: commands that only read."""
+    """Families with `is_general` only, or empty if commands that only read."""
     phrases: tuple[str, ...]
     """One phrase for each family; the description joins them."""
     beside: tuple[SameFlag, ...] = ()

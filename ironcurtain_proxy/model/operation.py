@@ -168,7 +168,7 @@ class ParsedRequest(Struct, frozen=True, kw_only=True):
 
 
 def label(method: Method, named: str = "") -> str:
-    """The name of an operation that is no call of a tool, for rules, records and grants.
+    """Return the name of an operation that is no call of a tool, for rules, records and grants.
 
     Args:
         method: of the operation.
@@ -178,12 +178,12 @@ def label(method: Method, named: str = "") -> str:
 
 
 def named_in(tool: str) -> str:
-    """The prompt in a label; empty if the method names none."""
+    """Return the prompt in a label; empty if the method names none."""
     return tool.partition(" ")[2]
 
 
 def is_like_a_label(name: str) -> bool:
-    """Whether a tool of this name could be taken for another operation."""
+    """Return whether a tool of this name could be taken for another operation."""
     return name.partition(" ")[0] in METHODS
 
 

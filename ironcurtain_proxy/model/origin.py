@@ -37,7 +37,7 @@ class InResult(Struct, frozen=True):
     """The operator's name of the server whose result had it first."""
     tool: str
     about: str
-    """The host or path that the call of that result named; empty: none."""
+    """The host or path that the call of that result named, or empty if there is none."""
     at: datetime
     """When the result came. Aware, UTC."""
     is_only: bool = True

@@ -121,7 +121,7 @@ class Rule:
         return self.effect != "allow" and (self.everywhere or self.names is not None)
 
     def speaks_of(self, method: Method, tool: str, role: ArgumentRole | None) -> bool:
-        """Whether the rule is about operations of this method, as far as its conditions say so.
+        """Return whether the rule is about operations of this method, by its conditions.
 
         A rule on tools, prompts or URIs names its method by that. A rule that names none of these
         and no method is about calls of tools, and about the paths and URLs that any operation
@@ -182,7 +182,9 @@ class RuleBook:
     def about(
         self, server: str, tool: str, role: ArgumentRole | None, method: Method = TOOL_CALL
     ) -> tuple[Rule, ...]:
-        """The rules that may apply to this tool and role; None stands for a tool without roles.
+        """Return the rules that may apply to this tool and role.
+
+        None stands for a tool without roles.
 
         Cached for each (server, tool, role), of which the annotations define a finite number.
         """
@@ -195,7 +197,7 @@ class RuleBook:
     def restricting(
         self, server: str, tool: str, role: ArgumentRole, method: Method = TOOL_CALL
     ) -> tuple[Rule, ...]:
-        """The rules among them that are asked before the workspace settles any path."""
+        """Return the rules among them that are asked before the workspace settles any path."""
         key = (server, tool, role)
         found = self._restricting.get(key)
         if found is None:
@@ -204,7 +206,7 @@ class RuleBook:
         return found
 
     def for_tool(self, server: str, tool: str) -> tuple[Rule, ...]:
-        """Every rule that may concern a tool, whatever its arguments are."""
+        """Return every rule that may concern a tool, whatever its arguments are."""
         return self.about(server, tool, None)
 
     def _select(
@@ -309,7 +311,7 @@ class Policy:
         object.__setattr__(self, "asks_who_named", asks)
 
     def questions_of(self, server: str) -> frozenset[AskKind]:
-        """The questions that a server may put to the user, or that rules let it put."""
+        """Return the questions that a server may put to the user, or that rules let it put."""
         found = set(self.may_ask.get(server, ()))
         for rule in self.rules:
             about = rule.servers is None or server in rule.servers

@@ -56,9 +56,9 @@ class PutBack(Struct, frozen=True):
     said: str
     """The file and what was done with it, as a sentence without its full stop."""
     kept: str = ""
-    """The copy of the removed content; empty: there is none. Not shown to the agent."""
+    """The copy of the removed content, or empty if there is none. Not shown to the agent."""
     acts: bool = True
-    """Whether a program of the host is known to act on it. False: nobody knows."""
+    """Whether a program of the host is known to act on it. It is False if nobody knows."""
 
     @property
     def full(self) -> str:
@@ -81,7 +81,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     reason: str
     decided_by: Decider
     client: str = ""
-    """The agent's program, as it names itself; untrusted. Empty: not known."""
+    """The agent's program, as it names itself; untrusted. It is empty if it is not known."""
     origins: tuple[str, ...] = ()
     """The origins of a review: `policy`, `capability`, `tool-policy`, `secrets`."""
     policy_version: str = ""
@@ -141,7 +141,8 @@ class Answered(Struct, frozen=True, kw_only=True):
 
     result: ToolResult
     recorded: bool = True
-    """Whether the outcome was recorded; False: the call was carried out, and its record failed."""
+    """Whether the outcome was recorded, or False if the call was carried out, and its record
+    failed."""
     put_back: tuple[PutBack, ...] = ()
     """Files that were restored after the call."""
     allowed: Allowed | None = None
@@ -199,7 +200,10 @@ _WORDS: Final = 40
 
 
 def question_in(answer: ToolResult) -> str | None:
-    """The kind of question that an answer carries, as a short name; None: it carries none."""
+    """Return the kind of question that an answer carries, as a short name.
+
+    It is None if it carries none.
+    """
     if answer.error is not None:
         return _in_error(answer.error)
     return _in_result(answer.result or {})
@@ -303,7 +307,7 @@ _TARGETS: Final[Mapping[str, str]] = {
 
 
 def method_and_target(action: str, longest: int | None = None) -> tuple[str, Mapping[str, str]]:
-    """The method of an action, and the attribute with the name of its tool or prompt.
+    """Return the method of an action, and the attribute with the name of its tool or prompt.
 
     Args:
         action: the `toolName` of a record: `read_file`, `prompts/get fetch`, `resources/read`.

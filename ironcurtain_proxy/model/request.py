@@ -60,7 +60,7 @@ class Word:
     variables: frozenset[str] = frozenset()
     """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
     template: tuple[Piece, ...] = ()
-    """The parts of a word of known texts and plain variables; empty: it has others."""
+    """The parts of a word of known texts and plain variables, or empty if it has others."""
     is_glob: bool = False
     """The word is known but for the names of files that it matches: `src/*.py`, not `$x/*.py` or
     `src/{a,b}`. So all its expansions begin with its prefix."""
@@ -115,7 +115,7 @@ class ParsedCommand:
     """Whether a part of it runs in the background (`&`) beside the others."""
 
     def every_loose_word(self) -> Iterator[str]:
-        """The loose words of this text and of all texts that a shell in it may run."""
+        """Yield the loose words of this text and of all texts that a shell in it may run."""
         yield from self.loose_words
         for command in self.commands:
             for word in command.words:
@@ -123,7 +123,7 @@ class ParsedCommand:
                     yield from word.command.every_loose_word()
 
     def every_command(self) -> Iterator[SimpleCommand]:
-        """The commands of this text and of all texts that a shell in it may run."""
+        """Yield the commands of this text and of all texts that a shell in it may run."""
         for command in self.commands:
             yield command
             for word in command.words:
@@ -171,7 +171,7 @@ class Family:
     """Files that may define the task and were not read yet. Empty: they were read, or there are
     none."""
     meaning: str | None = ""
-    """A digest of those files' content; None: it cannot be determined, and no grant covers the
+    """A digest of those files' content, or None if it cannot be determined, and no grant covers the
     command."""
     hosts: tuple[str, ...] = ()
     """The hosts that the command reaches, as configured. An approval covers these hosts too."""
@@ -191,12 +191,12 @@ class Family:
         return replace(self, program=program, kept=kept, wide=None)
 
     def words(self) -> str:
-        """The family as a person would write it."""
+        """Return the family as a person would write it."""
         shown = self.spelled([*self.program, *self.kept])
         return shown if self.is_general else f"exactly {shown}"
 
     def spelled(self, words: Sequence[str]) -> str:
-        """The words of the family with its assignments and redirections."""
+        """Return the words of the family with its assignments and redirections."""
         before = [one for one in self.around if one[:1] not in {"<", ">", "&"}]
         behind = [one for one in self.around if one[:1] in {"<", ">", "&"}]
         return " ".join([*before, *words, *behind]).replace(ANY, "*")
@@ -260,16 +260,16 @@ class CommandPlace:
     """Paths of the workspace that a link leads out of the workspace, or to a secret."""
 
     def meaning_of(self, family: Family) -> str | None:
-        """The digest of a family's meaning, or None if it cannot be determined."""
+        """Return the digest of a family's meaning, or None if it cannot be determined."""
         found = dict(self.meanings or ())
         return found.get(family)
 
     def hosts_of(self, family: Family) -> tuple[str, ...]:
-        """The hosts that a family is known to reach."""
+        """Return the hosts that a family is known to reach."""
         return dict(self.hosts).get(family, ())
 
     def every_host(self) -> tuple[str, ...]:
-        """The hosts of all parts of the command, each once."""
+        """Return the hosts of all parts of the command, each once."""
         return tuple(dict.fromkeys(host for _, hosts in self.hosts for host in hosts))
 
 
@@ -320,7 +320,7 @@ class SqlValue:
     effect: SqlEffect
     """The gravest effect of its statements."""
     reason: str = field(default="", compare=False)
-    """The reason why the statement does more than read; empty: it only reads."""
+    """The reason why the statement does more than read, or empty if it only reads."""
 
 
 Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
@@ -336,7 +336,7 @@ _PLACE: Final = re.compile(
 
 
 def may_be_a_place(value: Value) -> bool:
-    """Whether a text that a server takes for a name looks like a path or a URL."""
+    """Return whether a text that a server takes for a name looks like a path or a URL."""
     if not isinstance(value, TextValue):
         return True
     return _PLACE.match(value.text.strip()) is not None
@@ -360,7 +360,7 @@ class ServerQuestion(Struct, frozen=True, kw_only=True):
 
     kind: QuestionKind
     asks_for: str = ""
-    """The credential that a field asks for, as the field is named; empty: none does."""
+    """The credential that a field asks for, as the field is named, or empty if none does."""
     host: str = ""
     """The host of the page that the user is to open, in canonical spelling; empty: no plain https
     URL."""
@@ -389,9 +389,10 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     """In annotation order, which decides the order of roles and so which of two equal answers wins.
     """
     repository: RealPath | None = None
-    """The root of the git repository that the call works in; None: the server is no git server."""
+    """The root of the git repository that the call works in, or None if the server is no git
+    server."""
     effect: ToolEffect | None = None
-    """The operator's word on what the tool does; None: no word."""
+    """The operator's word on what the tool does, or None if there is no word."""
     method: Method = TOOL_CALL
     question: ServerQuestion | None = None
     """The server's question to the user, if the operation is one."""
@@ -401,13 +402,16 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
 
 
 def sql_of(request: AccessRequest) -> SqlValue | None:
-    """The gravest SQL text of a call, or None if it has none."""
+    """Return the gravest SQL text of a call, or None if it has none."""
     found = [v for fact in request.arguments for v in fact.values if isinstance(v, SqlValue)]
     return max(found, key=lambda value: SQL_EFFECTS.index(value.effect), default=None)
 
 
 def effect_word(request: AccessRequest) -> str:
-    """The effect of a call for reviewers: of its SQL, or of its tool; empty: not known."""
+    """Return the effect of a call for reviewers: of its SQL, or of its tool.
+
+    It is empty if not known.
+    """
     sql = sql_of(request)
     if sql is not None:
         return "destroys" if sql.effect == "runs" else sql.effect

@@ -64,7 +64,7 @@ _CLOSED: Final = (
 
 
 def plain(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, or the address itself."""
+    """Return the IPv4 address that an IPv6 address stands for, or the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -77,7 +77,7 @@ def plain(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public network, and of no cloud's metadata."""
+    """Return whether an address is one of the public network, and of no cloud's metadata."""
     found = plain(address)
     if isinstance(found, IPv6Address) and (found.teredo is not None or found not in _GLOBAL):
         return False
@@ -86,7 +86,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_within(address: Address, networks: tuple[Network, ...]) -> bool:
-    """Whether an address, or the IPv4 address that it stands for, is in one of the networks."""
+    """Return whether an address, or the IPv4 address in it, is in one of the networks."""
     found = plain(address)
     return any(found.version == network.version and found in network for network in networks)
 
@@ -118,7 +118,7 @@ class OAuthClient:
     scope: str | None = None
     """The scope for `client-credentials`."""
     callback_port: int | None = None
-    """The port of the redirect URI that was registered; None: any."""
+    """The port of the redirect URI that was registered, or None if any will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class RemoteEndpoint:
         return f"{parts.scheme}://{parts.netloc}"
 
     def may_connect(self, address: Address, port: int) -> bool:
-        """Whether a connection may be made for this server.
+        """Return whether a connection may be made for this server.
 
         To each public address, to those in `addresses`, and to what the URL spells out itself.
         """
@@ -285,9 +285,9 @@ class ToolResult(Struct, frozen=True, weakref=True):
     error: Mapping[str, Json] | None = None
     """The raw JSON-RPC `error` object."""
     refused_host: str = ""
-    """The host that the sandbox blocked, according to the answer; empty: none."""
+    """The host that the sandbox blocked, according to the answer, or empty if there is none."""
     view: str = ""
-    """The view of our own shell whose changes this answer speaks of; empty: none."""
+    """The view of our own shell whose changes this answer speaks of, or empty if there is none."""
     written: bytes | None = None
     """The compact JSON of the result, written once for the digest and the agent; None: it is not
     written yet."""
@@ -300,7 +300,7 @@ class ToolResult(Struct, frozen=True, weakref=True):
         return self.result is None or self.result.get("isError") is True
 
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
-        """A copy with another result, whose JSON is not written yet."""
+        """Return a copy with another result, whose JSON is not written yet."""
         return ToolResult(result=result, refused_host=refused_host, view=self.view)
 
 
@@ -322,17 +322,20 @@ class SandboxRestrictions:
     shown: tuple[RealPath, ...] = ()
     """The user's credentials that the process can read although its sandbox is to hide them."""
     unfit: str = ""
-    """Why the call cannot run in these restrictions; empty: it can."""
+    """Why the call cannot run in these restrictions, or empty if it can."""
     is_full: bool = False
     """The private `/tmp` of the process holds more than a session may keep."""
 
     def writes_only_in(self, workspace: RealPath) -> bool:
-        """Whether all writable paths lie in the workspace or in the private directory."""
+        """Return whether all writable paths lie in the workspace or in the private directory."""
         own = (workspace,) if self.temporary is None else (workspace, self.temporary)
         return all(any(path.is_within(one) for one in own) for path in self.writable)
 
     def can_write(self, path: RealPath) -> bool:
-        """Whether it may write to a path, or delete it. What is closed keeps its directories."""
+        """Return whether it may write to a path, or delete it.
+
+        What is closed keeps its directories.
+        """
         inmost = max(
             [one for one in (*self.writable, *self.closed) if path.is_within(one)],
             key=lambda one: len(one.parts),

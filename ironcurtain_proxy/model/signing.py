@@ -46,7 +46,7 @@ class Quorum(Struct, frozen=True):
     count: int
     """0: a person must answer, who need not sign. No program, model or earlier approval does."""
     roles: frozenset[str] = frozenset()
-    """Roles of which each of them must have one; empty: none is needed."""
+    """Roles of which each of them must have one, or empty if none is needed."""
 
     def __str__(self) -> str:
         """Return the quorum in words, such as `2 signatures of security`."""
@@ -93,7 +93,7 @@ class SignedAnswer(Struct, frozen=True, kw_only=True):
 
     @property
     def counter(self) -> int:
-        """How often the authenticator has signed; 0: it does not count."""
+        """How often the authenticator has signed, or 0 if it does not count."""
         return int.from_bytes(self.authenticator[33:37], "big")
 
 
@@ -105,7 +105,7 @@ class ReviewerKey(Struct, frozen=True, kw_only=True):
     public: bytes
     """The 32 bytes of an Ed25519 key, or a passkey's in COSE."""
     origin: str = ""
-    """The page that a passkey signs on; empty: it is no passkey."""
+    """The page that a passkey signs on, or empty if it is no passkey."""
     person: str
     risk: CallRisk
     """The greatest risk that it may approve."""

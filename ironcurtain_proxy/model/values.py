@@ -37,12 +37,12 @@ Arguments: TypeAlias = Mapping[str, Json]
 
 
 def words(text: str) -> frozenset[str]:
-    """A set of words from a text with blanks between them."""
+    """Return a set of words from a text with blanks between them."""
     return frozenset(text.split())
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """The words of a text with blanks between them, in its order."""
+    """Return the words of a text with blanks between them, in its order."""
     return tuple(text.split())
 
 
@@ -56,7 +56,7 @@ class BootMoment(Struct, frozen=True):
     seconds: float
 
     def as_json(self) -> dict[str, Json]:
-        """The moment as a JSON value for a file."""
+        """Return the moment as a JSON value for a file."""
         return {"boot": self.boot, "seconds": self.seconds}
 
 
@@ -84,12 +84,12 @@ SQL_EFFECTS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys", "run
 
 
 def is_at_most(effect: SqlEffect, bound: SqlEffect) -> bool:
-    """Whether an effect is no graver than another."""
+    """Return whether an effect is no graver than another."""
     return SQL_EFFECTS.index(effect) <= SQL_EFFECTS.index(bound)
 
 
 def gravest(*effects: SqlEffect) -> SqlEffect:
-    """The gravest effect; of none: it only reads."""
+    """Return the gravest effect; of none: it only reads."""
     return max(effects, key=SQL_EFFECTS.index, default="reads")
 
 
@@ -111,7 +111,7 @@ class RealPath(Struct, frozen=True, order=True):
         return cls(tuple([part for part in text.split("/") if part]))
 
     def is_within(self, directory: "RealPath") -> bool:
-        """Whether this path is `directory` or lies below it."""
+        """Return whether this path is `directory` or lies below it."""
         return self.parts[: len(directory.parts)] == directory.parts
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class RealPath(Struct, frozen=True, order=True):
 
 
 def file_uri(path: str) -> str:
-    """An absolute path as a `file:` URI; what a URI cannot hold is percent-encoded."""
+    """Return an absolute path as a `file:` URI; what a URI cannot hold is percent-encoded."""
     return "file://" + quote(path.encode("utf-8", "surrogateescape"))
 
 

@@ -73,7 +73,8 @@ _UNREAD: Final = frozenset({"_meta", "blob", "data", "mimeType"})
 
 Digest: TypeAlias = bytes
 OwnRecords: TypeAlias = Mapping[tuple[str, str], frozenset[str]]
-"""The tools whose results are the user's own records, with the members that count; empty: all."""
+"""The tools whose results are the user's own records, with the members that count, or empty if all
+count."""
 
 
 class UserWords(Protocol):

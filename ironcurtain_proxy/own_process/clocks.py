@@ -52,16 +52,16 @@ class RandomIds:
     """Random names."""
 
     def new(self) -> RequestId:
-        """A fresh id of a call."""
+        """Return a fresh id of a call."""
         return RequestId(_uuid4())
 
     def new_escalation(self) -> EscalationId:
-        """A fresh id of a question."""
+        """Return a fresh id of a question."""
         return EscalationId(_uuid4())
 
 
 def _uuid4() -> str:
-    """A random UUID in words; `uuid.uuid4` takes three times as long."""
+    """Return a random UUID in words; `uuid.uuid4` takes three times as long."""
     raw = os.urandom(16)
     one = raw.hex()
     variant = _VARIANTS[raw[8] & 3]

@@ -154,7 +154,7 @@ class _OneLine(logging.Formatter):
     """Formats a message without its traceback, which the session log has."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The message alone."""
+        """Return the message alone."""
         return f"ironcurtain-proxy: {record.getMessage()}".replace("\n", " ")
 
 
@@ -166,7 +166,7 @@ LOGGER: Final = "ironcurtain"
 
 
 def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[None]]) -> Tell:
-    """A function that sends the notice.
+    """Return a function that sends the notice.
 
     Args:
         settings: say where the questions are put.
@@ -182,7 +182,7 @@ def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[No
 
 
 def nobody_reviews(settings: Settings) -> str:
-    """The event and the command to run, on one line."""
+    """Return the event and the command to run, on one line."""
     refused = "a call needs an approval and was refused, because nobody is reviewing"
     if "mailbox" not in settings.escalation.channels:
         ways = ", ".join(settings.escalation.channels) or "no way at all"
@@ -191,7 +191,7 @@ def nobody_reviews(settings: Settings) -> str:
 
 
 def review_command(settings: Settings) -> str:
-    """The command that shows this session's questions."""
+    """Return the command that shows this session's questions."""
     places = settings.mailboxes
     if len(places) == 1 and settings.escalation_dir is None:
         return "ironcurtain-proxy review"

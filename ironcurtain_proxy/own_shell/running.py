@@ -280,7 +280,7 @@ class ShellCommand(Struct, eq=False, kw_only=True):
     """The first host that it tried to reach."""
     process: Forked | subprocess.Popen[bytes] | None = None
     why: str = ""
-    """Why it was killed; empty: it was not."""
+    """Why it was killed, or empty if it was not."""
     is_in_view: bool = False
 
     def kill(self, why: str) -> None:

@@ -96,7 +96,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     resolver: Resolver
     judges: Mapping[SceneRules, SceneJudge]
     unknown_branch: str = ""
-    """The branch where none is recorded; empty: the workspace is here, and says so itself."""
+    """The branch where none is recorded, or empty if the workspace is here, and says so itself."""
 
     async def gather(self, call: ServerCall, branch: str) -> Gathered:
         """Return the facts of a call, on a machine that may not have any of its files.

@@ -45,7 +45,7 @@ class WaitingNotice(Struct, frozen=True):
 
     @classmethod
     def of(cls, escalation: Escalation) -> "WaitingNotice":
-        """The notice of a question."""
+        """Return the notice of a question."""
         return cls(
             id=escalation.id,
             session=escalation.session,
@@ -65,7 +65,10 @@ NoticeWay: TypeAlias = Callable[[WaitingNotice], Awaitable[None]]
 
 
 def desktop(platform: str = sys.platform, path: str | None = None) -> NoticeWay | None:
-    """The way to the desktop's notices, or None if there is no program for them on a path."""
+    """Return the way to the desktop's notices.
+
+    It is None if there is no program for them on a path.
+    """
     program = which("osascript" if platform == "darwin" else "notify-send", path=path)
     if program is None:
         return None
@@ -82,7 +85,7 @@ def desktop(platform: str = sys.platform, path: str | None = None) -> NoticeWay 
 
 
 def webhook(url: str) -> NoticeWay:
-    """The way to an address, by a posted JSON object."""
+    """Return the way to an address, by a posted JSON object."""
 
     async def post(notice: WaitingNotice) -> None:
         document = {
@@ -101,7 +104,7 @@ def webhook(url: str) -> NoticeWay:
 
 
 def ntfy(url: str, token: str = "") -> NoticeWay:
-    """The way to a topic of ntfy, by a message."""
+    """Return the way to a topic of ntfy, by a message."""
 
     async def post(notice: WaitingNotice) -> None:
         headers = {"Title": notice.title.encode("ascii", "replace").decode(), "Priority": "high"}

@@ -227,7 +227,7 @@ class OpenQuestions:
         return len(others)
 
     def open(self) -> tuple[tuple[Escalation, EscalationState], ...]:
-        """The questions that are open, or answered and not used yet."""
+        """Return the questions that are open, or answered and not used yet."""
         self._tidy()
         return tuple((q.escalation, q.state) for q in self._questions.values())
 
@@ -248,7 +248,10 @@ class OpenQuestions:
         return question
 
     def _find_wider(self, key: _QuestionKey) -> _Question | None:
-        """An open question of the same call with more capabilities: its answer settles this one."""
+        """Return an open question of the same call with more capabilities.
+
+        Its answer settles this one.
+        """
         same, names = key
         for (other, wider), question in self._questions.items():
             if names < wider and other == same:
@@ -293,7 +296,7 @@ class OpenQuestions:
     async def _wait(
         self, question: _Question, on_wait: OnWait | None, hold_after: float | None
     ) -> bool:
-        """Wait for the ruling. False: the call has waited as long as it may."""
+        """Wait for the ruling. Return False if the call has waited as long as it may."""
         started = self._clock.monotonic()
         while not question.settled.is_set():
             waited = self._clock.monotonic() - started
@@ -308,7 +311,7 @@ class OpenQuestions:
         return True
 
     def _take(self, question: _Question) -> Ruling | AlreadyUsed | Superseded:
-        """The ruling; an approval is returned once."""
+        """Return the ruling; an approval is returned once."""
         self._forget(question)
         if question.superseded:
             return Superseded()
@@ -353,7 +356,9 @@ def _is_task(escalation: Escalation, caller: Caller) -> bool:
 
 
 def _key(escalation: Escalation) -> _QuestionKey:
-    """The parts of a call that a reviewer's answer depends on. A different call is asked anew.
+    """Return the parts of a call that a reviewer's answer depends on.
+
+    A different call is asked anew.
 
     Arguments alone would not be enough: they may lead elsewhere by now (a link, a remote), and
     the answer would be used for a call that nobody was asked about.

@@ -60,7 +60,7 @@ class TerminalReviewer:
         self._turn = anyio.Lock()
 
     def is_reachable(self) -> bool:
-        """Whether there is a terminal that the proxy may read from."""
+        """Return whether there is a terminal that the proxy may read from."""
         try:
             with _opened(self._terminal) as fd:
                 return _is_ours(fd)
@@ -128,7 +128,7 @@ def _opened(terminal: str) -> Iterator[int]:
 
 
 def _is_ours(fd: int) -> bool:
-    """Whether a person could type an answer to the proxy at this terminal.
+    """Return whether a person could type an answer to the proxy at this terminal.
 
     A background process that reads from its terminal is stopped by SIGTTIN, which would stop the
     proxy. And while another program reads single keys, a key meant for it could become an
@@ -157,7 +157,7 @@ async def _write(fd: int, text: str) -> None:
 
 
 async def _read(fd: int) -> str | None:
-    """One line without its end, or None if the terminal was taken away or closed."""
+    """Return one line without its end, or None if the terminal was taken away or closed."""
     while True:
         await anyio.wait_readable(fd)
         if not _is_ours(fd):
@@ -190,7 +190,7 @@ class CallbackReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """True: a function can always be called."""
+        """Return True: a function can always be called."""
         return True
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -273,7 +273,7 @@ class FirstReviewer(Reviewer, Protocol):
 
 
 def _tell_nobody(_escalation: Escalation) -> None:
-    """No notices."""
+    """Send no notices."""
 
 
 class Panel(Struct, frozen=True):
@@ -290,11 +290,11 @@ class Panel(Struct, frozen=True):
     """Called with each question that a person is asked. Never blocks."""
 
     def is_reachable(self) -> bool:
-        """Whether any channel seems to reach somebody."""
+        """Return whether any channel seems to reach somebody."""
         return any(channel.is_reachable() for channel in self.channels)
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """The first valid answer; `Unreachable` if there was none."""
+        """Return the first valid answer; `Unreachable` if there was none."""
         present = [
             channel
             for channel in self.channels
@@ -314,7 +314,7 @@ class Panel(Struct, frozen=True):
     async def _beside(
         self, first: FirstReviewer, present: list[Channel], escalation: Escalation
     ) -> Ruling:
-        """A person's answer, with the LLM approver's opinion if it was ready by then."""
+        """Return a person's answer, with the LLM approver's opinion if it was ready by then."""
         thought: list[tuple[str, Json]] = []
 
         async def think() -> None:
@@ -345,7 +345,7 @@ def _with(thought: tuple[tuple[str, Json], ...], ruling: Ruling) -> Ruling:
 
 
 def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:
-    """The channel by which the answer came."""
+    """Return the channel by which the answer came."""
     is_answer = isinstance(ruling, Approved) or ruling.kind == "denied"
     return (("channel", channel.name),) if channel.name and is_answer else ()
 
@@ -362,11 +362,11 @@ class LateChannel:
         self._reviewer, self._is_reachable = reviewer, is_reachable
 
     def is_reachable(self) -> bool:
-        """Whether somebody seems to be there."""
+        """Return whether somebody seems to be there."""
         return self._is_reachable is not None and self._is_reachable()
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """The reviewer's ruling."""
+        """Return the reviewer's ruling."""
         if self._reviewer is None:
             return Unreachable()
         return await self._reviewer.ask(escalation)

@@ -125,7 +125,7 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
 
 
 def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
-    """The filter, or None if nothing is known of such a machine.
+    """Return the filter, or None if nothing is known of such a machine.
 
     Args:
         machine: the output of `uname -m`.
@@ -241,7 +241,9 @@ def _refused_wakes(known: _Machine) -> list[tuple[int, int, int, int]]:
 
 
 def refused_pairs(machine: str) -> bytes | None:
-    """The filter of pairs of datagram sockets, or None if nothing is known of such a machine.
+    """Return the filter of pairs of datagram sockets.
+
+    It is None if nothing is known of such a machine.
 
     It holds beside the other filter, which refuses calls with other numbers.
     """
@@ -286,5 +288,5 @@ def _refuse(error: int) -> tuple[int, int, int, int]:
 
 
 def _argument(place: int) -> int:
-    """The low half of an argument: both machines have it first."""
+    """Return the low half of an argument: both machines have it first."""
     return _ARGUMENTS + 8 * place

@@ -71,7 +71,9 @@ _HOST: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*|\[[0-9a-f:.]+\]", re.ASCII)
 
 
 def obstacle(profile: SandboxProfile, request: AccessRequest) -> str | None:
-    """The first thing that would be refused, and what the operator can do; None: nothing is known.
+    """Return the first thing that would be refused, and what the operator can do.
+
+    It is None if nothing is known.
 
     A host is compared with the lists as the sandbox does it. A server that has another host fetch
     the URL for it needs that URL's host in the lists too.
@@ -100,7 +102,9 @@ def opening_of(
     hosts: Sequence[str],
     paths: Sequence[RealPath] = (),
 ) -> SandboxOpening | str | None:
-    """The access that a second instance needs for a call; None: the first instance suffices.
+    """Return the access that a second instance needs for a call.
+
+    It is None if the first instance suffices.
 
     A text names the obstacle that no approval removes: something that the operator closed, that
     belongs to the proxy, or that may not be read.
@@ -132,7 +136,7 @@ def _said(profile: SandboxProfile, path: RealPath) -> str:
 
 
 def _why_closed(profile: SandboxProfile, request: AccessRequest) -> str | None:
-    """The reason why no approval opens one of a call's paths, or None if all can be opened."""
+    """Return why no approval opens one of a call's paths, or None if all can be opened."""
     for fact in request.arguments:
         for value in fact.values:
             if isinstance(value, PathValue):
@@ -143,7 +147,7 @@ def _why_closed(profile: SandboxProfile, request: AccessRequest) -> str | None:
 
 
 def _changed(profile: SandboxProfile, request: AccessRequest) -> list[RealPath]:
-    """The paths that a call changes and its server's sandbox keeps closed."""
+    """Return the paths that a call changes and its server's sandbox keeps closed."""
     return [
         value.path
         for fact in request.arguments
@@ -154,7 +158,7 @@ def _changed(profile: SandboxProfile, request: AccessRequest) -> list[RealPath]:
 
 
 def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
-    """The reason why no approval opens a host; None: an approval opens it."""
+    """Return why no approval opens a host, or None if an approval opens it."""
     if profile.forbids(host) or not _NAMED.fullmatch(host):
         return f"{_network(profile, host)}: {host}"
     if "." not in host and host != _THIS_MACHINE:
@@ -165,14 +169,14 @@ def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
 def _why_kept(
     profile: SandboxProfile, value: PathValue, roles: Sequence[ArgumentRole]
 ) -> str | None:
-    """The reason why no approval opens a path for its roles, or None if one does, or it is open."""
+    """Return why no approval opens a path for its roles, or None if one does, or it is open."""
     changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
     why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
     return None if why is None else f"{why} {value.text}"
 
 
 def closed_hosts(profile: SandboxProfile, request: AccessRequest) -> tuple[str, ...]:
-    """The hosts that a call's URLs lead to and its server's sandbox keeps closed, each once."""
+    """Return the hosts of a call's URLs that its server's sandbox keeps closed, each once."""
     values = [value for fact in request.arguments for value in fact.values]
     urls = [value for value in values if isinstance(value, UrlValue)]
     return tuple(dict.fromkeys([host for url in urls for host in _closed(profile, url)]))
@@ -183,7 +187,10 @@ def _closed(profile: SandboxProfile, url: UrlValue) -> list[str]:
 
 
 def _hosts(value: UrlValue) -> list[str]:
-    """The hosts that are certainly meant. A remote may also be a directory, or a helper's word."""
+    """Return the hosts that are certainly meant.
+
+    A remote may also be a directory, or a helper's word.
+    """
     if not value.ordinary:
         return []
     hosts = [domain.partition("/")[0] for domain in value.domains]
@@ -272,22 +279,22 @@ class Closed:
 
     @classmethod
     def to(cls, profile: SandboxProfile, request: AccessRequest | None) -> "Closed":
-        """The closed hosts and files of a call; without facts, the profile alone."""
+        """Return the closed hosts and files of a call; without facts, the profile alone."""
         return cls(profile, () if request is None else closed_hosts(profile, request))
 
     def may_be(self, host: str) -> bool:
-        """Whether this host can be the refused one."""
+        """Return whether this host can be the refused one."""
         return self.profile is None or not self.profile.may_reach(host)
 
     def the_host(self, text: str) -> str | None:
-        """The call's host that a text means, or None if it is unknown."""
+        """Return the call's host that a text means, or None if it is unknown."""
         if len(self.hosts) == 1:
             return self.hosts[0]
         named = _named(text)
         return next((host for host in self.hosts if host in named), None)
 
     def is_reason(self, text: str) -> bool:
-        """Whether an error's text, in lower case, is one that a closed host of the call causes."""
+        """Return whether an error's text, in lower case, is one that a closed host causes."""
         if not self.hosts or re.search(_ANY_FAILURE, re.sub(_ADDRESS, " ", text)) is None:
             return False
         # The server may have handed the URL to another host: what that one answers is its own.
@@ -295,7 +302,7 @@ class Closed:
         return not named or not named.isdisjoint(self.hosts)
 
     def hides(self, text: str) -> bool:
-        """Whether an error reports a path as missing that the sandbox hides."""
+        """Return whether an error reports a path as missing that the sandbox hides."""
         profile = self.profile
         if profile is None:
             return False
@@ -306,7 +313,7 @@ class Closed:
         )
 
     def asked(self, text: str) -> str | None:
-        """The closed host that an error's text, in lower case, names as the target of a request."""
+        """Return the closed host that an error's text, in lower case, names as a target."""
         if self.profile is None:
             return None
         return next((host for host in _asked(text) if not self.profile.may_reach(host)), None)
@@ -404,12 +411,12 @@ _OTHER_URL = rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}"
 
 @cache
 def _compiled(sign: str) -> re.Pattern[str]:
-    """A compiled sign, on first use: to compile all takes a hundredth of the start."""
+    """Return a compiled sign, on first use: to compile all takes a hundredth of the start."""
     return re.compile(sign, re.ASCII | re.MULTILINE)
 
 
 def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Mapping[str, Json]:
-    """A tool's result, marked in its first text if it is an error that the sandbox caused.
+    """Return a tool's result, marked in its first text if it is an error that the sandbox caused.
 
     Any other result comes back as the very same object, and so does a marked one.
     """
@@ -421,7 +428,7 @@ def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Map
 
 
 def told_of_limits(result: Mapping[str, Json], why: str) -> Mapping[str, Json]:
-    """A tool's result, error or not, with a note on processes that were killed during the call."""
+    """Add a note on processes that were killed during the call to a tool's result."""
     content = result.get("content")
     if not isinstance(content, list) or not dict(_texts(content)):
         return result
@@ -452,14 +459,19 @@ def _with_mark(result: Mapping[str, Json], content: list[Json], mark: str) -> Ma
 def annotated_error(
     error: Mapping[str, Json], closed: Closed = NOTHING_KNOWN
 ) -> Mapping[str, Json]:
-    """A JSON-RPC error, marked in its `message` if the sandbox caused it; else the same object."""
+    """Return a JSON-RPC error, marked in its `message` if the sandbox caused it.
+
+    Else the same object.
+    """
     message = error.get("message")
     mark = _mark_of((message,), closed) if isinstance(message, str) else None
     return error if mark is None else {**error, "message": f"{mark} {message}"}
 
 
 def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> str:
-    """The host that a result, error or not, says could not be reached; empty: it names none.
+    """Return the host that a result, error or not, says could not be reached.
+
+    It is empty if it names none.
 
     A shell's result is often no error although its command failed.
     """
@@ -477,12 +489,12 @@ def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> 
 
 
 def is_blocked(text: str) -> bool:
-    """Whether an error's text shows by itself that the sandbox refused something."""
+    """Return whether an error's text shows by itself that the sandbox refused something."""
     return _has_sign(_seen(text), (*_SYSTEM, *_NETWORK))
 
 
 def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
-    """The host that could not be reached, if a line that says so also names it."""
+    """Return the host that could not be reached, if a line that says so also names it."""
     seen = _seen(text)
     for sign in _NETWORK:
         if refusal := _compiled(sign).search(seen):
@@ -496,7 +508,10 @@ def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
 
 
 def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
-    """The mark of an error, or None if the sandbox did not cause it, or it is marked already."""
+    """Return the mark of an error.
+
+    It is None if the sandbox did not cause it, or it is marked already.
+    """
     if any(text.startswith(_MARK) for text in texts):
         return None
     if any(is_blocked(text) or closed.hides(text[:MAX_TEXT]) for text in texts):
@@ -511,7 +526,7 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
 
 
 def _implied_host(text: str, closed: Closed) -> str | None:
-    """The call's own closed host, where a text shows that the network was refused."""
+    """Return the call's own closed host, where a text shows that the network was refused."""
     seen = _seen(text)
     return closed.the_host(seen) if _has_sign(seen, _NETWORK) else None
 

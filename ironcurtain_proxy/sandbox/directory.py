@@ -78,7 +78,7 @@ class SocketDirectory(Struct, eq=False):
 
 
 def make_directory() -> SocketDirectory:
-    """A new directory, for this user only.
+    """Return a new directory, for this user only.
 
     Raises:
         OSError: none can be made.
@@ -96,14 +96,17 @@ def make_directory() -> SocketDirectory:
 
 
 def places() -> tuple[str, ...]:
-    """The parents of such directories: the present one, and the one if TMPDIR does not suit."""
+    """Return the parents of such directories.
+
+    The present one, and the one if TMPDIR does not suit.
+    """
     base = os.path.realpath(tempfile.gettempdir())
     fits = len(base) <= _LONGEST and _PLAIN.fullmatch(base) is not None
     return (base, _SHORT) if fits and base != _SHORT else (_SHORT,)
 
 
 def _locked(path: str) -> int:
-    """A lock on a directory that was just made.
+    """Return a lock on a directory that was just made.
 
     Raises:
         OSError: somebody took it for abandoned meanwhile (ENOENT, EAGAIN), or there is no
@@ -253,12 +256,12 @@ class SandboxSettings(Struct, frozen=True):
     def of(
         cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
     ) -> "SandboxSettings":
-        """The settings of a profile.
+        """Return the settings of a profile.
 
         Args:
             profile: what is let.
             is_private: nothing of the machine's `/tmp` is shown.
-            gate: the port of the proxy that stands in the place of srt's; None: srt's.
+            gate: the port of the proxy that stands in the place of srt's, or None if it is srt's.
 
         Raises:
             ConfigurationError: a domain that srt would not take as it was meant.
@@ -287,7 +290,7 @@ class SandboxSettings(Struct, frozen=True):
 
 
 def sealed(settings: SandboxSettings) -> int:
-    """A descriptor to read the settings from; nobody can change them. The caller closes it.
+    """Return a descriptor to read the settings from; nobody can change them. The caller closes it.
 
     Raises:
         OSError: there is no memory, or no descriptor left.

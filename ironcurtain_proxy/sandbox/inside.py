@@ -100,7 +100,7 @@ def close(directories: list[str]) -> None:
 
 
 def _mounted_in_memory() -> dict[str, str]:
-    """The device of each tmpfs, by the path of its mount."""
+    """Return the device of each tmpfs, by the path of its mount."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  pathlib is slow to load
             fields = [line.split(" ") for line in file.read().splitlines() if _IN_MEMORY in line]
@@ -110,7 +110,7 @@ def _mounted_in_memory() -> dict[str, str]:
 
 
 def _unescaped(path: str) -> str:
-    """Blanks, tabs, line feeds and backslashes stand there as octal numbers."""
+    """Return blanks, tabs, line feeds and backslashes stand there as octal numbers."""
     for character in " \t\n\\":
         path = path.replace(f"\\{ord(character):03o}", character)
     return path
@@ -140,7 +140,7 @@ def _refuse(program: bytes) -> bool:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """The environment as received, with the variables that are meant for the server alone.
+    """Return the environment as received, with the variables that are meant for the server alone.
 
     Python sets LC_CTYPE where there is no locale (PEP 538).
     """

@@ -62,18 +62,18 @@ class Installed(Struct, frozen=True):
     program: str
     """Absolute."""
     version: str
-    """The version of the package; empty: not known."""
+    """The version of the package, or empty if it is not known."""
 
 
 class NotInstalled(Struct, frozen=True):
     """No installed program may replace the launcher."""
 
     why: str
-    """The things that were found instead, in words; empty: nothing was found."""
+    """The things that were found instead, in words, or empty if nothing was found."""
 
 
 def find_installed(launched: Launched, places: SearchPlaces) -> Installed | NotInstalled:
-    """The program of installed packages, of the versions that were asked for."""
+    """Return the program of installed packages, of the versions that were asked for."""
     if not launched.is_replaceable:
         return NotInstalled("")
     why = ""
@@ -132,7 +132,7 @@ def _npm(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotIn
 def _in_modules(
     launched: Launched, names: Sequence[str], modules: Path
 ) -> Iterator[Installed | NotInstalled]:
-    """The program of a package in a directory of packages, which has all the others as well."""
+    """Yield the program of a package in a directory that has all the others as well."""
     manifests = [_read_manifest(modules / name) for name in names]
     versions = [str(manifest.get("version") or "") for manifest in manifests]
     if not all(versions):
@@ -149,7 +149,10 @@ def _in_modules(
 
 
 def _fetched_for(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotInstalled]:
-    """The packages that `npx` fetched for these very words: a range, a URL, or a plain name."""
+    """Yield the packages that `npx` fetched for these very words.
+
+    A range, a URL, or a plain name.
+    """
     written = sorted(one.written for one in launched.packages)
     key = hashlib.sha512("\n".join(written).encode(errors="replace")).hexdigest()[:16]
     own = _npx_cache(places) / key
@@ -163,7 +166,7 @@ def _fetched_for(launched: Launched, places: SearchPlaces) -> Iterator[Installed
 
 
 def _global_modules(places: SearchPlaces) -> Iterator[Path]:
-    """The directories of `npm install -g`: beside the programs, or beside node."""
+    """Yield the directories of `npm install -g`: beside the programs, or beside node."""
     said = places.environ.get("npm_config_prefix") or places.environ.get("NPM_CONFIG_PREFIX")
     prefixes = [Path(text) for text in (said, _npmrc_prefix(places)) if text]
     directories = [*_path(places)]
@@ -206,7 +209,7 @@ def _read_json(file: Path) -> Mapping[str, Json]:
 
 
 def _script(manifest: Mapping[str, Json], name: str, program: str | None) -> str | None:
-    """The file of a package that npx would run."""
+    """Return the file of a package that npx would run."""
     own = name.rpartition("/")[2]
     said = manifest.get("bin")
     bins = {own: said} if isinstance(said, str) else said
@@ -221,7 +224,7 @@ def _script(manifest: Mapping[str, Json], name: str, program: str | None) -> str
 
 
 def _is_inside(script: str) -> bool:
-    """Whether a path stays in its package: elsewhere it would name any program there is."""
+    """Return whether a path stays in its package: elsewhere it would name any program there is."""
     path = PurePosixPath(script)
     return "\0" not in script and not path.is_absolute() and ".." not in path.parts
 
@@ -265,7 +268,7 @@ def _python(
 
 
 def _environments(packages: Sequence[Package], tool: Path) -> Sequence[Path]:
-    """The environments that may have the packages: each is called like its first one."""
+    """Return the environments that may have the packages: each is called like its first one."""
     if packages[0].name:
         return [tool / name for name in dict.fromkeys(normalized(one.name) for one in packages)]
     return sorted(tool.glob("*/"))
@@ -274,7 +277,7 @@ def _environments(packages: Sequence[Package], tool: Path) -> Sequence[Path]:
 def _in_environment(
     packages: Sequence[Package], environment: Path, program: Path
 ) -> Iterator[Installed | NotInstalled]:
-    """A program beside its package, if all the others are there as well."""
+    """Yield a program beside its package, if all the others are there as well."""
     found = {
         normalized(one.name.partition("-")[0]): one
         for one in environment.glob("lib/python*/*-packages/*.dist-info")
@@ -295,7 +298,7 @@ def _in_environment(
 
 
 def _from_source(package: Package, found: Iterable[Path]) -> Path | None:
-    """The package that was installed from a URL, by what its installer wrote down (PEP 610)."""
+    """Find the package that was installed from a URL, by its installer's note (PEP 610)."""
     wanted = source_of(package.url)
     for about in found:
         said = _read_json(about / "direct_url.json")
@@ -315,7 +318,7 @@ def _from_source(package: Package, found: Iterable[Path]) -> Path | None:
 
 
 def _project(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
-    """The program of a project's environment, as `uv sync` lays it out."""
+    """Yield the program of a project's environment, as `uv sync` lays it out."""
     root = project_of(places.directory / (launched.project or "."))
     if root is not None and launched.program is not None:
         said = places.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
@@ -323,7 +326,7 @@ def _project(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
 
 
 def project_of(directory: Path) -> Path | None:
-    """The nearest directory that holds a project."""
+    """Return the nearest directory that holds a project."""
     around = (directory, *directory.parents)
     return next((place for place in around if (place / "pyproject.toml").is_file()), None)
 
@@ -338,7 +341,10 @@ def _path(places: SearchPlaces) -> Iterator[Path]:
 
 
 def _is_exposed(path: Path, exposed: Iterable[RealPath]) -> bool:
-    """Whether anything on the way to a file could be changed: one link would lead anywhere."""
+    """Return whether anything on the way to a file could be changed.
+
+    One link would lead anywhere.
+    """
     closed = tuple(exposed)
     for place in _way(path):
         here = RealPath.from_text(str(place))
@@ -348,7 +354,7 @@ def _is_exposed(path: Path, exposed: Iterable[RealPath]) -> bool:
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Every file and directory that is passed to reach one, links followed."""
+    """Yield every file and directory that is passed to reach one, links followed."""
     here, rest, links = Path("/"), [*reversed(path.parts[1:])], 0
     while rest and links <= _MOST_LINKS:
         part = rest.pop()
@@ -379,7 +385,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 def is_confined(spec: ServerSpec) -> bool:
-    """Whether a server is meant to run in a sandbox, where there is one.
+    """Return whether a server is meant to run in a sandbox, where there is one.
 
     One that fetches its own program needs what a sandbox denies; it is confined only if the
     operator wrote its sandbox down.
@@ -397,7 +403,7 @@ def is_confined(spec: ServerSpec) -> bool:
 
 
 def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
-    """A server with its installed program in place of a launcher, so that it can be confined.
+    """Put the installed program in place of a launcher, so that it can be confined.
 
     A launcher that stays does not start in the workspace, where it would take a program that the
     agent has written for its own.
@@ -419,7 +425,10 @@ def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
 
 
 def _unexposed(cwd: str | None, machine: Machine) -> str | None:
-    """The directory of a launcher; None, which is one of the server's own: it was the agent's."""
+    """Return the directory of a launcher.
+
+    None, which is one of the server's own: it was the agent's.
+    """
     if cwd is None or machine.workspace is None:
         return cwd
     here = RealPath.from_text(os.path.realpath(cwd))
@@ -427,7 +436,7 @@ def _unexposed(cwd: str | None, machine: Machine) -> str | None:
 
 
 def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:
-    """The installed program of a server's launcher, or None if it is not needed."""
+    """Return the installed program of a server's launcher, or None if it is not needed."""
     wanted = launched(spec.command, spec.args)
     if wanted is None or spec.sandbox is False:
         return None
@@ -446,7 +455,10 @@ def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | No
 
 
 def fetch_of(spec: ServerSpec) -> tuple[str, ...]:
-    """The command that installs what a server's launcher would fetch; empty: none would help."""
+    """Return the command that installs what a server's launcher would fetch.
+
+    It is empty if none would help.
+    """
     wanted = launched(spec.command, spec.args)
     if wanted is None or not wanted.is_replaceable:
         return ()
@@ -456,7 +468,7 @@ def fetch_of(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def installation_of(spec: ServerSpec) -> str:
-    """The command that installs the package of a server's launcher, and any further steps."""
+    """Return the command that installs a launcher's package, and any further steps."""
     wanted = launched(spec.command, spec.args)
     if wanted is None:
         return ""
@@ -468,7 +480,7 @@ def installation_of(spec: ServerSpec) -> str:
 
 
 def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
-    """The reason why a server is not confined, and the command that helps, if there is one."""
+    """Return why a server is not confined, and the command that helps, if there is one."""
     image = container_image(spec.command, spec.args)
     if image is not None:
         return f"{spec.command} starts a container of {image}, which no sandbox here can hold"

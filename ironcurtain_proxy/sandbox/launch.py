@@ -81,7 +81,7 @@ class Confinement:
         return (*self.profile.allow_write, *own, *[one.directory for one in self.folders])
 
     def mounts(self, sockets: str) -> tuple[str, ...]:
-        """The arguments of bubblewrap that follow the mount of the root.
+        """Return the arguments of bubblewrap that follow the mount of the root.
 
         Args:
             sockets: the directory of the sandbox's own sockets.
@@ -118,7 +118,7 @@ class Launch(Struct, frozen=True):
 
 
 def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
-    """The way to run a server.
+    """Return the way to run a server.
 
     Args:
         spec: the server, with a working directory of its own.
@@ -179,7 +179,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
 
 def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
-    """The variables that make Node.js go by the sandbox's proxy, which it heeds only if told to.
+    """Return the variables that make Node.js use the sandbox's proxy.
 
     Empty where the profile hides the file that does so for older versions.
     """
@@ -206,7 +206,7 @@ def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Laun
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:
-    """The program that bounds the server, closes hidden directories and becomes the server.
+    """Return the program that bounds the server, closes hidden directories and becomes the server.
 
     Empty where the profile hides a file that the program needs.
     """
@@ -222,12 +222,15 @@ def _through(profile: SandboxProfile) -> tuple[str, ...]:
 
 
 def _relaying(profile: SandboxProfile) -> tuple[str, ...]:
-    """The program that lets the server reach services on its loopback; empty without services."""
+    """Return the program that lets the server reach services on its loopback.
+
+    Empty without services.
+    """
     if not profile.services:
         return ()
     return (sys.executable, "-I", "-S", relay.__file__, *profile.services, "--")
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:
-    """The bare command: the server may do whatever the user may do."""
+    """Return the bare command: the server may do whatever the user may do."""
     return Launch((spec.command, *spec.args), sandboxed=False)

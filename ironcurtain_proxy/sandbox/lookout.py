@@ -87,7 +87,7 @@ class ControlLookout:
     own_places: tuple[str, ...] = ()
     """The proxy's directories: servers write in some below them, and nobody looks there."""
     unseen: str = ""
-    """The first reason why something is not looked after; empty: everything is."""
+    """The first reason why something is not looked after, or empty if everything is."""
     allowed: dict[object, str] = field(default_factory=dict)
     """Files of agents, editors and shells that calls in progress may change."""
     settled: set[str] = field(default_factory=set)

@@ -39,7 +39,7 @@ class PrivateTmp(Struct, frozen=True):
     """The machine's paths that the server or its sandbox needs: readable, not writable."""
 
     def mounts(self, sockets: str) -> tuple[str, ...]:
-        """The arguments of bubblewrap, for right after the root.
+        """Return the arguments of bubblewrap, for right after the root.
 
         Args:
             sockets: the directory of the sandbox's own sockets.
@@ -53,7 +53,7 @@ class PrivateTmp(Struct, frozen=True):
         return tuple(found)
 
     def is_full(self) -> bool:
-        """Whether it holds more than a session may keep, or the size is unknown."""
+        """Return whether it holds more than a session may keep, or the size is unknown."""
         entries, size, pending = 0, 0, [self.directory]
         try:
             while pending:
@@ -82,7 +82,7 @@ class PrivateFolder(Struct, frozen=True):
     """The path of the folder inside the sandbox; real."""
 
     def mount(self) -> tuple[str, ...]:
-        """The arguments of bubblewrap, for right after the root."""
+        """Return the arguments of bubblewrap, for right after the root."""
         return ("--bind", self.directory, self.place)
 
 
@@ -114,7 +114,7 @@ def make_folder(folder: PrivateFolder) -> None:
 
 
 def begins_whole(place: str) -> bool:
-    """Whether a private folder would begin with all that is in its place.
+    """Return whether a private folder would begin with all that is in its place.
 
     That is so where nothing is there, or a few plain files and directories.
     """
@@ -141,7 +141,7 @@ def begins_whole(place: str) -> bool:
 def private_tmp(
     directory: str, profile: SandboxProfile, needed: Iterable[str]
 ) -> PrivateTmp | None:
-    """The `/tmp` of a server, or None if it needs the machine's own.
+    """Return the `/tmp` of a server, or None if it needs the machine's own.
 
     Args:
         directory: the server's own, on the machine.
@@ -165,7 +165,7 @@ def private_tmp(
 
 
 def named_paths(words: Sequence[str]) -> list[str]:
-    """The absolute paths that words of a command or values of variables name."""
+    """Return the absolute paths that words of a command or values of variables name."""
     parts = [part for word in words for half in word.split("=") for part in half.split(":")]
     return [part for part in parts if part.startswith("/") and "\0" not in part]
 

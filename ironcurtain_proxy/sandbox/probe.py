@@ -101,7 +101,10 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
 
 
 def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
-    """The problem; None: a confined process was refused to write where nothing may be written."""
+    """Return the problem.
+
+    It is None if a confined process was refused to write where nothing may be written.
+    """
     descriptor = sealed(SandboxSettings.of(SandboxProfile()))
     directory = None
     try:
@@ -143,7 +146,7 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
 
 
 def _ipc() -> str:
-    """The name of our own IPC namespace."""
+    """Return the name of our own IPC namespace."""
     try:
         return str(Path("/proc/self/ns/ipc").readlink())
     except OSError:
@@ -156,7 +159,9 @@ NEEDED_PROGRAMS: Final = tuple([program for program, _, _ in _PROGRAMS])
 
 
 def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
-    """The cached result of the probe, or None if there is none, or something of it has changed.
+    """Return the cached result of the probe.
+
+    It is None if there is none, or something of it has changed.
 
     A wrong entry prevents a server's start, and never removes its sandbox.
     """
@@ -182,7 +187,7 @@ def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
 
 
 def _machine(environ: Mapping[str, str]) -> list[str]:
-    """The state that a sandbox depends on: this boot, this user, and each program."""
+    """Return the state that a sandbox depends on: this boot, this user, and each program."""
     with suppress(OSError):
         found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
         places = [

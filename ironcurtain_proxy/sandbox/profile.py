@@ -33,7 +33,7 @@ class SandboxLimits(Struct, frozen=True, kw_only=True):
     memory_mb: int | None = None
     """Mebibytes of memory; None: three quarters of the machine's."""
     free_disk_mb: int = 1024
-    """The space that stays free where the sandbox may write; 0: none."""
+    """The space that stays free where the sandbox may write, or 0 if there is none."""
 
     def __str__(self) -> str:
         memory = "3/4 of the" if self.memory_mb is None else f"{self.memory_mb:,} MiB of"
@@ -44,7 +44,7 @@ class SandboxLimits(Struct, frozen=True, kw_only=True):
 
 
 def shown_limits(servers: Iterable[ServerSpec]) -> Iterator[str]:
-    """The limits of all servers that may be confined, a line for each set of limits."""
+    """Yield the limits of all servers that may be confined, a line for each set of limits."""
     names: dict[SandboxLimits, list[str]] = {}
     for spec in servers:
         if spec.sandbox is not False:
@@ -56,7 +56,7 @@ def shown_limits(servers: Iterable[ServerSpec]) -> Iterator[str]:
 
 
 def limits_of(section: Mapping[str, Json]) -> SandboxLimits:
-    """The limits of an entry's section, whose values were checked when it was read."""
+    """Return the limits of an entry's section, whose values were checked when it was read."""
     standard = SandboxLimits()
     return SandboxLimits(
         processes=_number(section, "processes", standard.processes),
@@ -96,13 +96,13 @@ class SandboxProfile:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     def may_write(self, path: RealPath) -> bool:
-        """Whether the server itself would be let."""
+        """Return whether the server itself would be let."""
         return _is_in(path, self.allow_write) and not (
             _is_in(path, self.deny_write) or self._is_closed(path)
         )
 
     def may_read(self, path: RealPath) -> bool:
-        """Whether the server itself would be let."""
+        """Return whether the server itself would be let."""
         return not self._is_closed(path)
 
     @property
@@ -111,7 +111,7 @@ class SandboxProfile:
         return bool(self.allowed_domains or self.services)
 
     def may_reach(self, host: str) -> bool:
-        """Whether the network proxy of the sandbox lets the server reach a host.
+        """Return whether the network proxy of the sandbox lets the server reach a host.
 
         Args:
             host: in the canonical spelling of the WHATWG: lower case, an IPv6 address in brackets.
@@ -120,15 +120,15 @@ class SandboxProfile:
         return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
 
     def keeps_closed(self, path: RealPath) -> bool:
-        """Whether the path is closed, so that no approval of a call opens it."""
+        """Return whether the path is closed, so that no approval of a call opens it."""
         return _is_in(path, self.deny_write) or self._is_closed(path)
 
     def forbids(self, host: str) -> bool:
-        """Whether the operator named it as one that is never reached."""
+        """Return whether the operator named it as one that is never reached."""
         return _is_named(host.removesuffix("."), self.denied_domains)
 
     def without_writing(self, paths: Iterable[str]) -> "SandboxProfile":
-        """The profile with these paths closed for writing."""
+        """Return the profile with these paths closed for writing."""
         closed = [path for path in paths if self.may_write(RealPath.from_text(path))]
         return replace(self, deny_write=(*self.deny_write, *closed))
 
@@ -171,7 +171,7 @@ class SandboxSurroundings(Struct, frozen=True, kw_only=True):
 
 
 def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
-    """The profile of a server that is to be confined and has a working directory.
+    """Return the profile of a server that is to be confined and has a working directory.
 
     The entry's `denyRead` takes the place of the user's keys. No entry opens the proxy's files.
     """
@@ -264,7 +264,7 @@ def _is_in(path: RealPath, directories: Iterable[str]) -> bool:
 
 
 def _depth(path: RealPath, directories: Iterable[str]) -> int:
-    """The depth of the innermost directory that holds a path; 0: none does."""
+    """Return the depth of the innermost directory that holds a path, or 0 if none does."""
     holding = [RealPath.from_text(directory) for directory in directories]
     return max([1 + len(one.parts) for one in holding if path.is_within(one)], default=0)
 

@@ -287,7 +287,7 @@ def _cut(name: str) -> str:
 
 
 def _content(name: str, place: int) -> bytes | None:
-    """A small file's content, or None if it is something else, or cannot be read."""
+    """Return a small file's content, or None if it is something else, or cannot be read."""
     try:
         descriptor = os.open(name, _READ, dir_fd=place)
         with os.fdopen(descriptor, "rb") as file:

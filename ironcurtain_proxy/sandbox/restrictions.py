@@ -105,7 +105,7 @@ def restrictions_of(  # noqa: PLR0913  what is mounted, by its kind
 
 
 def readers(pid: int, pipe: int) -> list[int]:
-    """The chain of processes that hold the pipe; the last is the server, or its launcher.
+    """Return the chain of processes that hold the pipe; the last is the server, or its launcher.
 
     The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to
     the outside than the server.
@@ -132,7 +132,7 @@ def _writable(pid: int, here: tuple[_Mount, ...], places: Mapping[str, str]) -> 
 
 
 def _bare(pid: int, paths: Iterable[str], here: tuple[_Mount, ...]) -> Iterator[str]:
-    """The paths at which a process sees the machine's own file system."""
+    """Yield the paths at which a process sees the machine's own file system."""
     devices = {one.device for one in here}
     visible = {one.point: one for one in _visible(tuple(_mounts(pid)))}
     for path in paths:
@@ -152,7 +152,7 @@ def _root(pid: int) -> str:
 
 
 def _started(pid: int) -> str:
-    """The start time of a process, which identifies it together with its pid."""
+    """Return the start time of a process, which identifies it together with its pid."""
     return _text(pid, "stat").rpartition(")")[2].split()[19]
 
 
@@ -206,7 +206,7 @@ def _unescaped(text: str) -> str:
 
 
 def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
-    """The mounts that no later one covers."""
+    """Yield the mounts that no later one covers."""
     later: set[str] = set()
     found: list[_Mount] = []
     for mount in reversed(mounts):
@@ -217,7 +217,7 @@ def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
 
 
 def _and_above(point: str) -> Iterator[str]:
-    """A path and all directories above it."""
+    """Yield a path and all directories above it."""
     yield point
     while len(point) > 1:
         point = point.rpartition("/")[0] or "/"
@@ -225,7 +225,7 @@ def _and_above(point: str) -> Iterator[str]:
 
 
 def _is_private(mount: _Mount, directory: str | None, here: tuple[_Mount, ...]) -> bool:
-    """Whether a mount shows this directory, the server's own, and nothing else."""
+    """Return whether a mount shows this directory, the server's own, and nothing else."""
     if directory is None:
         return False
     own = RealPath.from_text(os.path.realpath(directory))

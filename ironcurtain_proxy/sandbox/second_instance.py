@@ -36,7 +36,7 @@ _MOST_BESIDE: Final = 200
 def widened(
     first: Confinement, opening: SandboxOpening, *, former: str | None, temporary: str, home: str
 ) -> Confinement:
-    """The confinement of a second instance.
+    """Return the confinement of a second instance.
 
     Args:
         first: the confinement of the first.
@@ -89,7 +89,7 @@ def in_views(views: Views | None, opening: SandboxOpening) -> tuple[Views | None
 
 
 def left_closed(opening: SandboxOpening, home: str) -> Mapping[str, frozenset[str]]:
-    """The directories that an opening opens, and the names in each that stay closed.
+    """Return the directories that an opening opens, and the names in each that stay closed.
 
     Raises:
         ConfigurationError: an approved path cannot be opened without opening others.
@@ -113,7 +113,7 @@ def opening_for(
     home: str,
     paths: Sequence[RealPath] = (),
 ) -> SandboxOpening | str | None:
-    """The access that a call needs beyond its server's sandbox, and that a second instance can get.
+    """Return the access that a call needs beyond its server's sandbox.
 
     A text: why no approval opens the access, and the setting that does. None: nothing is needed.
     """
@@ -162,7 +162,7 @@ def with_reads(
 
 
 def _why_not_as_named(path: RealPath) -> str | None:
-    """The reason why a named path is not opened: a link in it leads to another place."""
+    """Return why a named path is not opened: a link in it leads to another place."""
     above = str(RealPath(path.parts[:-1]))
     if os.path.realpath(above) == above:
         return None
@@ -170,12 +170,12 @@ def _why_not_as_named(path: RealPath) -> str | None:
 
 
 def _is_open_to(place: RealPath, home: str) -> bool:
-    """Whether a directory would stay too wide if it existed."""
+    """Return whether a directory would stay too wide if it existed."""
     return not place.parts or RealPath.from_text(home).is_within(place)
 
 
 def place_of(path: RealPath, home: str) -> str | None:
-    """The directory that has to be opened for a path to be written, created or deleted.
+    """Return the directory that has to be opened for a path to be written, created or deleted.
 
     It is the one that holds the path; what else is in it stays closed. None: it is too wide, such
     as the home directory, where a new file of some names is run or read by other programs.

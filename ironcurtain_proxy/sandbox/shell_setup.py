@@ -110,7 +110,10 @@ def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidd
 
 
 def _real(path: str) -> str | None:
-    """The place of what a path leads to, or None if there is nothing, or a whole file system."""
+    """Return the place of what a path leads to.
+
+    It is None if there is nothing, or a whole file system.
+    """
     if not os.path.lexists(path):
         return None
     real = os.path.realpath(path)
@@ -118,7 +121,7 @@ def _real(path: str) -> str | None:
 
 
 def _around(real: str, home: str) -> str | None:
-    """The directory to hide with a file, or None if the path itself is hidden."""
+    """Return the directory to hide with a file, or None if the path itself is hidden."""
     above = os.path.dirname(real)  # noqa: PTH120  text alone
     inside = above.startswith(home.rstrip("/") + "/")
     if not inside or above[len(home) :].strip("/") in _SHARED:
@@ -127,7 +130,7 @@ def _around(real: str, home: str) -> str | None:
 
 
 def _beside(directory: str, secret: set[str]) -> list[str] | None:
-    """What a hidden directory shows; None: too much, or it cannot be listed."""
+    """Return what a hidden directory shows, or None if too much, or it cannot be listed."""
     try:
         names = os.listdir(directory)  # noqa: PTH208  names are enough
     except OSError:
@@ -238,9 +241,9 @@ class ClientCommandEnd(Struct, frozen=True, kw_only=True):
     """How such a command ended."""
 
     status: int
-    """The exit status; -1: nobody knows, or it could not be started."""
+    """The exit status, or -1 if nobody knows, or it could not be started."""
     directory: bytes = b""
-    """The last directory of its shell; empty: it did not say."""
+    """The last directory of its shell, or empty if it did not say."""
 
 
 def call_digest(arguments: Mapping[str, Json]) -> str:
@@ -252,9 +255,9 @@ class ViewReport(Struct, frozen=True, kw_only=True):
     """What the proxy learns of a command beside its output."""
 
     view: str = ""
-    """The name of the view whose changes are prepared; empty: there are none."""
+    """The name of the view whose changes are prepared, or empty if there are none."""
     refused_host: str = ""
-    """The first host that the command tried to reach; empty: none."""
+    """The first host that the command tried to reach, or empty if there is none."""
 
 
 def encoded(setup: ShellSetup) -> bytes:

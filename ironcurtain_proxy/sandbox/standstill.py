@@ -98,7 +98,7 @@ class Standstill:
         self.is_standing = False
         """Whether all processes are stopped."""
         self.last = ""
-        """Why the sandbox was ended, in words; empty: it was not."""
+        """Why the sandbox was ended, in words, or empty if it was not."""
 
     def want(self) -> None:
         """Note that the processes are to stand still; `stop` then stops them."""
@@ -217,7 +217,10 @@ class Standstill:
             below.extend(new)
 
     def _first(self) -> int | None:
-        """The first process of the sandbox's namespace, or None if there is none (any more)."""
+        """Return the first process of the sandbox's namespace.
+
+        It is None if there is none (any more).
+        """
         if self._root is None:
             self._root = self._search()
         elif _started(self._root[0]) != self._root[1]:
@@ -262,16 +265,16 @@ class Standstill:
 
 
 def _same(found: Sequence[_Process]) -> bool:
-    """Whether the processes are the same at another look, from the last to the first."""
+    """Return whether the processes are the same at another look, from the last to the first."""
     return all(_seen(one.pid) == one for one in reversed(found))
 
 
 def _stop_one(pid: int, parents: set[int] | None) -> bool:
-    """Stop a process; False: it is gone. A pid may be another's by now, unless it is pinned.
+    """Stop a process, or False if it is gone. A pid may be another's by now, unless it is pinned.
 
     Args:
         pid: of the process.
-        parents: of which one is its parent; None: any may be.
+        parents: of which one is its parent, or None if any may be.
     """
     try:
         pinned = os.pidfd_open(pid)
@@ -306,7 +309,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _seen(pid: int) -> _Process | None:
-    """A process with its threads and children, or None if it is gone."""
+    """Return a process with its threads and children, or None if it is gone."""
     threads: list[_Thread] = []
     children: list[int] = []
     try:
@@ -334,7 +337,7 @@ def _thread(number: int, place: str) -> _Thread:
 
 
 def _depth(pid: int) -> int:
-    """How many process namespaces a process is in, as far as they are seen from here."""
+    """Return how many process namespaces a process is in, as far as they are seen from here."""
     return len(_line(_status(f"/proc/{pid}"), b"NSpid:").split())
 
 
@@ -352,7 +355,7 @@ def _line(status: bytes, name: bytes) -> bytes:
 
 
 def _started(pid: int) -> str:
-    """The start time of a process; empty: it is gone."""
+    """Return the start time of a process, or empty if it is gone."""
     with suppress(OSError, IndexError):
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19].decode()
     return ""
@@ -371,5 +374,5 @@ def _read(path: str) -> bytes:
 
 
 def standstill_of(guardian: int, most: int) -> Standstill | None:
-    """The standstill of the sandbox below a guardian, or None if this system has none."""
+    """Return the standstill of the sandbox below a guardian, or None if this system has none."""
     return Standstill(guardian, most) if sys.platform == "linux" else None

@@ -160,7 +160,7 @@ class Leads:
             self.above.update(_above(path))
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
-        """The paths that the file or directory at a path leads to in turn."""
+        """Yield the paths that the file or directory at a path leads to in turn."""
         if target.endswith(f"/{_HUSKY}"):
             yield target.rpartition("/")[0]
         text = _text(target)
@@ -190,7 +190,7 @@ class Leads:
         return any(f"{path}/".startswith(f"{root}/") for root in self._roots)
 
     def _links(self, path: str) -> list[str]:
-        """The links on the way to a path: each could be exchanged."""
+        """Return the links on the way to a path: each could be exchanged."""
         parts = path.split("/")
         above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
         return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
@@ -243,7 +243,7 @@ class _Context:
     kind: FileKind | None = None
     """Of every file below the anchor, or None if the rules say it for each."""
     repository: str = ""
-    """The directory of git that holds it; empty: none does."""
+    """The directory of git that holds it, or empty if none does."""
 
 
 _PLAIN: Final = _Context()

@@ -63,7 +63,7 @@ class RefusedWrite(Struct, frozen=True):
 
 
 def refused_writes(text: str) -> tuple[RefusedWrite, ...]:
-    """The places that a text says could not be written, each once, in order."""
+    """Return the places that a text says could not be written, each once, in order."""
     return tuple(dict.fromkeys(islice(_refused(text[-_MOST_TEXT:]), _MOST)))
 
 
@@ -80,7 +80,9 @@ def _refused(text: str) -> Iterator[RefusedWrite]:
 
 
 def folder_for(refused: RefusedWrite, home: str) -> str | None:
-    """The folder that would be private for a refused write, such as `~/.tool`; None: none would do.
+    """Return the folder that would be private for a refused write, such as `~/.tool`.
+
+    It is None if none would do.
 
     None for what lies elsewhere, for a file in the home directory itself, and for a folder of the
     user's own files, which a private one would hide.
@@ -107,7 +109,10 @@ def folder_for(refused: RefusedWrite, home: str) -> str | None:
 
 
 def _touches_credentials(home: str, name: str, path: str) -> bool:
-    """Whether a folder is one of credentials, or may hold some: a private one begins as a copy."""
+    """Return whether a folder is one of credentials, or may hold some.
+
+    A private one begins as a copy.
+    """
     return (
         is_credential(f"{home}/{name}", home)
         or is_credential(path, home)
@@ -121,7 +126,7 @@ def opened_for(
     hosts: Iterable[str] = (),
     services: Iterable[str] = (),
 ) -> dict[str, Json]:
-    """A server's entry with private folders, hosts and services added to its sandbox."""
+    """Return a server's entry with private folders, hosts and services added to its sandbox."""
     given = entry.get("sandbox")
     sandbox: dict[str, Json] = {**given} if isinstance(given, dict) else {}
     for section, key, names in (

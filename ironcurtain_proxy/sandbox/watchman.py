@@ -64,7 +64,7 @@ _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 class _NotedFile(Struct, frozen=True):
     anchor: bytes
-    """The directory that it belongs to; empty: the path is absolute."""
+    """The directory that it belongs to, or empty if the path is absolute."""
     inner: bytes
     file: ControlFile
 
@@ -157,7 +157,7 @@ class AbandonedNote(Struct, frozen=True):
         lookout.resume()
 
     def is_of_the_user(self, path: str, _file: ControlFile) -> bool:
-        """Whether a file has changed last when no server of the killed proxy ran."""
+        """Return whether a file has changed last when no server of the killed proxy ran."""
         try:
             changed = os.lstat(path).st_ctime
         except OSError:
@@ -186,7 +186,7 @@ def _text(began: float, lookout: ControlLookout) -> bytes:
 
 @contextmanager
 def abandoned(directory: Path, roots: Sequence[str]) -> Iterator[tuple[AbandonedNote, ...]]:
-    """The notes of killed proxies whose servers could write in or around some directories.
+    """Hold the notes of killed proxies whose servers could write in or around directories.
 
     They are locked meanwhile, and removed afterwards unless an error comes.
 
@@ -214,7 +214,7 @@ def abandoned(directory: Path, roots: Sequence[str]) -> Iterator[tuple[Abandoned
 
 
 def _paths(directory: Path) -> list[str]:
-    """The notes, the oldest first."""
+    """Return the notes, the oldest first."""
     try:
         with os.scandir(directory) as entries:
             notes = [one for one in entries if one.name.endswith(_SUFFIX)]
@@ -224,7 +224,7 @@ def _paths(directory: Path) -> list[str]:
 
 
 def _locked(path: str) -> int | None:
-    """An abandoned note, opened; None: its proxy lives, or somebody else handles it."""
+    """Return an abandoned note, opened, or None if its proxy lives, or somebody else handles it."""
     with ExitStack() as undo, suppress(OSError):
         file = os.open(path, _OPEN)
         undo.callback(os.close, file)
@@ -482,7 +482,7 @@ def looked_after(
 
 
 def _begun(roots: tuple[str, ...], state_dir: Path) -> ControlLookout:
-    """A watch that takes all present files for the user's own.
+    """Return a watch that takes all present files for the user's own.
 
     Raises:
         OSError: nothing can be watched.
@@ -550,7 +550,7 @@ def _say_late(notes: Sequence[AbandonedNote], found: Sequence[tuple[PutBack, ...
 
 
 def _roots(confined: Mapping[str, Confinement], state_dir: Path) -> tuple[str, ...]:
-    """The directories that servers may write to besides their own, without nested ones."""
+    """Return the directories that servers may write to besides their own, without nested ones."""
     state = RealPath.from_text(str(state_dir))
     found = {
         RealPath.from_text(path)

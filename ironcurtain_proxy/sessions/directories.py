@@ -176,7 +176,7 @@ def _flatten(name: str, top: int, device: int) -> None:
 
 
 def _unlinked(name: str, parent: int) -> bool:
-    """Remove a file; False: it is a directory."""
+    """Remove a file, or False if it is a directory."""
     try:
         os.unlink(name, dir_fd=parent)
     except FileNotFoundError:

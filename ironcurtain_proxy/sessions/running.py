@@ -71,13 +71,15 @@ class SessionConfiguration(Struct, frozen=True, kw_only=True):
     settings: Settings
     environ: Mapping[str, str]
     policy_version: str
-    """The version of the policy in force there; empty: not known."""
+    """The version of the policy in force there, or empty if it is not known."""
     policy_problem: str
-    """The reason why the files of the policy are not in force there; empty: they are."""
+    """The reason why the files of the policy are not in force there, or empty if they are."""
 
 
 def command_prefix(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:
-    """The words before a command that make it use the session's files; empty: none are needed.
+    """Return the words before a command that make it use the session's files.
+
+    It is empty if none are needed.
 
     Args:
         asking: the session.
@@ -93,7 +95,10 @@ def command_prefix(asking: SessionConfiguration, environ: Mapping[str, str]) -> 
 
 
 def variables_of(settings: Settings) -> dict[str, str]:
-    """The variables that give another process of this user these settings. No secret is one."""
+    """Return the variables that give another process of this user these settings.
+
+    No secret is one.
+    """
     said = {
         CONFIG_VARIABLE: settings.config_file,
         "GENERATED_DIR": settings.generated_dir,
@@ -113,7 +118,7 @@ def variables_of(settings: Settings) -> dict[str, str]:
 def configuration_of(
     one: PendingRequest, sessions: Path, environ: Mapping[str, str]
 ) -> SessionConfiguration:
-    """The configuration of the session that asked a question.
+    """Return the configuration of the session that asked a question.
 
     Args:
         one: the question.
@@ -138,7 +143,10 @@ def configuration_of(
 
 
 def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpec, ...]:
-    """The servers of the session: those of the files, and those of its variables by name alone."""
+    """Return the servers of the session.
+
+    Those of the files, and those of its variables by name alone.
+    """
     found = {spec.name: spec for spec in settings.servers}
     return tuple(
         [
@@ -152,7 +160,7 @@ def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpe
 
 
 def read_state(file: Path) -> bytes:
-    """The content of a state file.
+    """Return the content of a state file.
 
     Raises:
         OSError: it cannot be read.
@@ -161,7 +169,7 @@ def read_state(file: Path) -> bytes:
 
 
 def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:
-    """The state file of the session that asked, checked against the question.
+    """Return the state file of the session that asked, checked against the question.
 
     Raises:
         ConfigurationError: there is none, or it is another session's.
@@ -188,7 +196,7 @@ def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:
 
 
 def _is_asking(said: Mapping[str, object], one: PendingRequest) -> bool:
-    """Whether the question is one of this running process, in one of its mailboxes."""
+    """Return whether the question is one of this running process, in one of its mailboxes."""
     pid, started, boxes = said.get("pid"), said.get("startTime"), said.get("mailboxes")
     if not isinstance(pid, int) or not isinstance(started, str) or not isinstance(boxes, list):
         return False
@@ -224,7 +232,7 @@ class SessionState(Struct, frozen=True, kw_only=True, rename="camel"):
     policy_version: str = ""
     """The policy in force; empty: not known yet."""
     policy_problem: str = ""
-    """The reason why the files of the policy are not in force; empty: they are."""
+    """The reason why the files of the policy are not in force, or empty if they are."""
     servers: tuple[str, ...]
     known_as: dict[str, str] = {}
     """The servers' names in policy and annotations, by the operator's name."""
@@ -249,7 +257,7 @@ def note_session(settings: Settings, client: str = "", policy: str = "", problem
         settings: what the operator said.
         client: the client's own name for itself; empty: not known yet.
         policy: the version in force; empty: not known yet.
-        problem: why the files of the policy are not what is in force; empty: they are.
+        problem: why the files of the policy are not what is in force, or empty if they are.
     """
     owner = this_process()
     directory = settings.session_dir
@@ -281,7 +289,7 @@ def forget_session(settings: Settings) -> None:
 
 
 def running_sessions(sessions: Path) -> Iterator[RunningSession]:
-    """The sessions whose process is running.
+    """Yield the sessions whose process is running.
 
     Args:
         sessions: the directory with one for each session.
@@ -313,13 +321,16 @@ class Asker(Struct, frozen=True):
     """The user's last message, cut."""
 
     def told(self) -> str:
-        """The asker on one line: `an-agent 2.1 · ~/project · "fix the tests"`; empty: unknown."""
+        """Return the asker on one line: `an-agent 2.1 · ~/project · "fix the tests"`.
+
+        It is empty if it is unknown.
+        """
         words = f'"{self.words}"' if self.words else ""
         return " · ".join([part for part in (self.client, self.workspace, words) if part])
 
 
 def asker_of(one: PendingRequest) -> Asker:
-    """The asker of a question, from files beside it, else from the session's state file.
+    """Return the asker of a question, from files beside it, else from the session's state file.
 
     Unreadable parts are left out.
     """

@@ -52,7 +52,7 @@ class Located(Struct, frozen=True):
     end: int = 0
     """The end of the loop, for its head."""
     until: int = 0
-    """The end of the text that only runs after it; 0: it sets no variable."""
+    """The end of the text that only runs after it, or 0 if it sets no variable."""
 
 
 class _Definition(Struct, frozen=True):
@@ -68,7 +68,7 @@ class _Definition(Struct, frozen=True):
 
 
 def with_constants(found: Sequence[Located]) -> Iterator[SimpleCommand]:
-    """The commands in the order of the text, their known variables replaced."""
+    """Yield the commands in the order of the text, their known variables replaced."""
     definitions = _definitions(found)
     setting = [one for one in found if one.until]
     for one in found:
@@ -125,14 +125,14 @@ def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
 def _values(
     value: Word, start: int, known: Mapping[str, _Definition], *, is_loop: bool
 ) -> tuple[str | Word | None, ...]:
-    """The values that a defining word may have, or None if one is not known."""
+    """Return the values that a defining word may have, or None if one is not known."""
     # An assignment keeps the stars; only a loop goes through the files.
     is_names = is_loop and value.is_glob and value.prefix[:1] not in {"", "-", "~"}
     return (value,) if is_names else _texts(value, start, known)
 
 
 def _texts(value: Word, start: int, known: Mapping[str, _Definition]) -> tuple[str | None, ...]:
-    """The texts that a defining word may have, or None if it is not known."""
+    """Return the texts that a defining word may have, or None if it is not known."""
     if value.text is not None:
         # A tilde means a directory or itself, by quotes that are gone.
         return (None,) if "~" in value.text else (value.text,)
@@ -188,7 +188,7 @@ def _variants(
 
 
 def _filled(word: Word, known: Mapping[str, tuple[str | Word, ...]]) -> tuple[Word, ...]:
-    """The words that a word stands for; itself where a part of it stays unknown."""
+    """Return the words that a word stands for; itself where a part of it stays unknown."""
     if word.text is not None or not word.template:
         return (word,)
     pieces = [piece for piece in word.template if piece.is_variable or piece.text]

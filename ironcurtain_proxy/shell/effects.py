@@ -93,12 +93,12 @@ class CommandEffect:
 
 
 def worst(effects: Sequence[EffectLevel]) -> EffectLevel:
-    """The worst of several effects; `reads` of none."""
+    """Return the worst of several effects; `reads` of none."""
     return max(effects, key=_ORDER.index, default="reads")
 
 
 def effect_of(parsed: ParsedCommand, place: CommandPlace) -> CommandEffect:
-    """The effect of a command in its directory. Never raises."""
+    """Return the effect of a command in its directory. Never raises."""
     parts = tuple(_parts(parsed, place, _DEPTH))
     if parsed.has_background and any(part.effect == "local" for part in parts):
         parts = tuple(map(_asking_its_own, parts))
@@ -133,7 +133,7 @@ def _parts(parsed: ParsedCommand, place: CommandPlace, depth: int) -> Iterator[P
 
 
 def effect_of_part(command: SimpleCommand, place: CommandPlace) -> EffectLevel:
-    """The effect of one simple command in its directory, after each `cd` before it."""
+    """Return the effect of one simple command in its directory, after each `cd` before it."""
     variables = _Variables(SHOWN_VARIABLES, frozenset())
     return worst([part.effect for part in _part(command, place, variables, _DEPTH)])
 
@@ -184,7 +184,10 @@ def _after(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
 
 
 def _elsewhere(place: CommandPlace, directory: str | None) -> CommandPlace:
-    """The place after a change of directory: another directory may belong to another repository."""
+    """Return the place after a change of directory.
+
+    Another directory may belong to another repository.
+    """
     strays = (*place.strays, MOVED) if directory is None else place.strays
     return replace(
         place, directory=directory, has_repository=False, branch=None, push_to=None, strays=strays
@@ -242,7 +245,7 @@ def _more_than_reading(
 def _in_its_directory(
     command: SimpleCommand, place: CommandPlace
 ) -> tuple[SimpleCommand, CommandPlace]:
-    """The command and its place, with `git -C DIR status` as `git status` in that directory."""
+    """Rewrite `git -C DIR status` to `git status` in that directory."""
     while name_of(command) == "git" and [word.text for word in command.words[1:2]] == ["-C"]:
         there = directory_after(command.words[2:3], place)
         if there is None:
@@ -261,7 +264,7 @@ _TRANSPARENT: Final = {
 
 
 def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
-    """The commands that a command runs itself, or None if it runs none that is known."""
+    """Return the commands that a command runs itself, or None if it runs none that is known."""
     found = unwrapped(command) if depth > 0 else None
     if found is None:
         return None
@@ -270,7 +273,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
 
 
 def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[str]) -> str | None:
-    """The reason why a command that runs others does more than they do, or None if it does not."""
+    """Return why a command that runs others does more than they do, or None if it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
         if reason is not None:
@@ -347,14 +350,14 @@ def _echo(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) 
 
 
 def _set(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
-    """The reason why `set` does more than set options; without arguments it prints variables."""
+    """Return why `set` does more than set options; without arguments it prints variables."""
     del place, variables
     plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
     return None if plain else "it changes the shell"
 
 
 def _command(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
-    """The reason why `command` does more than `command -v NAME`, which prints a program's place."""
+    """Return why `command` does more than `command -v NAME`, which prints a program's place."""
     del place, variables
     asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
     return None if asks else "it runs another program"

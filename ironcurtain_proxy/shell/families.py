@@ -78,7 +78,7 @@ from ironcurtain_proxy.shell.readers import why_not_git
 def families_of(
     parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> tuple[Family, ...] | None:
-    """The families that all parts of a command need, or None if they are not known.
+    """Return the families that all parts of a command need, or None if they are not known.
 
     Parts that only read need none.
 
@@ -96,7 +96,7 @@ def families_of(
 
 
 def sought(parsed: ParsedCommand, place: CommandPlace) -> DiskLookups:
-    """The facts to look up on the disk before the families of a command are used."""
+    """Return the facts to look up on the disk before the families of a command are used."""
     found = _found(parsed, place) or []
     families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
     parts = effect_of(parsed, place).parts
@@ -122,7 +122,7 @@ def _globs(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _paths(parts: Sequence[Part]) -> Iterator[str]:
-    """The paths of the workspace that a command may name."""
+    """Yield the paths of the workspace that a command may name."""
     for part in parts:
         at = part.place.directory
         if at is not None and is_inside(at, part.place):
@@ -133,7 +133,7 @@ def _paths(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _named(part: Part) -> Iterator[str]:
-    """The paths that a part may name, also in options: `--out=logs/x`, `-ologs/x`."""
+    """Return the paths that a part may name, also in options: `--out=logs/x`, `-ologs/x`."""
     paths = (path_of(Word(text), part.place) for text in _texts(part))
     return (path for path in paths if path is not None)
 
@@ -148,7 +148,7 @@ def _texts(part: Part) -> Iterator[str]:
 
 
 def _is_led_out(part: Part) -> bool:
-    """Whether a link leads a path that a part names out of the workspace."""
+    """Return whether a link leads a path that a part names out of the workspace."""
     place = part.place
     return bool(place.strays) and any(
         is_within(path, place.workspace or "/") and not is_inside(path, place)
@@ -159,7 +159,7 @@ def _is_led_out(part: Part) -> bool:
 def _found(
     parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
-    """The family of each part, with the changes that other parts may make to its meaning."""
+    """Return the family of each part, with the changes that other parts may make to its meaning."""
     if parsed.unreadable is not None:
         return None
     all_parts = effect_of(parsed, place).parts
@@ -207,7 +207,7 @@ def _makes_no_reference(part: Part) -> bool:
 
 
 def _settled(family: Family, place: CommandPlace, disturbed: frozenset[Disturbance]) -> Family:
-    """A family with the facts from the disk.
+    """Return a family with the facts from the disk.
 
     A fact that another part of the same command may change is not used.
     """
@@ -243,7 +243,10 @@ NO_REPOSITORY: Final = "absent"
 def covers(
     granted: Sequence[Family], parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> bool:
-    """Whether every part of a command belongs to a family that was approved; see `families_of`."""
+    """Return whether every part of a command belongs to a family that was approved.
+
+    See `families_of`.
+    """
     needed = families_of(parsed, place, held=held)
     return needed is not None and all(
         (family in granted or wider(family) in granted) and family.meaning is not None
@@ -360,14 +363,14 @@ def _asks_graphql(task: Task | None, words: Sequence[Word]) -> bool:
 
 
 def _only_reads_elsewhere(part: Part) -> bool:
-    """Whether a part changes nothing, whatever else it needs an approval for."""
+    """Return whether a part changes nothing, whatever else it needs an approval for."""
     if part.command.assignments or _redirected(part.command, part.place) != []:
         return False
     return _reading_elsewhere(part.command.words, part.place) is not None
 
 
 def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | None:
-    """The family of all commands of git that only read, of one repository outside the workspace.
+    """Return the family of all reading git commands of one repository elsewhere.
 
     git runs what the configuration of that repository says: the family holds while it is unchanged.
     """
@@ -439,7 +442,7 @@ _DEEP: Final = 2
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The sub-command, or its kind of sub-commands, and the words after it."""
+    """Return the sub-command, or its kind of sub-commands, and the words after it."""
     words = tuple(kept)
     if task.path == ("gh", "api"):
         words = plain_request(words)
@@ -450,7 +453,7 @@ def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _of_script(words: Sequence[Word], script: str, place: CommandPlace) -> Family:
-    """The family of a script of the project, with all its arguments."""
+    """Return the family of a script of the project, with all its arguments."""
     texts = tuple(map(spelled, words))
     known = all(word.text is not None for word in words)
     return Family(
@@ -463,7 +466,7 @@ def _of_script(words: Sequence[Word], script: str, place: CommandPlace) -> Famil
 
 
 def _push_spelled_out(words: list[Word], place: CommandPlace) -> list[Word]:
-    """The words of a push with remote and branch, so that all spellings are one family."""
+    """Return the words of a push with remote and branch, so that all spellings are one family."""
     operands = [word for word in words[2:] if not word.prefix.startswith("-")]
     texts = [word.text for word in operands]
     if place.push_to is not None and texts in ([], [place.push_to[0]]):
@@ -474,7 +477,7 @@ def _push_spelled_out(words: list[Word], place: CommandPlace) -> list[Word]:
 
 
 def _redirected(command: SimpleCommand, place: CommandPlace) -> list[str] | None:
-    """The redirections of a family: all that write to a file."""
+    """Return the redirections of a family: all that write to a file."""
     kept: list[str] = []
     for one in command.redirections:
         target = one.target.text
@@ -512,7 +515,7 @@ def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | 
 
 
 def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]]:
-    """The launcher of a program, and the program with its arguments.
+    """Return the launcher of a program, and the program with its arguments.
 
     The launcher of `npx eslint` is `npx`. `timeout 60 go test` has none: `timeout` is left out.
     """

@@ -116,7 +116,7 @@ _TESTS: Final = re.compile(
 
 
 def behind_dashes(task: Task) -> Task:
-    """The rule for the words behind `--`."""
+    """Return the rule for the words behind `--`."""
     name = task.path[0].rpartition("/")[2]
     if name in _SCRIPT_RUNNERS and not _TESTS.search(task.path[-1]):
         return Task(path=task.path)
@@ -130,7 +130,7 @@ _AFTER: Final = ("*after",)
 
 
 def hoisted(words: Sequence[Word]) -> list[Word]:
-    """The words with the options before the sub-command moved to the end."""
+    """Return the words with the options before the sub-command moved to the end."""
     name = (words[0].text or "").rpartition("/")[2]
     text = entries("leading-options").get(name)
     rest = None if text is None else behind_options(grammar_of(text), words[1:])
@@ -143,7 +143,7 @@ def hoisted(words: Sequence[Word]) -> list[Word]:
 
 @functools.lru_cache(256)
 def task_of(texts: tuple[str, ...]) -> Task | None:
-    """The entry for a command, the longest first; None if the program has none."""
+    """Return the entry for a command, the longest first; None if the program has none."""
     name = _table_name(texts[0]) if texts else None
     if name is None:
         return None
@@ -168,7 +168,7 @@ _WRAPPERS: Final = re.compile(
 
 
 def _table_name(text: str) -> str | None:
-    """The name of a program in the table; None for another program of the same name."""
+    """Return the name of a program in the table; None for another program of the same name."""
     directory, slash, base = text.rpartition("/")
     known = not slash or directory in _SYSTEM or _WRAPPERS.fullmatch(text)
     return base if base and known else None
@@ -179,7 +179,7 @@ def _renamed(found: Task, texts: Sequence[str]) -> Task:
 
 
 def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
-    """The name with the task: in `npm run build`, `build` is a part of the name."""
+    """Return the name with the task: in `npm run build`, `build` is a part of the name."""
     if found.path[-1] in {"run", "r", "run-script"} and found.files:
         following = texts[len(found.path) : len(found.path) + 1]
         if following and not following[0].startswith("-"):
@@ -216,7 +216,7 @@ def sounds_protected(branch: str) -> bool:
 
 
 def never_general(words: Sequence[Word], task: Task) -> bool:
-    """Whether an approval covers only the identical command."""
+    """Return whether an approval covers only the identical command."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "git":
@@ -248,7 +248,7 @@ _STATED: Final[Mapping[str, str]] = {
 
 
 def _follows_input(name: str, texts: Sequence[str]) -> bool:
-    """Whether what a program does stands in its input, or in a script that may run and write."""
+    """Return whether a program does what its input, or a script that may run, says."""
     from_input = not {"-", "/dev/stdin"}.isdisjoint(texts)
     match name:
         case "make" | "gmake":
@@ -266,7 +266,7 @@ def _follows_input(name: str, texts: Sequence[str]) -> bool:
 
 
 def _reads_statements(name: str, texts: Sequence[str]) -> bool:
-    """Whether a database's program does what its input says, which may be a terminal or a pipe."""
+    """Return whether a database's program does what its input (terminal or pipe) says."""
     if name not in _STATED or "-" in texts or "/dev/stdin" in texts:
         return name in _STATED
     are_behind = name in {"sqlite3", "duckdb"}
@@ -276,7 +276,10 @@ def _reads_statements(name: str, texts: Sequence[str]) -> bool:
 
 
 def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:
-    """The file of the project that a command runs, as an absolute path, or None if it runs none."""
+    """Return the file of the project that a command runs, as an absolute path.
+
+    It is None if it runs none.
+    """
     if not words:
         return None
     name = words[0].text or ""
@@ -292,13 +295,13 @@ def script_of(words: Sequence[Word], place: CommandPlace) -> str | None:
 
 
 def names_what_is_never_general(texts: Sequence[str]) -> bool:
-    """Whether the name of a script or an argument of it says that it deploys or deletes."""
+    """Return whether the name of a script or an argument of it says that it deploys or deletes."""
     parts = (part for text in texts for part in re.split(r"[^a-z]+", text.lower()))
     return not word_set("never").isdisjoint(parts)
 
 
 def _never_git(texts: Sequence[str]) -> bool:
-    """Whether a git command merges, forces, deletes, or pushes to a protected branch."""
+    """Return whether a git command merges, forces, deletes, or pushes to a protected branch."""
     commands = [text for text in texts[1:] if not text.startswith("-")]
     match commands[:1]:
         case ["push"]:
@@ -324,7 +327,7 @@ def forces(text: str) -> bool:
 
 
 def _pushes_protected(operands: Sequence[str]) -> bool:
-    """Whether a push may change a branch that is protected, or one that is not known."""
+    """Return whether a push may change a branch that is protected, or one that is not known."""
     if len(operands) < 2 or any(text.startswith(("+", ":")) or "*" in text for text in operands):  # noqa: PLR2004
         return True
     targets = {text.rpartition(":")[2].removeprefix("refs/heads/") for text in operands[1:]}
@@ -347,7 +350,7 @@ _TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", 
 def is_free_value(  # noqa: PLR0911  one answer for each kind
     kind: str, word: Word, place: CommandPlace
 ) -> bool:
-    """Whether the value of an option may be left out."""
+    """Return whether the value of an option may be left out."""
     if word.text is None:
         return kind == "t" and not word.splits
     text = word.text
@@ -386,12 +389,15 @@ def is_free(task: Task, word: Word, index: int, place: CommandPlace) -> bool:
 
 
 def spelled(word: Word) -> str:
-    """The text of a word in a family. A mark stands for a part that is only known at run time."""
+    """Return the text of a word in a family.
+
+    A mark stands for a part that is only known at run time.
+    """
     return word.text if word.text is not None else word.pattern.replace("*", ANY)
 
 
 def shortened(task: Task, word: Word) -> str:
-    """An operand of the family; numbers in the paths of an API stand for any."""
+    """Return an operand of the family; numbers in the paths of an API stand for any."""
     text = spelled(word)
     if task.operands == "api":
         return re.sub(r"(?<=/)\d+(?=/|$)", "N", text.partition("?")[0])
@@ -413,7 +419,7 @@ _TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
 
 
 def is_free_path(word: Word, place: CommandPlace) -> bool:
-    """Whether a word is a file, a package or a pattern inside the project, and no more."""
+    """Return whether a word is a file, a package or a pattern inside the project, and no more."""
     text = word.text if word.text is not None else word.pattern
     if "://" in text or not text or "\n" in text or names_a_secret([word]):
         return False
@@ -430,7 +436,7 @@ def is_free_path(word: Word, place: CommandPlace) -> bool:
 
 
 def reduced(task: Task, words: Sequence[Word], place: CommandPlace) -> list[str]:
-    """The options and operands that belong to the family."""
+    """Return the options and operands that belong to the family."""
     options: set[str] = set()
     operands: list[str] = []
     at = 0

@@ -69,11 +69,11 @@ class ParsedOptions(Struct, frozen=True):
     operands: tuple[Word, ...]
 
     def has(self, *names: str) -> bool:
-        """Whether one of the options is given."""
+        """Return whether one of the options is given."""
         return any(name in names for name, _ in self.options)
 
     def values_of(self, *names: str) -> tuple[Word, ...]:
-        """The values of these options."""
+        """Return the values of these options."""
         return tuple(word for name, word in self.options if name in names and word is not None)
 
 
@@ -268,10 +268,10 @@ class ReadingProgram(Struct, frozen=True):
     most: int | None
     """The most operands."""
     check: str
-    """The name of a further check; empty: there is none."""
+    """The name of a further check, or empty if there is none."""
     here: tuple[str, ...] | None = None
     """The options with which it looks at the current directory where no file is named; empty: it
-    does so without one; None: it never does."""
+    does so without one, or None if it never does."""
 
 
 @functools.cache
@@ -306,7 +306,7 @@ def why_not_reader(
     variables: frozenset[str],
     checks: Mapping[str, Check],
 ) -> str | None:
-    """Return the reason why a call of the program does more than read; None: it only reads.
+    """Return the reason why a call of the program does more than read, or None if it only reads.
 
     Args:
         found: the program's entry in the table.
@@ -408,7 +408,7 @@ def here(place: CommandPlace) -> tuple[Word, ...]:
 
 
 def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | None:
-    """The reason why printing these words shows a variable's value; None: it shows none."""
+    """Return why printing these words shows a variable's value, or None if it shows none."""
     if any(not word.variables <= variables for word in words):
         return "it shows a variable"
     return None
@@ -425,7 +425,7 @@ LOCAL_NAME: Final = re.compile(
 
 
 def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:
-    """The reason why an assignment can change what programs do, or None if it cannot."""
+    """Return why an assignment can change what programs do, or None if it cannot."""
     if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
         return None
     if not alone and one.value.text is not None:
@@ -437,7 +437,7 @@ def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -
 
 
 def _is_plain(name: str, value: str) -> bool:
-    """Whether a value of a harmless variable names no file.
+    """Return whether a value of a harmless variable names no file.
 
     The C library opens `LANGUAGE=../x` and `LC_ALL=/x` as files of translations: text that
     programs use as formats. `TZ=:/x` is a file too.
@@ -457,7 +457,7 @@ def is_of_no_file(one: Redirection) -> bool:
 def why_not_redirect(
     one: Redirection, place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
-    """The reason why a redirection does more than read; None: it only reads."""
+    """Return why a redirection does more than read, or None if it only reads."""
     target = one.target
     match one.operator:
         case "<<" | "<<<":
@@ -469,7 +469,7 @@ def why_not_redirect(
 
 
 def directory_after(rest: Sequence[Word], place: CommandPlace) -> str | None:
-    """The directory that a `cd` leads to; None if that is not known."""
+    """Return the directory that a `cd` leads to; None if that is not known."""
     operands = [word for word in rest if word.text != "--"]
     if len(operands) != 1 or (operands[0].text or "-").startswith("-"):
         return None

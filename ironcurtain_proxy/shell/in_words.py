@@ -95,7 +95,7 @@ def said_of_command(command: ParsedCommand, place: CommandPlace) -> list[tuple[i
 
 
 def _downloads(effect: CommandEffect) -> Iterator[_Said]:
-    """The sentence about a script that a command downloads and runs."""
+    """Yield the sentence about a script that a command downloads and runs."""
     loading = [part for part in effect.parts if part.program in _DOWNLOADERS]
     if not loading:
         return
@@ -334,7 +334,7 @@ def _is_connection(word: Word) -> bool:
 
 
 def _hosts(part: Part, effect: CommandEffect) -> str:
-    """The hosts that a part reaches, in words; empty: none is known."""
+    """Return the hosts that a part reaches, in words, or empty if none is known."""
     found = targets_of(replace(effect, parts=(part,)))
     hosts = [one.removeprefix("host ") for one in found if one.startswith("host ")]
     if not hosts:
@@ -352,7 +352,7 @@ def _hosts(part: Part, effect: CommandEffect) -> str:
 
 
 def _secret_in(command: SimpleCommand) -> Word | None:
-    """The word that names a file with secrets, or None if there is none."""
+    """Return the word that names a file with secrets, or None if there is none."""
     (spoken,) = without_messages([command])
     given = (*spoken.words[1:], *(one.target for one in spoken.redirections))
     return next((word for word in given if names_a_secret([word])), None)
@@ -372,7 +372,7 @@ def _path(word: Word, place: CommandPlace) -> str:
 
 
 def _called(command: SimpleCommand, most: int = 2) -> str:
-    """The program and its sub-command, such as `gh pr create`."""
+    """Return the program and its sub-command, such as `gh pr create`."""
     if not command.words:
         return "the shell"
     name = (command.words[0].text or "a program that is not known").rpartition("/")[2]

@@ -62,7 +62,7 @@ _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=([\w\[\].-]+)")
 
 
 def wider(family: Family) -> Family | None:
-    """A family that also covers what this one covers, and more, or None if there is none."""
+    """Return a family that also covers what this one covers, and more, or None if there is none."""
     if family.wide is not None:
         return family.widened()
     if family.program[-3:] != ("gh", "pr", "create"):
@@ -97,7 +97,10 @@ _BRANCH: Final = re.compile(r"\w+(?:[./-]\w+)*")
 
 
 def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The repository that a reading sub-command of `gh` is about, or None if it is about more."""
+    """Return the repository that a reading sub-command of `gh` is about.
+
+    It is None if it is about more.
+    """
     if not kept:
         return ()
     found = _REPOSITORY.fullmatch(kept[0])
@@ -105,7 +108,10 @@ def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def reading_of_api(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The repository that `gh api` reads, or None if it may write, or reads outside the kind."""
+    """Return the repository that `gh api` reads.
+
+    It is None if it may write, or reads outside the kind.
+    """
     endpoint = "" if len(kept) != 1 else kept[0]
     before, glob, behind = endpoint.partition(ANY)
     found = None if glob and "/" in behind else _ENDPOINT.fullmatch(before)
@@ -176,7 +182,7 @@ def _without_text(found: re.Match[str]) -> str:
 
 
 def _definitions(text: str) -> list[tuple[str, list[str]]]:
-    """Return kind and first fields of each definition in a query; empty: it is not understood.
+    """Return kind and first fields of each definition in a query, or empty if it is not understood.
 
     A field that is not understood has the name "".
     """
@@ -231,7 +237,7 @@ def _only_repository(fields: Mapping[str, str]) -> str | None:
 
 
 def plain_request(kept: Sequence[str]) -> tuple[str, ...]:
-    """The words of `gh api` in one spelling: a method that is the default is left out.
+    """Return the words of `gh api` in one spelling: a method that is the default is left out.
 
     With fields, `gh api` sends a POST, else a GET.
     """
@@ -324,7 +330,7 @@ def _reached(words: Sequence[Word], place: CommandPlace | None = None) -> _Targe
 
     Args:
         words: of the command.
-        place: where it may read and write its own files; None: it may do neither.
+        place: where it may read and write its own files, or None if it may do neither.
     """
     program = (words[0].text or "") if words else ""
     targets = _PROGRAMS.get(program)

@@ -43,9 +43,9 @@ class Package(Struct, frozen=True, kw_only=True):
     version: str | None = None
     """The exact version; None: any, or a range."""
     versions: str = ""
-    """A range of versions of a Python package, such as `>=1,<2`; empty: none was written."""
+    """A range of versions of a Python package, such as `>=1,<2`, or empty if none was written."""
     url: str = ""
-    """The address that a Python package comes from; empty: an index."""
+    """The address that a Python package comes from, or empty if it is an index."""
     is_known: bool = False
     """Whether name and version say by themselves which installed package is meant."""
     is_odd: bool = False
@@ -53,17 +53,17 @@ class Package(Struct, frozen=True, kw_only=True):
 
 
 def normalized(name: str) -> str:
-    """The one spelling of a Python package's name."""
+    """Return the one spelling of a Python package's name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_package(written: str, *, is_npm: bool) -> Package:
-    """A package by the words of a command line."""
+    """Return a package by the words of a command line."""
     return _npm_package(written) if is_npm else _python_package(written)
 
 
 def python_requirement(package: Package) -> str:
-    """The words by which an installer of Python packages knows it: `x@1.2` is uvx's own."""
+    """Return the words by which an installer of Python packages knows it: `x@1.2` is uvx's own."""
     if package.version is not None and "@" in package.written:
         return f"{package.written.partition('@')[0]}=={package.version}"
     return package.written.removesuffix("@latest")
@@ -115,7 +115,7 @@ def _specifiers(text: str) -> object | None:
 
 
 def is_version_of(found: str, package: Package) -> bool:
-    """Whether an installed version is one that was asked for."""
+    """Return whether an installed version is one that was asked for."""
     if package.version is not None:
         return _canonical(found) == _canonical(package.version)
     if not package.versions:
@@ -130,7 +130,7 @@ def is_version_of(found: str, package: Package) -> bool:
 
 
 def _canonical(version: str) -> str:
-    """One spelling of a version: `1.0` is `1.0.0`."""
+    """Return one spelling of a version: `1.0` is `1.0.0`."""
     return re.sub(r"(\.0)+$", "", version.lower())
 
 
@@ -140,13 +140,13 @@ class Source(Struct, frozen=True):
     where: str
     """A URL, without the ending `.git`."""
     revision: str
-    """The revision of a repository, as it was written; empty: none."""
+    """The revision of a repository, as it was written, or empty if there is none."""
     subdirectory: str
-    """The package's directory in it; empty: the top."""
+    """The package's directory in it, or empty if it is the top."""
 
 
 def source_of(url: str) -> Source:
-    """The place that a URL or an absolute path names.
+    """Return the place that a URL or an absolute path names.
 
     `git+https://h/x.git@v1#subdirectory=a` is revision `v1` of `https://h/x`, in `a`.
     """
@@ -183,7 +183,7 @@ class Launched(Struct, frozen=True, kw_only=True):
     """The directory of the project that `uv run` runs a program of, relative to the server's; None:
     there is none."""
     chdir: str | None = None
-    """The directory that the program runs in; None: the server's."""
+    """The directory that the program runs in, or None if it is the server's."""
     needs_no_project: bool = False
     """Whether a project around the server's directory would change what runs."""
     fetch: tuple[str, ...]
@@ -302,7 +302,10 @@ _SHORT_FLAGS: Final = re.compile(r"-[itdPq]+")
 
 
 def launched(command: str, args: Sequence[str]) -> Launched | None:
-    """The packages that a command line fetches and runs, or None if its command is no launcher."""
+    """Return the packages that a command line fetches and runs.
+
+    It is None if its command is no launcher.
+    """
     words = (command.rpartition("/")[2], *args)
     for launcher in _LAUNCHERS:
         rest = _after(launcher, words)
@@ -312,7 +315,10 @@ def launched(command: str, args: Sequence[str]) -> Launched | None:
 
 
 def container_image(command: str, args: Sequence[str]) -> str | None:
-    """The image that `docker run` starts a container of, or None if no container is started."""
+    """Return the image that `docker run` starts a container of.
+
+    It is None if no container is started.
+    """
     words = [*args]
     if command.rpartition("/")[2] not in _CONTAINERS or not words:
         return None
@@ -330,7 +336,7 @@ def container_image(command: str, args: Sequence[str]) -> str | None:
 
 
 def _after(launcher: _Launcher, words: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The words after the launcher's own, or None if it is another program.
+    """Return the words after the launcher's own, or None if it is another program.
 
     uv takes options before its commands, too: `uv --directory /srv run x`.
     """
@@ -361,7 +367,7 @@ class _Options(Struct):
 
 
 def _options(launcher: _Launcher, args: tuple[str, ...]) -> tuple[_Options, tuple[str, ...]]:
-    """The options of a launcher, and the words behind them."""
+    """Return the options of a launcher, and the words behind them."""
     found = _Options([], [], [], {})
     place = 0
     while place < len(args) and args[place].startswith("-"):
@@ -455,7 +461,7 @@ def _fetch(
 
 
 def _uv_run(options: _Options, rest: tuple[str, ...]) -> Launched | None:
-    """The reading of `uv run`, which runs a program, a module or a script."""
+    """Return the reading of `uv run`, which runs a program, a module or a script."""
     module = options.values.get("--module") or options.values.get("-m")
     if module:
         rest = ("python", "-m", module, *rest)

@@ -67,7 +67,7 @@ _GIT_OPERATIONS: Final = _kinds("operation-git")
 
 
 def operation_of(parsed: ParsedCommand, place: CommandPlace) -> ShellOperation:
-    """The most dangerous operation in a command; `other` at least if it is not understood."""
+    """Return the most dangerous operation in a command, at least `other` if not understood."""
     found = effect_of(parsed, place)
     if found.effect == "reads":
         return "safe"
@@ -120,7 +120,7 @@ _HELPER: Final = re.compile(r"[\w+.-]+::")
 
 
 def _git(texts: Sequence[str]) -> ShellOperation:
-    """The operation of a git sub-command. A push that can remove commits is a forced one."""
+    """Return the operation of a git sub-command. A push that can remove commits is a forced one."""
     at = 0
     while at < len(texts) and texts[at].startswith("-"):
         at += 2 if texts[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
@@ -136,7 +136,7 @@ def _git(texts: Sequence[str]) -> ShellOperation:
 
 
 def _runs(text: str) -> bool:
-    """Whether an argument of git may name a program, or is not known."""
+    """Return whether an argument of git may name a program, or is not known."""
     name = text.partition("=")[0]
     is_option = name.startswith("--") and name != "--"
     return (
@@ -174,7 +174,7 @@ may be a directory, whose hooks it runs."""
 
 
 def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:
-    """The refspecs of all its commits and pushes, in order, or None if they are not known.
+    """Return the refspecs of all its commits and pushes, in order, or None if they are not known.
 
     Args:
         parsed: the command.
@@ -224,7 +224,10 @@ def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
 
 
 def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
-    """The refspecs of a push; None: not known. Without one, git's configuration decides."""
+    """Return the refspecs of a push, or None if not known.
+
+    Without one, git's configuration decides.
+    """
     named = [text for text in arguments if text not in _PUSH_OPTIONS]
     if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
         return None
@@ -252,7 +255,7 @@ _DECLARE: Final = words("export declare typeset")
 
 
 def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
-    """The capabilities that a command may need.
+    """Return the capabilities that a command may need.
 
     Args:
         parsed: the command.
@@ -279,7 +282,7 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
 
 
 def _loose(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
-    """Commands that may begin at any word of a text that is not understood."""
+    """Return commands that may begin at any word of a text that is not understood."""
     found = tuple(map(Word, parsed.every_loose_word()))
     return (SimpleCommand(words=found[at : at + _LOOK_AHEAD]) for at in range(len(found)))
 
@@ -288,7 +291,10 @@ _LOOK_AHEAD: Final = 6
 
 
 def _connects(command: SimpleCommand) -> bool:
-    """Whether a text that is not understood may name `/dev/tcp`. Loose words have no slashes."""
+    """Return whether a text that is not understood may name `/dev/tcp`.
+
+    Loose words have no slashes.
+    """
     names = [word.text for word in command.words[:2]]
     return names in (["dev", "tcp"], ["dev", "udp"])
 
@@ -320,12 +326,12 @@ def touches_secrets(command: SimpleCommand) -> bool:
 
 
 def _declares(command: SimpleCommand) -> bool:
-    """Whether `export` and the like give a variable a value, and print none."""
+    """Return whether `export` and the like give a variable a value, and print none."""
     return bool(command.words[1:]) and all("=" in word.prefix for word in command.words[1:])
 
 
 def _sets_options(command: SimpleCommand) -> bool:
-    """Whether it is `set` with options alone, such as `set -o pipefail`, which prints none."""
+    """Tell whether it is `set` with options alone, such as `set -o pipefail`, which prints none."""
     rest = command.words[1:] if name_of(command) == "set" else ()
     return bool(rest) and all(
         word.text == "pipefail" or word.prefix.startswith(("-", "+")) for word in rest
@@ -341,7 +347,7 @@ _FIELDS: Final = frozenset({"-f", "--raw-field"})
 
 
 def without_messages(commands: Sequence[SimpleCommand]) -> tuple[SimpleCommand, ...]:
-    """The commands without the messages in them, which no program opens as a file.
+    """Return the commands without the messages in them, which no program opens as a file.
 
     `git commit -m "Read .env at the start"` names no secret. Only what is certain is left out:
     values of options that the table of families calls texts, of programs that send or store
@@ -357,7 +363,7 @@ _QUIET: Final = _SPEAKERS | _SILENT
 
 
 def _without_document(command: SimpleCommand) -> SimpleCommand:
-    """The command without the text of `cat <<EOF`, if no other program could run the text."""
+    """Drop the text of `cat <<EOF` from a command if no other program could run the text."""
     if name_of(command) != "cat" or len(command.words) > 1:
         return command
     kept = [one for one in command.redirections if one.operator not in {"<<", "<<<"}]
@@ -375,7 +381,7 @@ def _without_texts(command: SimpleCommand) -> SimpleCommand:
 
 
 def _named(task: Task, given: Sequence[Word]) -> Iterator[Word]:
-    """The words of a command without its messages."""
+    """Yield the words of a command without its messages."""
     rest = list(given[len(task.path) :])
     while rest:
         word = rest.pop(0)
@@ -396,6 +402,9 @@ def _is_message(task: Task, name: str) -> bool:
 
 
 def _file_of(value: Word) -> Iterator[Word]:
-    """The file that a text names for some programs, such as `@file`; None: none."""
+    """Yield the file that a text names for some programs, such as `@file`.
+
+    It is None if there is none.
+    """
     if value.prefix.startswith(("@", "file:")):
         yield value

@@ -66,7 +66,7 @@ _CONNECTIONS: Final = ("/dev/tcp/", "/dev/udp/")
 
 
 def why_outward(command: SimpleCommand) -> str | None:
-    """The reason why a command leaves the sandbox, or None if no reason is known."""
+    """Return why a command leaves the sandbox, or None if no reason is known."""
     if any(one.target.prefix.startswith(_CONNECTIONS) for one in command.redirections):
         return "a redirection opens a connection"
     name = name_of(command)
@@ -131,7 +131,7 @@ def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> st
 
 
 def why_privileged(command: SimpleCommand) -> str | None:
-    """The reason why a command changes the machine itself, or None if no reason is known."""
+    """Return why a command changes the machine itself, or None if no reason is known."""
     name = name_of(command)
     if name not in _PRIVILEGED or tuple([word.text for word in command.words[1:]]) in _LISTS[name]:
         return None
@@ -150,13 +150,13 @@ _LISTS: Final[Mapping[str, frozenset[tuple[str, ...]]]] = defaultdict(
 
 
 def name_of(command: SimpleCommand) -> str | None:
-    """The name of the program, without its directory."""
+    """Return the name of the program, without its directory."""
     text = command.words[0].text if command.words else None
     return None if text is None else text.rpartition("/")[2] or None
 
 
 def sub_commands(rest: Sequence[Word]) -> list[str]:
-    """The words from the first operand up to the next option."""
+    """Return the words from the first operand up to the next option."""
     found: list[str] = []
     at = 0
     while at < len(rest):
@@ -271,7 +271,7 @@ _SYMBOLIC: Final = re.compile(r"-[a-zT]*s[a-zT]*|--symbolic")
 
 
 def paths_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[str]:
-    """The paths that a command names and changes where its sandbox does not let it."""
+    """Yield the paths that a command names and changes where its sandbox does not let it."""
     if why_privileged(command) is not None:
         return
     for word in words_beyond(command, place):
@@ -384,7 +384,7 @@ class _Reach(Struct, frozen=True):
 
     options: Mapping[str, Option]
     operands: str = ""
-    """The kind of the operands; empty: as those of a program that is not in the table."""
+    """The kind of the operands, or empty if as those of a program that is not in the table."""
     is_lenient: bool = True
     """Whether an option that is not stated is harmless unless its name or value says otherwise."""
     width: int = 1

@@ -43,12 +43,12 @@ _AS_FILE: Final = re.compile(
 
 
 def names_a_secret(words: Iterable[Word]) -> bool:
-    """Whether a word names a file that commonly holds keys or passwords, or may match one."""
+    """Tell whether a word names a file that commonly holds keys or passwords, or may match one."""
     return any(_names_one(word) for word in words)
 
 
 def names_a_secret_file(text: str) -> bool:
-    """Whether a text that a server may open as a file, or as a glob, names a secret."""
+    """Return whether a text that a server may open as a file, or as a glob, names a secret."""
     if any(sign in text for sign in _GLOBS):
         pattern = _GLOB_PART.sub("*", text)
         return _names_one(Word(text=None, pattern=pattern)) or _names_one(Word(text=text))
@@ -56,7 +56,7 @@ def names_a_secret_file(text: str) -> bool:
 
 
 def shows_git_configuration(words: Sequence[Word]) -> bool:
-    """Whether a command shows the configuration of a repository, with the URLs of its remotes.
+    """Tell whether a command shows the configuration of a repository, with the URLs of its remotes.
 
     Args:
         words: the whole command.
@@ -82,7 +82,7 @@ def shows_git_configuration(words: Sequence[Word]) -> bool:
 
 
 def is_in_git_data(directory: str | None) -> bool:
-    """Whether a directory lies in git's own, where `config` is the configuration."""
+    """Return whether a directory lies in git's own, where `config` is the configuration."""
     return directory is not None and ".git" in directory.lower().split("/")
 
 
@@ -147,7 +147,7 @@ def _matches_a_name(pattern: str) -> bool:
 
 @cache
 def _plain_names() -> tuple[str, ...]:
-    """The names of the table that are one component without `*`.
+    """Return the names of the table that are one component without `*`.
 
     Without `cookies.txt` and the like: `*.txt` means the texts of a project.
     """
@@ -163,7 +163,7 @@ _SUSPICIOUS: Final = (
 
 @cache
 def _loose_patterns() -> tuple[frozenset[str], frozenset[str]]:
-    """The patterns of names that only a file has, and those that may be a word of a program."""
+    """Return patterns of names that only files have, and that programs' words may match."""
     every = patterns(_TILDE)
     loose = frozenset(
         [one for one in every if one.endswith(".*") and not one.startswith((".", "id_"))]
@@ -191,7 +191,7 @@ _HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
 
 
 def path_of(word: Word, place: CommandPlace) -> str | None:
-    """The absolute path that a word names; None where that is not known for sure."""
+    """Return the absolute path that a word names; None where that is not known for sure."""
     text = word.text
     if not text or "\0" in text:
         return None
@@ -208,7 +208,7 @@ def path_of(word: Word, place: CommandPlace) -> str | None:
 
 
 def _normal(path: str) -> str:
-    """An absolute path without `.`, `..` and empty names, as text."""
+    """Return an absolute path without `.`, `..` and empty names, as text."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -226,19 +226,19 @@ def _climbs_first(text: str) -> bool:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Whether a normal path is the given directory or lies below it."""
+    """Return whether a normal path is the given directory or lies below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def is_inside(path: str, place: CommandPlace) -> bool:
-    """Whether a path lies in the workspace."""
+    """Return whether a path lies in the workspace."""
     if place.workspace is None or not is_within(path, place.workspace):
         return False
     return not any(is_within(path, stray) for stray in place.strays)
 
 
 def is_of_project(path: str, place: CommandPlace) -> bool:
-    """Whether a path lies in the workspace, and in none of the directories that steer programs.
+    """Return whether a path lies in the workspace, and in no directory that steers programs.
 
     The workspace itself may lie in one: a client keeps its worktrees in `.claude`.
     """
@@ -246,7 +246,7 @@ def is_of_project(path: str, place: CommandPlace) -> bool:
 
 
 def may_write(path: str, place: CommandPlace) -> bool:
-    """Whether the sandbox lets a command write there."""
+    """Return whether the sandbox lets a command write there."""
     return (
         path in _STREAMS
         or is_inside(path, place)
@@ -255,7 +255,7 @@ def may_write(path: str, place: CommandPlace) -> bool:
 
 
 def _depth(path: str, directories: tuple[str, ...]) -> int:
-    """The length of the innermost directory that holds a path; 0: none does."""
+    """Return the length of the innermost directory that holds a path, or 0 if none does."""
     return max([len(one) for one in directories if is_within(path, one)], default=0)
 
 
@@ -267,7 +267,7 @@ LED_OUT: Final = "a link leads out of the workspace or to a secret"
 
 
 def why_not_read(word: Word, place: CommandPlace) -> str | None:
-    """The reason why reading the file of a word is not harmless, or None if it is harmless."""
+    """Return why reading the file of a word is not harmless, or None if it is harmless."""
     if names_a_secret([word]):
         return "it names what commonly holds secrets"
     reason = why_not_list(word, place)
@@ -277,7 +277,7 @@ def why_not_read(word: Word, place: CommandPlace) -> str | None:
 
 
 def why_not_list(word: Word, place: CommandPlace) -> str | None:
-    """The reason why showing name and size of the file of a word is not harmless, or None if it is.
+    """Return why showing name and size of the file of a word is not harmless, or None if it is.
 
     What lies outside the workspace stays a question: names of keys say what else there is.
     """
@@ -303,7 +303,10 @@ def _why_not_named(word: Word, place: CommandPlace) -> str | None:
 
 
 def glob_directory(word: Word, place: CommandPlace) -> str | None:
-    """The directory of the files that a glob matches; None: there may be several, or none known."""
+    """Return the directory of the files that a glob matches.
+
+    It is None if there may be several, or none known.
+    """
     directory, slash, _ = word.pattern.rpartition("/")
     if not word.is_glob or not slash or "*" in directory:
         return None
@@ -320,7 +323,7 @@ def _why_not_glob(word: Word, place: CommandPlace) -> str | None:
 
 
 def is_protected_name(path: str) -> bool:
-    """Whether a path has a name that is protected at some places.
+    """Return whether a path has a name that is protected at some places.
 
     A pattern that begins with a dot may stand for one: `.g*/hooks`, `.{git,x}`.
     """

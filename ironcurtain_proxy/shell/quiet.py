@@ -57,7 +57,7 @@ _OPERAND: Final = re.compile(r"[^-].*", re.DOTALL)
 
 
 def is_quiet(part: Part) -> bool:
-    """Whether a part changes files of the workspace, and can do nothing else."""
+    """Return whether a part changes files of the workspace, and can do nothing else."""
     command, place = part.command, part.place
     if part.effect != "local" or not is_of_project(place.directory or "", place):
         return False
@@ -78,7 +78,7 @@ def is_quiet(part: Part) -> bool:
 
 
 def _keeps_an_answer(one: Assignment, command: SimpleCommand) -> bool:
-    """Whether an assignment keeps what another part has shown, under a name that steers nothing."""
+    """Return whether an assignment keeps another part's output, and steers nothing."""
     is_plain = _ANSWER.fullmatch(one.name) or LOCAL_NAME.fullmatch(one.name)
     is_known = one.value.variables <= command.set_before | SHOWN_VARIABLES
     return bool(is_plain) and is_known and not names_a_secret([one.value])
@@ -107,7 +107,7 @@ def _is_quiet_git(given: Sequence[Word]) -> bool:
 
 
 def _are_known_letters(text: str, known: frozenset[str]) -> bool:
-    """Whether short options joined in one word, such as `-qam`, are all among the known."""
+    """Return whether short options joined in one word, such as `-qam`, are all among the known."""
     return bool(_LETTERS.fullmatch(text)) and all(f"-{letter}" in known for letter in text[1:])
 
 
@@ -155,7 +155,10 @@ _MOST_OPERANDS: Final = 3
 
 
 def scripts_run(parsed: ParsedCommand, place: CommandPlace) -> tuple[str, ...]:
-    """The absolute paths of the files that a command runs, each once; those of readers are none."""
+    """Return the absolute paths of the files that a command runs, each once.
+
+    Those of readers are none.
+    """
     return tuple(dict.fromkeys(_of_command(parsed, place)))
 
 
@@ -182,7 +185,7 @@ def _of_part(part: Part) -> Iterator[str]:
 
 
 def _started(given: Sequence[Word]) -> Word | None:
-    """The program, behind those that start it."""
+    """Return the program, behind those that start it."""
     is_started = False
     for word in given:
         text = word.text or ""
@@ -234,7 +237,7 @@ _DISTURBING_GIT: Final[dict[str, frozenset[Disturbance]]] = {
 
 
 def disturbances(parts: Iterable[Part]) -> frozenset[Disturbance]:
-    """The changes that these parts may make."""
+    """Return the changes that these parts may make."""
     return frozenset().union(*[_of(part) for part in parts])
 
 

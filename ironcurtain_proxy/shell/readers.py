@@ -225,7 +225,7 @@ Programs that a version manager replaces by those of the project (go, cargo, npm
 def why_not_find(
     rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
-    """The reason why a `find` does more than list; None: it only lists."""
+    """Return why a `find` does more than list, or None if it only lists."""
     del variables  # nothing that is not known may stand there
     if any(word.splits or word.text is None for word in rest):
         return "an argument that is not known could be an action"
@@ -254,7 +254,7 @@ _JOINS: Final = frozenset({"!", "&&", "||"})
 def why_not_test(
     name: str, rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
-    """The reason why `test`, `[` or `[[` does more than read; None: it only reads.
+    """Return why `test`, `[` or `[[` does more than read, or None if it only reads.
 
     Arithmetic is more: shells evaluate an operand of `-eq`, `-v` or `-t` as an expression, and a
     substitution in a subscript is run then: `[[ 'a[$(id)]' -eq 0 ]]`.
@@ -377,7 +377,7 @@ _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 def why_not_git(
     words: Sequence[Word], place: CommandPlace, variables: frozenset[str]
 ) -> str | None:
-    """The reason why a git command does more than read; None: it only reads."""
+    """Return why a git command does more than read, or None if it only reads."""
     at = 0
     while at < len(words) and (words[at].text in _GLOBAL or words[at].text == "-C"):
         if words[at].text == "-C":

@@ -129,7 +129,7 @@ def _container(reading: TextReading, node: "Node") -> None:
 
 
 def _part(reading: TextReading, node: "Node", child: "Node") -> None:
-    """One part of a container: a statement, a comment, a token."""
+    """Read one part of a container: a statement, a comment, a token."""
     if child.type == "comment":
         _comment(reading, child)
     elif child.type in _CONTAINERS or child.type in _STATEMENTS:
@@ -146,7 +146,7 @@ def _part(reading: TextReading, node: "Node", child: "Node") -> None:
 
 
 def _is_group(reading: TextReading, node: "Node") -> bool:
-    """Whether a node is a group. `{` and `}` are words unless a blank and a `;` follow."""
+    """Return whether a node is a group. `{` and `}` are words unless a blank and a `;` follow."""
     inner = reading.text_of(node)[1:-1]
     return inner[:1].isspace() and inner.rstrip(b" \t")[-1:] in {b";", b"&", b"\n"}
 
@@ -382,7 +382,7 @@ def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> N
 
 
 def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: bool) -> bytes:
-    """The lines of a here-document up to the delimiter."""
+    """Return the lines of a here-document up to the delimiter."""
     delimiter = reading.text_of(start).strip(b"'\"\\")
     first = reading.source.find(b"\n", start.end_byte) + 1
     at = first
@@ -405,7 +405,7 @@ def _declaration(reading: TextReading, node: "Node") -> None:
 
 
 def _declared(reading: TextReading, node: "Node") -> str:
-    """The known part of a word of a declaration: `NAME=*`, or the word."""
+    """Return the known part of a word of a declaration: `NAME=*`, or the word."""
     if node.type == "variable_assignment":
         parts = _CommandParts()
         _assignment_part(reading, node, parts)
@@ -496,7 +496,7 @@ TEXT_RUNNERS: Final = words("sh bash dash zsh ksh ash mksh eval watch fzf su scr
 
 
 def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
-    """The commands that a shell would run for a text. Never raises.
+    """Return the commands that a shell would run for a text. Never raises.
 
     A text that is empty, or only a comment, runs nothing and is readable.
     """
@@ -555,7 +555,7 @@ def leaves_jobs(text: str) -> bool:
 
 
 def _loose_words(text: str) -> tuple[str, ...]:
-    """The possible names of programs in a text that is not understood, without quotes."""
+    """Return the possible names of programs in a text that is not understood, without quotes."""
     return tuple(dict.fromkeys(_NAMES.findall(text[: MAX_LENGTH * 8])))
 
 
@@ -568,7 +568,7 @@ def _language() -> "Language":
 
 
 def _unfit(text: str) -> str | None:
-    """The reason why a text is not parsed at all."""
+    """Return why a text is not parsed at all."""
     # A character is at least a byte: a huge text is not encoded to find out.
     if len(text) > MAX_LENGTH or len(text.encode(errors="replace")) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} bytes"
@@ -582,7 +582,7 @@ def _unfit(text: str) -> str | None:
 
 
 def _with_texts(command: SimpleCommand, depth: int) -> SimpleCommand:
-    """The command, with the texts for a shell in it parsed as commands."""
+    """Return the command, with the texts for a shell in it parsed as commands."""
     names = [(word.text or "").rpartition("/")[2] for word in command.words]
     at = next((n for n, name in enumerate(names, 1) if name in TEXT_RUNNERS), None)
     if at is None:

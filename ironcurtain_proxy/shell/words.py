@@ -204,7 +204,7 @@ class TextReading(Struct):
             self.unreadable = reason
 
     def text_of(self, node: "Node") -> bytes:
-        """The bytes of a node."""
+        """Return the bytes of a node."""
         return self.source[node.start_byte : node.end_byte]
 
     def require(self, pattern: "re.Pattern[bytes]", text: bytes, what: str) -> None:
@@ -220,7 +220,7 @@ _SEQUENCES: Final = frozenset(
 
 
 def _is_certain(node: "Node") -> bool:
-    """Whether a command runs once, in the shell itself, unless one before it fails."""
+    """Return whether a command runs once, in the shell itself, unless one before it fails."""
     at: Node | None = node
     below, stands_before = node, False
     while at is not None:
@@ -241,7 +241,7 @@ def _is_certain(node: "Node") -> bool:
 
 
 def _leads(node: "Node") -> bool:
-    """Whether a command stands first in its list, so that nothing decides whether it runs."""
+    """Tell whether a command stands first in its list, so that nothing decides whether it runs."""
     at: Node | None = node
     while at is not None and at.parent is not None:
         if at.parent.type == "list" and at.parent.children[0].id != at.id:
@@ -311,7 +311,7 @@ class _Piece(Struct, frozen=True):
 
 
 def read_word(reading: TextReading, node: "Node") -> Word:
-    """The word of a node; what is not understood in it makes the whole text unreadable."""
+    """Return the word of a node; what is not understood in it makes the whole text unreadable."""
     pieces = _pieces(reading, node)
     whole = reading.text_of(node)
     if (b"," in whole or b".." in whole) and any(_has_brace(piece) for piece in pieces):
@@ -351,7 +351,7 @@ def _joined(pieces: list[_Piece]) -> Word:
 
 
 def _template(pieces: list[_Piece]) -> tuple[Piece, ...]:
-    """The parts of a word; empty where one is no plain variable, or is matched to files."""
+    """Return the parts of a word; empty where one is no plain variable, or is matched to files."""
     found: list[Piece] = []
     for piece in pieces:
         if piece.text is None:
@@ -383,7 +383,7 @@ def _pieces(reading: TextReading, node: "Node") -> list[_Piece]:
 
 
 def _verbatim(reading: TextReading, node: "Node") -> str:
-    """The text of `'…'` and `$'…'`."""
+    """Return the text of `'…'` and `$'…'`."""
     raw = reading.text_of(node)
     ansi = node.type == "ansi_c_string"
     reading.require(_ANSI if ansi else _RAW, raw, "a quotation is not understood")
@@ -392,7 +392,7 @@ def _verbatim(reading: TextReading, node: "Node") -> str:
 
 
 def _plain(reading: TextReading, raw: bytes) -> list[_Piece]:
-    """The pieces of an unquoted text; a character after a backslash is quoted."""
+    """Return the pieces of an unquoted text; a character after a backslash is quoted."""
     reading.require(_PLAIN, raw, "a word is not understood")
     if raw.startswith(b"#"):
         reading.refuse("a word begins like a comment")
@@ -426,7 +426,10 @@ def _ends_word(reading: TextReading, dollar: "Node", word: "Node") -> bool:
 
 
 def _quoted(reading: TextReading, node: "Node") -> list[_Piece]:
-    """The pieces of `"…"`. Text between expansions comes from the source: the tree drops blanks."""
+    """Return the pieces of `"…"`.
+
+    Text between expansions comes from the source: the tree drops blanks.
+    """
     raw = reading.text_of(node)
     if len(raw) < 2 or raw[:1] != b'"' or raw[-1:] != b'"':  # noqa: PLR2004
         reading.refuse("a quotation is not understood")
@@ -443,7 +446,7 @@ def _quoted(reading: TextReading, node: "Node") -> list[_Piece]:
 
 
 def _literal(reading: TextReading, start: int, end: int) -> _Piece:
-    """A part of a double-quoted text without expansions."""
+    """Return a part of a double-quoted text without expansions."""
     found = _QUOTED.match(reading.source, start, end + 1)
     raw = reading.source[start:end]
     # The match may not stop before the end, and may look one byte beyond it, at what follows `$`.
@@ -454,7 +457,10 @@ def _literal(reading: TextReading, start: int, end: int) -> _Piece:
 
 
 def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
-    """A part whose value is only known when the command runs. Commands in it are read later."""
+    """Return a part whose value is only known when the command runs.
+
+    Commands in it are read later.
+    """
     raw = reading.text_of(node)
     _check_expansion(reading, node, raw)
     if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):
@@ -494,7 +500,7 @@ def _check_arithmetic(reading: TextReading, node: "Node", raw: bytes) -> None:
 
 
 def _unescaped(reading: TextReading, text: str) -> str:
-    """The text of `$'…'` as bash understands it."""
+    """Return the text of `$'…'` as bash understands it."""
 
     def one(found: "re.Match[str]") -> str:
         if found[1]:
@@ -511,7 +517,7 @@ def _unescaped(reading: TextReading, text: str) -> str:
 
 
 def read_test_word(reading: TextReading, node: "Node") -> Word:
-    """A word of `[ … ]` or `[[ … ]]`; operators are words there."""
+    """Return a word of `[ … ]` or `[[ … ]]`; operators are words there."""
     if node.type in WORD_KINDS:
         return read_word(reading, node)
     raw = reading.text_of(node)

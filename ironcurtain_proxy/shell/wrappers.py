@@ -29,10 +29,10 @@ class Unwrapped:
     texts: tuple[ParsedCommand, ...] = ()
     """The texts for a shell."""
     understood: bool = True
-    """Whether the wrapper is understood; False: a command may begin at any word."""
+    """Whether the wrapper is understood, or False if a command may begin at any word."""
 
     def every(self) -> tuple[SimpleCommand, ...]:
-        """All commands that the wrapper would run: directly, and in texts for a shell."""
+        """Return all commands that the wrapper would run: directly, and in texts for a shell."""
         return (*self.commands, *(one for text in self.texts for one in text.every_command()))
 
 
@@ -66,7 +66,7 @@ _XARGS: Final = grammar_of(
 
 
 def _env(given: Sequence[Word]) -> Unwrapped:
-    """The command of `env -i NAME=value … command`."""
+    """Return the command of `env -i NAME=value … command`."""
     rest = behind_options(_ENV, given)
     if rest is None:
         return _NOT_UNDERSTOOD
@@ -81,7 +81,7 @@ def _env(given: Sequence[Word]) -> Unwrapped:
 
 
 def _lookup(given: Sequence[Word]) -> Unwrapped:
-    """The command of `command ls`; none for `command -v ls`, which prints its place."""
+    """Return the command of `command ls`; none for `command -v ls`, which prints its place."""
     if given and given[0].text in {"-v", "-V"}:
         return Unwrapped()
     rest = behind_options(_LOOKUP, given)
@@ -89,7 +89,10 @@ def _lookup(given: Sequence[Word]) -> Unwrapped:
 
 
 def _xargs(given: Sequence[Word]) -> Unwrapped:
-    """The command of `xargs`, which gets words from the input: at its end, or at the mark."""
+    """Return the command of `xargs`, which gets words from the input.
+
+    At its end, or at the mark.
+    """
     rest = behind_options(_XARGS, given)
     if rest is None:
         return _NOT_UNDERSTOOD
@@ -100,7 +103,7 @@ def _xargs(given: Sequence[Word]) -> Unwrapped:
 
 
 def _filled(word: Word) -> Word:
-    """The word with each mark replaced by an unknown text."""
+    """Return the word with each mark replaced by an unknown text."""
     plain = word.text is not None and re.fullmatch(r"[\w./-]+", word.text)
     return word if plain else Word(None, "*", splits=True, command=word.command)
 
@@ -109,7 +112,7 @@ _FIND_RUNS: Final = names("-exec -execdir -ok -okdir")
 
 
 def _find(given: Sequence[Word]) -> Unwrapped:
-    """The commands of `find`: `-exec command {} ;` may occur several times."""
+    """Return the commands of `find`: `-exec command {} ;` may occur several times."""
     found: list[SimpleCommand] = []
     at = 0
     while at < len(given):
@@ -122,7 +125,10 @@ def _find(given: Sequence[Word]) -> Unwrapped:
 
 
 def _fd(given: Sequence[Word]) -> Unwrapped:
-    """The commands of `fd … -x command`: one may begin behind any option like `-x` or `--exec`."""
+    """Return the commands of `fd … -x command`.
+
+    One may begin behind any option like `-x` or `--exec`.
+    """
     runs = [n for n, word in enumerate(given) if _FD_RUNS.match(word.prefix)]
     inner = [tuple(map(_filled, given[at + 1 :])) for at in runs]
     texts = [word.prefix.partition("=")[2] for word in given if word.prefix.startswith("--exec")]
@@ -136,7 +142,7 @@ _SHELL_LETTERS: Final = frozenset("cilexuvnf")
 
 
 def _shell(given: Sequence[Word]) -> Unwrapped:
-    """The text of `sh -c text`. If it is not known which word it is, each word may be it."""
+    """Return the text of `sh -c text`. If it is not known which word it is, each word may be it."""
     at, has_text = 0, False
     while at < len(given):
         text = given[at].text
@@ -156,17 +162,17 @@ def _shell(given: Sequence[Word]) -> Unwrapped:
 
 
 def _texts(given: Sequence[Word]) -> Unwrapped:
-    """The words, each as a text for a shell."""
+    """Return the words, each as a text for a shell."""
     return Unwrapped(texts=tuple(word.command for word in given if word.command is not None))
 
 
 def _eval(given: Sequence[Word]) -> Unwrapped:
-    """The text of `eval`; several words are joined to one text that is not parsed."""
+    """Return the text of `eval`; several words are joined to one text that is not parsed."""
     return _texts(given) if len(given) == 1 else replace(_texts(given), understood=False)
 
 
 def _anywhere(given: Sequence[Word]) -> Unwrapped:
-    """A wrapper with unknown arguments: a command may begin at any word."""
+    """Return a wrapper with unknown arguments: a command may begin at any word."""
     return replace(_texts(given), understood=False)
 
 
@@ -188,14 +194,14 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
 
 
 def unwrapped(command: SimpleCommand) -> Unwrapped | None:
-    """The commands that a wrapper would run, or None if the command is no wrapper."""
+    """Return the commands that a wrapper would run, or None if the command is no wrapper."""
     text = command.words[0].text if command.words else None
     unwrap = None if text is None else WRAPPERS.get(text.rpartition("/")[2])
     return None if unwrap is None else unwrap(command.words[1:])
 
 
 def inner_commands(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
-    """All commands, and all commands that they may run."""
+    """Yield all commands, and all commands that they may run."""
     commands = tuple(parsed.every_command())
     runs_a_shell = any(map(_names_a_shell, commands))
     for command in commands:
@@ -245,7 +251,7 @@ def _carries(command: SimpleCommand) -> bool:
 
 
 def any_program(parsed: ParsedCommand, programs: frozenset[str]) -> bool:
-    """Whether one of these programs would run, in any part of a command. For denials.
+    """Return whether one of these programs would run, in any part of a command. For denials.
 
     It errs to yes: in a wrapper that is not understood, and in a text that is not, every word
     counts. A program that only a variable names is not found.

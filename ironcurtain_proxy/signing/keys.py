@@ -76,7 +76,7 @@ def lines_of(answer: SignedAnswer) -> bytes:
     7db5443e-…     the question
     e3b0…          SHA-256 of the request, as it was shown
     approved
-    0              what is remembered; empty: nothing
+    0              what is remembered, or empty if nothing
     e3b0…          SHA-256 of the note
     """
     said = (

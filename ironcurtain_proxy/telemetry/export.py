@@ -68,7 +68,7 @@ class ObservedRecorder:
         )
 
     def summarize(self, result: ToolResult) -> ResultSummary:
-        """The recorded part of a result."""
+        """Return the recorded part of a result."""
         return self.recorder.summarize(result)
 
     async def record(self, record: AuditRecord) -> None:
@@ -141,7 +141,7 @@ def _seconds(milliseconds: Json) -> float | None:
 
 
 def _parent(record: AuditRecord) -> Context | None:
-    """The span of the agent that the call came from, as its `_meta` names it."""
+    """Return the span of the agent that the call came from, as its `_meta` names it."""
     meta = dict(record.context).get("meta")
     found = meta.get("traceparent") if isinstance(meta, dict) else None
     if not isinstance(found, str):
@@ -197,7 +197,7 @@ class Telemetry:
         )
 
     def observing(self, recorder: Recorder, clock: Clock) -> ObservedRecorder:
-        """A recorder that reports its records to these spans and metrics."""
+        """Return a recorder that reports its records to these spans and metrics."""
         meter: Meter = self._meters.get_meter(_NAME, VERSION)
         tracer = self._tracers.get_tracer(_NAME, VERSION)
         return ObservedRecorder(recorder=recorder, clock=clock, tracer=tracer, meter=meter)

@@ -30,9 +30,9 @@ class Step(Struct, frozen=True, array_like=True):
     path: bytes
     """Below the workspace, such as `src/a.py`: any bytes but NUL."""
     before: EntryIdentity | None
-    """What is in the workspace; None: nothing."""
+    """What is in the workspace, or None if there is nothing."""
     after: EntryIdentity | None
-    """What comes from the view; None: nothing."""
+    """What comes from the view, or None if there is nothing."""
 
 
 class Reported(Struct, frozen=True, array_like=True):

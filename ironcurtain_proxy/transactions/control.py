@@ -85,7 +85,7 @@ class Judged(Struct, frozen=True):
     settings: Callable[[], bytes | None]
     """Reads git's configuration beside it in the workspace."""
     target: Callable[[], str]
-    """Reads the link in the view; empty: it is none."""
+    """Reads the link in the view, or empty if it is none."""
 
 
 class LedPlaces(Struct, frozen=True):

@@ -48,7 +48,8 @@ class Prepared(Struct, frozen=True, array_like=True):
     """The time of the file system before the command began."""
     changes: Changes
     indexes: dict[bytes, str]
-    """The changed indexes of git, with the files that hold what they were; empty: not known."""
+    """The changed indexes of git, with the files that hold what they were, or empty if it is not
+    known."""
     call: str = ""
     """The request id of the call whose changes are committed."""
 

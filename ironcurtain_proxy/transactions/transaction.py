@@ -231,9 +231,9 @@ class TakenBack(Struct, frozen=True, kw_only=True):
     view: Path
     workspace: str = ""
     call: str = ""
-    """The request id of its call; empty: it was cut off before that was written down."""
+    """The request id of its call, or empty if it was cut off before that was written down."""
     steps: int = 0
-    """How many there were. 0: the commit had not begun."""
+    """How many there were. It is 0 if the commit had not begun."""
     stays: tuple[KeptBack, ...] = ()
     """What could not be taken back, because somebody changed it meanwhile, or because the disk
     damaged what was written down. It stays until a person removes the view."""

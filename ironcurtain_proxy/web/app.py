@@ -75,7 +75,7 @@ from ironcurtain_proxy.web.guard import Access, PageGuard
 
 
 def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
-    """The plots and tables of the report, as markup.
+    """Return the plots and tables of the report, as markup.
 
     Raises:
         OSError: a log cannot be read.
@@ -85,7 +85,7 @@ def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
 
 
 def row_of(entry: LogEntry, history: CallHistory) -> Mapping[str, str]:
-    """A call as the page lists it."""
+    """Return a call as the page lists it."""
     names = ("by", "tool", "argument", "rule", "outcome", "client")
     return {
         "number": entry.number,
@@ -116,7 +116,7 @@ class PageSources(Struct, frozen=True, kw_only=True):
     complain: Callable[[str], None]
     """Called with messages for the operator."""
     rule: Callable[[PendingRequest], str] = lambda _one: ""
-    """The command that adds a rule for a call; empty: there is none. Blocks."""
+    """The command that adds a rule for a call, or empty if there is none. Blocks."""
     explain: Callable[[PendingRequest], list[str]] = lambda _one: []
     """Explains in lines why a call is asked about. Blocks."""
 
@@ -138,7 +138,7 @@ class ReviewPage:
             mailboxes: the mailboxes with questions.
             record: the audit logs.
             access: tickets and keys.
-            credential: the answering reviewer; None: a person.
+            credential: the answering reviewer, or None if it is a person.
             sources: the command that serves the page.
         """
         self._mailboxes = mailboxes
@@ -150,7 +150,7 @@ class ReviewPage:
         self._changed = anyio.Event()
 
     def app(self) -> Starlette:
-        """The application, without the guard."""
+        """Return the application, without the guard."""
         shown = page_files("/")
         data = [
             Route("/api/page", self._open, methods=["POST"]),
@@ -338,7 +338,7 @@ def _chosen(request: Request, now: datetime) -> Selection:
 
 
 async def body_of(request: Request) -> dict[str, object]:
-    """The object in a request; empty if there is none. The guard has bounded its length."""
+    """Return the object in a request; empty if there is none. The guard has bounded its length."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
     with suppress(orjson.JSONDecodeError):
@@ -380,11 +380,11 @@ def shown_question(
     *,
     is_here: bool = True,
 ) -> Json:
-    """One question, in full.
+    """Return one question, in full.
 
     Args:
         one: the question.
-        credential: the answering reviewer; None: a person.
+        credential: the answering reviewer, or None if it is a person.
         now: aware.
         equal: the calls that are answered with it.
         is_here: whether this machine asks; the files of another are not ours.
@@ -433,7 +433,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def loopback_socket(port: int, address: str = LOOPBACK) -> socket.socket:
-    """A listening socket, which only this machine reaches unless another address is given.
+    """Return a listening socket, which only this machine reaches unless another address is given.
 
     Args:
         port: 0 for any free one.
@@ -449,7 +449,7 @@ def loopback_socket(port: int, address: str = LOOPBACK) -> socket.socket:
 
 
 def origins_of(listening: socket.socket, public_names: Sequence[str]) -> list[str]:
-    """The origins under which a browser may reach the page, the first for the link."""
+    """Return the origins under which a browser may reach the page, the first for the link."""
     port = listening.getsockname()[1]
     named = [f"{scheme}://{name}" for name in public_names for scheme in ("https", "http")]
     return [f"http://{LOOPBACK}:{port}", f"http://localhost:{port}", *named]

@@ -47,7 +47,7 @@ class Access:
         return key
 
     def is_open(self, key: str) -> bool:
-        """Whether a key belongs to an open page."""
+        """Return whether a key belongs to an open page."""
         return any(_is_same(key, one) for one in self._keys)
 
 
@@ -82,7 +82,7 @@ class OpenPages(Protocol):
     """Knows the keys of open pages."""
 
     def is_open(self, key: str) -> bool:
-        """Whether a key belongs to an open page."""
+        """Return whether a key belongs to an open page."""
 
 
 class PageGuard:
@@ -122,7 +122,7 @@ class PageGuard:
         await self._app(scope, receive, guarded)
 
     def _objection(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        """The status and text of a refusal; empty text: the request passes."""
+        """Return the status and text of a refusal; empty text: the request passes."""
         if headers.get("host", "") not in self._hosts:
             return 421, "this address is not the page's; --public-name names another"
         if headers.get("origin", _NONE) not in {_NONE, *self._origins}:

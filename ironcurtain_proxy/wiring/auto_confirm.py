@@ -171,7 +171,7 @@ def _seat(
     around: EngineSurroundings,
     give_up: Callable[[str], None],
 ) -> tuple[Seat | None, _Part | None]:
-    """The place of a reviewer (None: the usual person's), and its task."""
+    """Return the place of a reviewer (None: the usual person's), and its task."""
     reviewer = config.engine.reviewer(spec.name)
     may_deny = reviewer is None or reviewer.may_deny
     session = spec.name if reviewer is None else reviewer.session or spec.name

@@ -67,7 +67,7 @@ def resolver_for(
     command: Callable[[str, str], str | None],
     confined: Mapping[str, Confinement],
 ) -> Resolver:
-    """The resolver of facts, for calls of agents and for explained calls.
+    """Return the resolver of facts, for calls of agents and for explained calls.
 
     Args:
         settings: the operator's settings.
@@ -203,7 +203,9 @@ def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
 
 
 def isolation_of(settings: Settings, confined: Collection[str]) -> Isolation:
-    """The isolation of the session: the declared one, else by whether every server is confined.
+    """Return the isolation of the session.
+
+    The declared one, else by whether every server is confined.
 
     A server that has a sandbox is never started without it.
     """
@@ -226,7 +228,7 @@ def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
 def command_argument(
     overlay: Overlay, names: Callable[[str, str], frozenset[str]]
 ) -> Callable[[str, str], str | None]:
-    """Finds the argument of a tool that holds a shell command, as the operator declared it.
+    """Return a finder of the argument that holds a tool's shell command, as declared.
 
     Args:
         overlay: what the operator declared.

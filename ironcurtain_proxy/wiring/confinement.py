@@ -107,7 +107,7 @@ def with_own_path(
 def find_sandbox(
     settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> Available | None:
-    """The sandbox of this machine; None if no server wants one, or there is none.
+    """Return the sandbox of this machine; None if no server wants one, or there is none.
 
     Args:
         settings: what the operator said.
@@ -149,7 +149,7 @@ def say_what_root_means(sandbox: Available | None, say: Callable[[str], None]) -
 def confined_servers(
     settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> Mapping[str, bool]:
-    """Whether `serve` would start each server in a sandbox. For reports: never refuses."""
+    """Return whether `serve` would start each server in a sandbox. For reports: never refuses."""
     found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, say)
     machine = machine_of(settings, environ)
     specs = [without_launcher(spec, machine) for spec in settings.servers]
@@ -157,7 +157,7 @@ def confined_servers(
 
 
 def machine_of(settings: Settings, environ: Mapping[str, str]) -> Machine:
-    """The directories where programs of this operator may be installed."""
+    """Return the directories where programs of this operator may be installed."""
     return Machine(
         state_dir=settings.state_dir,
         home=settings.home,
@@ -167,7 +167,7 @@ def machine_of(settings: Settings, environ: Mapping[str, str]) -> Machine:
 
 
 def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -> ServerSpec:
-    """A server with a writable place, if it keeps files beside its own program.
+    """Return a server with a writable place, if it keeps files beside its own program.
 
     The place does not depend on a sandbox of this machine, so that its files are found again. A
     trusted server, and one with a configured place, stay as they are.
@@ -183,7 +183,7 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
 
 
 def keeps_own_place(spec: ServerSpec) -> bool:
-    """Whether a confined server has to write in a directory of its own outside the workspace."""
+    """Return whether a confined server must write in its own directory elsewhere."""
     return spec.sandbox is not False and recognised(spec.command, spec.args) == "memory"
 
 
@@ -212,14 +212,14 @@ def confinements(
     *,
     make: bool = True,
 ) -> Mapping[str, Confinement]:
-    """The confinement of each server that has one.
+    """Return the confinement of each server that has one.
 
     Args:
         sandbox: this machine's, or None if nobody is confined.
         specs: without launchers, with their working directories, which exist.
         settings: what the operator said.
         policy: what may be allowed, and what is closed.
-        make: make the mailboxes, so that they can be closed; False: nothing is written.
+        make: make the mailboxes, so that they can be closed, or False if nothing is written.
 
     Raises:
         ConfigurationError: a server's sandbox cannot be as it is configured.
@@ -311,7 +311,7 @@ def _credentials(
 def _folders(
     spec: ServerSpec, settings: Settings, profile: SandboxProfile, needs: PackNeeds, *, make: bool
 ) -> tuple[PrivateFolder, ...]:
-    """The folders of the home directory that a server has for itself.
+    """Return the folders of the home directory that a server has for itself.
 
     None where the entry opens or closes the folder itself, and none that would hide the workspace,
     what the sandbox closes, or the home directory.
@@ -343,7 +343,7 @@ def _named_private(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def _shells(settings: Settings) -> frozenset[str]:
-    """The servers of which a tool runs commands."""
+    """Return the servers of which a tool runs commands."""
     declared = settings.overlay.capabilities.declarations.values()
     ids = [one.tool_id for one in declared if one.command_argument is not None]
     return frozenset([one.partition("/")[0] for one in ids if "/" in one])
@@ -374,7 +374,7 @@ def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:
-    """The proxy's own paths. A log's directory counts, unless others use it, too."""
+    """Return the proxy's own paths. A log's directory counts, unless others use it, too."""
     found = [settings.state_dir, settings.mailbox_dir]
     found += [Path(str(protected.path)) for protected in policy.protected_paths]
     workspace = [] if settings.workspace is None else [str(settings.workspace)]
@@ -389,7 +389,7 @@ def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str
 
 
 def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str, ...]:
-    """The directories that a server owns, or that rules may let it change.
+    """Return the directories that a server owns, or that rules may let it change.
 
     What does not exist cannot be opened.
     """

@@ -100,7 +100,7 @@ class SessionContainment:
         self._identity = _identity(self.workspace)
 
     def ended(self) -> str | None:
-        """The reason why containment has ended, or None if it has not, or a person has looked."""
+        """Return why containment has ended, or None if it has not, or a person has looked."""
         if self._why is not None:
             return self._why
         found = read_ended(self.directory / FILE_NAME)
@@ -118,7 +118,7 @@ class SessionContainment:
             _LOGGER.warning("containment cannot be resumed: %s", error)
 
     def is_same_workspace(self) -> bool:
-        """Whether the workspace is still the directory that it was at the start."""
+        """Return whether the workspace is still the directory that it was at the start."""
         return self._identity is not None and _identity(self.workspace) == self._identity
 
 
@@ -127,7 +127,7 @@ class EndedContainment(Struct, frozen=True, kw_only=True):
 
     session: str
     call: str
-    """The call after which it ended; empty: unknown."""
+    """The call after which it ended, or empty if it is unknown."""
     why: str
     file: Path
 
@@ -135,7 +135,9 @@ class EndedContainment(Struct, frozen=True, kw_only=True):
 def containment_of(
     settings: Settings, directory: Path, timeline: Timeline | None, *, is_looked_after: bool
 ) -> SessionContainment | None:
-    """The containment that the operator asked for, or None if none was, or nothing can be held.
+    """Return the containment that the operator asked for.
+
+    It is None if none was, or nothing can be held.
 
     Args:
         settings: what the operator said.
@@ -153,7 +155,7 @@ def containment_of(
 
 
 def sessions_ended(sessions: Path) -> Iterator[EndedContainment]:
-    """The sessions whose containment has ended.
+    """Yield the sessions whose containment has ended.
 
     Args:
         sessions: the directory with one for each session.
@@ -165,7 +167,7 @@ def sessions_ended(sessions: Path) -> Iterator[EndedContainment]:
 
 
 def read_ended(file: Path) -> EndedContainment | None:
-    """The end of a session's containment, or None if it has not ended."""
+    """Return the end of a session's containment, or None if it has not ended."""
     try:
         raw = read_beginning(file, _MOST_BYTES)
     except FileNotFoundError:
@@ -187,7 +189,10 @@ def _unreadable(file: Path, why: str) -> EndedContainment:
 
 
 def _identity(workspace: RealPath) -> tuple[int, int] | None:
-    """The identity of the directory at a path, or None if there is none, or a link leads to it."""
+    """Return the identity of the directory at a path.
+
+    It is None if there is none, or a link leads to it.
+    """
     text = str(workspace)
     with suppress(OSError):
         if os.path.realpath(text) == text:

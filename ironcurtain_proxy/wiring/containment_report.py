@@ -44,7 +44,7 @@ class ContainmentReport:
     asked: tuple[UncontainedServers, ...]
 
     def lines(self) -> Iterator[str]:
-        """The effect in lines for people."""
+        """Yield the effect in lines for people."""
         if self.held:
             yield f"calls of {', '.join(self.held)} that can be taken back run unasked"
         for one in self.asked:
@@ -52,7 +52,7 @@ class ContainmentReport:
             yield f"{whose} that the policy asks about need a reviewer: {one.why}"
 
     def as_json(self) -> Json:
-        """The effect as JSON."""
+        """Return the effect as JSON."""
         return {
             "held": [*self.held],
             "asked": [
@@ -65,7 +65,9 @@ class ContainmentReport:
 def containment_report(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], sandbox: Available | None
 ) -> ContainmentReport | None:
-    """The effect of containment, or None if it is off, or a server's sandbox is not possible.
+    """Return the effect of containment.
+
+    It is None if it is off, or a server's sandbox is not possible.
 
     Args:
         settings: the operator's settings.

@@ -28,12 +28,12 @@ _MOST_MISSING: Final = 10
 
 
 def pin_store(state_dir: Path) -> PinStore:
-    """The files of pins in a state directory."""
+    """Return the files of pins in a state directory."""
     return PinStore(state_dir / PINS_NAME)
 
 
 def pinned_servers(settings: Settings) -> Mapping[str, PinnedServer]:
-    """The pin settings of each configured server, by its name."""
+    """Return the pin settings of each configured server, by its name."""
     workspace = None if settings.workspace is None else str(settings.workspace)
     return {
         spec.name: PinnedServer(
@@ -44,7 +44,7 @@ def pinned_servers(settings: Settings) -> Mapping[str, PinnedServer]:
 
 
 def pins_of(settings: Settings, bundle: Bundle | None = None) -> PinBook:
-    """The pins of a session, those of the fleet above the user's. Nothing is read yet."""
+    """Return the pins of a session, those of the fleet above the user's. Nothing is read yet."""
     fleet = None if bundle is None else bundle.directory / PINS_NAME
     store = PinStore(settings.state_dir / PINS_NAME, fleet)
     return PinBook(store=store, servers=pinned_servers(settings))

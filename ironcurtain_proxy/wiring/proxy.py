@@ -112,12 +112,12 @@ def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
 
 
 def remote_hosts(settings: Settings) -> Mapping[str, str]:
-    """The hosts of the servers that are reached over HTTP, by server."""
+    """Return the hosts of the servers that are reached over HTTP, by server."""
     return {spec.name: endpoint.host for spec, endpoint in _remote(settings)}
 
 
 def unused_proxies(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """The servers for which the environment names a proxy that is not used, in words."""
+    """Yield the servers for which the environment names a proxy that is not used, in words."""
     named = next((name for name in _PROXIES if environ.get(name)), None)
     bare = [spec.name for spec, endpoint in _remote(settings) if endpoint.proxy is None]
     if named is not None and bare:
@@ -134,7 +134,7 @@ def _remote(settings: Settings) -> Iterator[tuple[ServerSpec, RemoteEndpoint]]:
 
 
 def _closes(rule: Rule, spec: ServerSpec, endpoint: RemoteEndpoint) -> bool:
-    """Whether a rule denies every call to the host of a server."""
+    """Return whether a rule denies every call to the host of a server."""
     return (
         rule.effect == "deny"
         and rule.tools is None
@@ -215,14 +215,14 @@ class Proxy(Struct, kw_only=True):
             _log.warning("`audit` finds this log by its name only: %s", error)
 
     async def list_tools(self) -> list[Json]:
-        """The tools that the agent is shown: the servers' tools and the proxy's own."""
+        """Return the tools that the agent is shown: the servers' tools and the proxy's own."""
         await self.servers.list_old_again()
         tools = [tool for tool in await self.catalogue.listing() if not is_own(tool)]
         self._has_listed = True
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
 
     def _may_hold_now(self) -> bool:
-        """Whether a call may be held: the mode is `held`, or somebody can be asked."""
+        """Return whether a call may be held: the mode is `held`, or somebody can be asked."""
         if self.settings.escalation.mode == "held":
             return True
         return self.reviewers.questions.holds and self.reviewers.is_reachable()
@@ -495,12 +495,12 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
 def settled(
     settings: Settings, environ: Mapping[str, str], *, make: bool = True
 ) -> tuple[ServerSpec, ...]:
-    """The servers as they are started: each with a working directory of its own.
+    """Return the servers as they are started: each with a working directory of its own.
 
     Args:
         settings: what the operator said.
         environ: ours.
-        make: make the directories; False: only say where they would be.
+        make: make the directories, or False if only say where they would be.
     """
     known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
     machine = machine_of(settings, environ)
@@ -513,7 +513,7 @@ def settled(
 def downstream_options(
     settings: Settings, environ: Mapping[str, str], confined: Mapping[str, Confinement]
 ) -> DownstreamOptions:
-    """The options of every server."""
+    """Return the options of every server."""
     return DownstreamOptions(
         call_timeout=settings.escalation_timeout_seconds,
         max_message_bytes=settings.max_message_bytes,

@@ -186,7 +186,7 @@ def rehearsal_for(
 def configured_restrictions(
     spec: ServerSpec, confinement: Confinement | None
 ) -> SandboxRestrictions | None:
-    """The limits of a server's process as configured; no process is examined."""
+    """Return the limits of a server's process as configured; no process is examined."""
     if confinement is None:
         return None
     writable = tuple(map(RealPath.from_text, confinement.profile.allow_write))

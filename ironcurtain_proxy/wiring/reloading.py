@@ -98,7 +98,7 @@ class Reloading:
     managed_only: bool = False
     """Whether only the administrator's layer is taken over: the setting `policy.reload` is off."""
     problem: str = ""
-    """The reason why the files are not in force; empty: they are."""
+    """The reason why the files are not in force, or empty if they are."""
     _seen: FileStamps = field(default=(), init=False)
     """The states of the files at the last look."""
     _taken: FileStamps = field(default=(), init=False)
@@ -122,7 +122,7 @@ class Reloading:
             await anyio.sleep(_EVERY + (took * _SHARE if has_loaded else 0))
 
     async def look(self) -> bool:
-        """Check the files once. True: they were read again."""
+        """Check the files once. Return True if they were read again."""
         now = await _in_thread(partial(file_states, self._paths))
         is_settled, self._seen = now == self._seen, now
         if not is_settled or (now == self._taken and not self._has_expired()):
@@ -259,14 +259,17 @@ class Reloading:
 
 
 def _about(pattern: Pattern) -> tuple[str, str] | None:
-    """The server and tool of a grant that ends with a change of the policy; None: it does not."""
+    """Return the server and tool of a grant that ends with a change of the policy.
+
+    It is None if it does not.
+    """
     if isinstance(pattern, GrantPattern | FamilyPattern | CallPattern):
         return pattern.server, pattern.tool
     return None
 
 
 def candidate_of(settings: Settings) -> Policy | None:
-    """The policy that is judged beside the one in force, or None if there is none."""
+    """Return the policy that is judged beside the one in force, or None if there is none."""
     if settings.shadow_policy is None:
         return None
     report = Report()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def grant_ending(settings: Settings) -> str:
-    """The end of a remembered approval in words, where no `ttlSeconds` ends it sooner."""
+    """Return the end of a remembered approval in words, where no `ttlSeconds` ends it sooner."""
     said = settings.overlay.grants
     lasts = said.persist and said.scope != "session"
     if not lasts or (said.scope == "project" and settings.workspace is None):
@@ -57,7 +57,7 @@ def grant_ending(settings: Settings) -> str:
 
 
 def patience(settings: Settings) -> timedelta:
-    """The time for reviewers: with the engine, for a target and then for its fallback."""
+    """Return the time for reviewers: with the engine, for a target and then for its fallback."""
     if settings.escalation.wait_until_answered:
         return FOREVER
     config = settings.auto_confirm
@@ -67,7 +67,7 @@ def patience(settings: Settings) -> timedelta:
 
 
 def grant_ttl(settings: Settings) -> timedelta | None:
-    """The time for which a remembered approval holds; None: as long as the session."""
+    """Return the time for which a remembered approval holds, or None if as long as the session."""
     seconds = settings.overlay.grants.ttl_seconds
     return timedelta(seconds=seconds) if seconds else None
 
@@ -143,7 +143,7 @@ def _user() -> str:
 
 
 def basis_in(settings: Settings, basis: Basis) -> Callable[[str, str], str]:
-    """Gives a digest of all that a policy says of a tool, by the operator's name of its server."""
+    """Return a function that digests all that a policy says of a server's tool."""
     names = {spec.name: spec.annotations for spec in settings.servers}
     return lambda server, tool: basis.digest(names.get(server, ""), tool, settings.workspace)
 
@@ -151,7 +151,7 @@ def basis_in(settings: Settings, basis: Basis) -> Callable[[str, str], str]:
 def persisted_grants(
     settings: Settings, loaded: LoadedPolicy, clock: Clock
 ) -> "tuple[PersistedGrants | None, str]":
-    """The keeper of grants, or None; and a notice for the operator, if there is one.
+    """Return the keeper of grants, or None; and a notice for the operator, if there is one.
 
     Args:
         settings: the operator's settings.
@@ -212,9 +212,10 @@ class AddedChannels:
     message: MessageSource | None = None
     """The user's last message, where it does not come from a file."""
     signed: AnswerJudge | None = None
-    """Decides about signed answers; None: none counts."""
+    """Decides about signed answers, or None if none counts."""
     timeline: Timeline | None = None
-    """The timeline of the workspace; None: the engine approves nothing that must be undoable."""
+    """The timeline of the workspace, or None if the engine approves nothing that must be
+    undoable."""
 
 
 class Reviewers(Struct, frozen=True, kw_only=True):
@@ -226,7 +227,7 @@ class Reviewers(Struct, frozen=True, kw_only=True):
     notices: WaitingNotices
     grants: SessionGrants
     notice: str
-    """Notices for the operator at the start, one on each line; empty: none."""
+    """Notices for the operator at the start, one on each line, or empty if there is none."""
     auto_approver: "AutoApprover | None"
     engine: "EngineParts | None"
     """The auto-confirm engine, if it is on."""
@@ -234,7 +235,7 @@ class Reviewers(Struct, frozen=True, kw_only=True):
     """Whether the ways to reviewers are run here, too; else the kernel that shares them does."""
 
     def is_reachable(self) -> bool:
-        """Whether anybody seems to be there who decides the questions that nothing else decides."""
+        """Return whether somebody seems to be there who decides what nothing else decides."""
         return self.panel.is_reachable() or (
             self.engine is not None and self.engine.chain.is_reachable()
         )
@@ -373,7 +374,7 @@ def reviewers_beside(
 
 
 def _notices(settings: Settings) -> WaitingNotices:
-    """The notices that a call waits, as configured."""
+    """Return the notices that a call waits, as configured."""
     wanted = settings.escalation.notices
     ways: list[tuple[str, NoticeWay]] = []
     if wanted.desktop:
@@ -390,7 +391,7 @@ def _notices(settings: Settings) -> WaitingNotices:
 
 
 def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequence[Channel]:
-    """The channels to reviewers, in the operator's order."""
+    """Return the channels to reviewers, in the operator's order."""
     if ways.only is not None:
         return (ways.only,)
     known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable, can_sign=True)}
@@ -402,7 +403,7 @@ def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequ
 
 
 def holds(settings: Settings) -> bool:
-    """Whether calls are held after a while, rather than waiting to the end."""
+    """Return whether calls are held after a while, rather than waiting to the end."""
     match settings.escalation.mode:
         case "wait":
             return False

@@ -120,7 +120,7 @@ def look_at_servers(settings: Settings, report: Report) -> None:
 
 
 def servers_source(settings: Settings) -> str:
-    """The file in which the servers are, or should be, configured."""
+    """Return the file in which the servers are, or should be, configured."""
     return str(settings.servers_file or settings.config_file or settings.state_dir / SERVERS_NAME)
 
 
@@ -202,7 +202,9 @@ _PREFIX: Final = "gitdir:"
 
 
 def outer_repository(workspace: RealPath, home: Path) -> str | None:
-    """The limits of git in a sandbox of this workspace, with the remedy; None: git can do all.
+    """Return the limits of git in a sandbox of this workspace, with the remedy.
+
+    It is None if git can do all.
 
     A worktree keeps its index and branches in the repository that it was made of, and a directory
     of a larger repository keeps them in the directory above. A sandbox writes in the workspace
@@ -228,7 +230,7 @@ def outer_repository(workspace: RealPath, home: Path) -> str | None:
 
 
 def _data(place: Path) -> Path | None:
-    """The directory with branches and objects of the repository that a directory is in."""
+    """Return the directory with branches and objects of the repository that a directory is in."""
     for directory in (place, *place.parents):
         found = directory / ".git"
         try:
@@ -244,7 +246,7 @@ def _data(place: Path) -> Path | None:
 
 
 def _common(data: Path) -> Path:
-    """The directory that all worktrees of a repository share."""
+    """Return the directory that all worktrees of a repository share."""
     pointer = data / "commondir"
     if not pointer.is_file() or pointer.stat().st_size > _MOST:
         return data
@@ -253,7 +255,7 @@ def _common(data: Path) -> Path:
 
 
 def _above_both(one: Path, other: Path) -> Path | None:
-    """The nearest directory around both; None: the root."""
+    """Return the nearest directory around both, or None if the root."""
     above = next(path for path in one.parents if _is_above(path, other))
     return None if above == above.parent else above
 
@@ -290,7 +292,7 @@ def serve(
         environ: ours.
         config: the file of settings that was named.
         unhooked: says why calls are refused because the agent's client runs without the hooks that
-            it should have; empty: it has them, or None if no client has hooks.
+            it should have, or empty if it has them, or None if no client has hooks.
         beside: serves another door of the same kernel, which ends with the last of both; None:
             there is none.
 
@@ -450,12 +452,12 @@ async def _held(
 
 
 def _principal(settings: Settings) -> str:
-    """The principal whose session the front over HTTP has named; empty: the user."""
+    """Return the principal whose session the front over HTTP has named, or empty if the user."""
     return settings.session.rpartition("-")[0] if settings.is_session_named else ""
 
 
 def _in_headers(proxy: Proxy, name: str) -> MirroredPaths:
-    """The arguments of a tool that stand in headers; none if its marks are wrong."""
+    """Return the arguments of a tool that stand in headers; none if its marks are wrong."""
     found = proxy.catalogue.find(name)
     tool = None if found is None else proxy.catalogue.lookup(*found)
     paths = {} if tool is None else mirrored_arguments(tool.definition)
@@ -463,7 +465,10 @@ def _in_headers(proxy: Proxy, name: str) -> MirroredPaths:
 
 
 async def _instructions(proxy: Proxy) -> Introduction:
-    """The instructions for the agent: the proxy's guidance, then each server's under its name."""
+    """Return the instructions for the agent.
+
+    The proxy's guidance, then each server's under its name.
+    """
     said = await proxy.servers.introductions(_PATIENCE)
     started = {name: one for name, one in said.items() if one.info or one.capabilities}
     are_all = len(started) == len(proxy.servers.names)
@@ -480,7 +485,7 @@ async def _notice_lists(agent: AgentServer) -> None:
 def _noticing(
     proxy: Proxy, agent: AgentServer
 ) -> Callable[[str, str, Mapping[str, Json]], Awaitable[None]]:
-    """The function that passes on servers' notifications of subscribed resources and of lists."""
+    """Return what passes on servers' notifications of subscribed resources and lists."""
 
     async def noticed(server: str, method: str, params: Mapping[str, Json]) -> None:
         if method == "notifications/resources/updated":
@@ -504,7 +509,10 @@ def _note_policy(proxy: Proxy, version: str, problem: str) -> None:
 
 
 def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
-    """The error that the operator can mend, such as another user's mailbox; None: a defect."""
+    """Return the error that the operator can mend, such as another user's mailbox.
+
+    It is None if a defect.
+    """
     found: Exception = group
     while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -512,7 +520,7 @@ def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
 
 
 def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping[str, Json]:
-    """A log message under its server's name: no server speaks for another."""
+    """Return a log message under its server's name: no server speaks for another."""
     logger = params.get("logger")
     if not several and logger != LOGGER:
         return params

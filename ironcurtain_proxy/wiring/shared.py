@@ -117,7 +117,7 @@ def open_log(settings: Settings, batch: Batch, *, in_process: bool) -> AuditLog:
 
 
 def telemetry_of(settings: Settings) -> "Telemetry | None":
-    """The sender of spans and metrics; None: telemetry is off.
+    """Return the sender of spans and metrics, or None if telemetry is off.
 
     Raises:
         ConfigurationError: its library is not installed.

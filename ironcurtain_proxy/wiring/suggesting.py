@@ -161,11 +161,11 @@ class Replaying:
         )
 
     def knows(self, server: str) -> bool:
-        """Whether a server of this name is configured or annotated."""
+        """Return whether a server of this name is configured or annotated."""
         return server in self._known_as
 
     def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judgement:
-        """The judgement of a call by another policy."""
+        """Return the judgement of a call by another policy."""
         names, asked = self._names, recorded_as(server, tool, {})
         return judge(
             gathered,
@@ -243,7 +243,7 @@ def call_in(
     tally: ReplayTally,
     reached: tuple[set[str], set[tuple[str, str]]] | None = None,
 ) -> LoggedCall | None:
-    """The call whose end a line records, or None if there is none, or it cannot be judged.
+    """Return the call whose end a line records, or None if there is none, or it cannot be judged.
 
     Args:
         raw: the line.
@@ -441,7 +441,7 @@ class Suggesting:
     def _covered(
         self, proposal: RuleProposal, asked: Sequence[RepeatedQuestion]
     ) -> list[RepeatedQuestion]:
-        """The calls that the rule allows, and about which nothing else asks."""
+        """Return the calls that the rule allows, and about which nothing else asks."""
         changed = proposal.first_in(self._loaded.policy)
         found: list[RepeatedQuestion] = []
         for one in asked:
@@ -468,7 +468,7 @@ def _facts(one: RepeatedQuestion) -> Facts:
 
 
 def _was_asked(fields: Mapping[str, object]) -> bool:
-    """Whether a person was asked, or should have been; a repeated call counts once."""
+    """Return whether a person was asked, or should have been; a repeated call counts once."""
     decision = fields.get("policyDecision")
     status = decision.get("status") if isinstance(decision, dict) else None
     if status != "escalate" or fields.get("refusedBy") == "held":

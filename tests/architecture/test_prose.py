@@ -86,3 +86,13 @@ def test_a_docstring_that_names_a_class_that_is_gone_is_found(tmp_path: Path) ->
     text = '"""Implements `ports.Clock`, `ports.Name`, `other.Gone`.\n\nSee `x.ports.End.at`."""\n'
     (package / "a.py").write_text(text, "utf-8")
     assert check(tmp_path) == (1, ["ironcurtain_proxy/a.py:1: ports.End: does not exist"])
+
+
+def test_a_function_whose_docstring_begins_with_no_verb_is_found(tmp_path: Path) -> None:
+    package = repository(tmp_path, "") / "ironcurtain_proxy"
+    package.mkdir()
+    functions = 'def f():\n    """Whether it is."""\n\n\ndef g():\n    """Return it."""\n\n\n'
+    value = 'class C:\n    """A class."""\n\n    @property\n    def p(self):\n        """It."""\n'
+    (package / "a.py").write_text(functions + value, "utf-8")
+    told = "ironcurtain_proxy/a.py:1: f: its docstring begins with no verb, such as Return"
+    assert check(tmp_path) == (1, [told])

@@ -247,7 +247,7 @@ class Learned(Struct, frozen=True, kw_only=True):
     rates: Mapping[tuple[str, str], ApproveRate]
     """The approve rates of people and reviewers, by operation and scope."""
     last_decision: int
-    """The id of the last decision in `rates`; 0: none."""
+    """The id of the last decision in `rates`, or 0 if there is none."""
     history: InteractionHistory
     """The calls approved lately."""
 

@@ -144,7 +144,7 @@ class PatternRow:
     """The type of session. `None` means any."""
     risk_level: str | None
     auto_approve: bool
-    """Whether the pattern approves; False: it is disabled, or was never promoted."""
+    """Whether the pattern approves, or False if it is disabled, or was never promoted."""
     created_by: str | None
     usage_count: int
     success_rate: float

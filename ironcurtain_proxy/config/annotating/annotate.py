@@ -246,7 +246,10 @@ def annotate(
 def packed(
     name: str, tools: Sequence[Mapping[str, Json]], pack: Pack, *, left_out: int = 0
 ) -> ReadServer:
-    """The tools of a server by its pack. A tool that the pack lacks is annotated like any other."""
+    """Return the tools of a server by its pack.
+
+    A tool that the pack lacks is annotated like any other.
+    """
     found: list[ReadTool] = []
     for tool in tools:
         known = pack.tools.get(str(tool.get("name")))
@@ -470,7 +473,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
-    """The document `tool-annotations.json`; servers with one annotation name share their tools."""
+    """Return the document `tool-annotations.json`.
+
+    Servers with one annotation name share their tools.
+    """
     document: dict[str, dict[str, Json]] = {}
     for server in servers:
         tools = document.setdefault(server.annotations, {})

@@ -28,7 +28,7 @@ class DescribedTool:
     raw: Mapping[str, Json]
     proposal: ProposedTool
     source: str = ""
-    """The pack that the proposal comes from; empty: it was derived from the list."""
+    """The pack that the proposal comes from, or empty if it was derived from the list."""
     is_prompt: bool = False
     """Whether this is a prompt, which has no effect to ask for."""
 
@@ -48,7 +48,7 @@ class DescribedServer:
     """The server's name in policy and annotations."""
     tools: tuple[DescribedTool, ...] = ()
     error: str = ""
-    """The reason why the tools are not known; empty: they are known."""
+    """The reason why the tools are not known, or empty if they are known."""
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()

@@ -48,7 +48,9 @@ _NOUNS: Final = WORDS["nouns"]
 
 
 def _acting(words: Sequence[str]) -> frozenset[str]:
-    """The words of a name that indicate an action: all but nouns behind a verb that reads or keeps.
+    """Return the words of a name that indicate an action.
+
+    All but nouns behind a verb that reads or keeps.
 
     `save_note` sends no note to anybody; `add_note` may.
     """
@@ -240,7 +242,10 @@ def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[s
 
 
 def _forms(schema: Mapping[str, Json], root: Mapping[str, Json]) -> list[Json]:
-    """The alternative schemas of a value, each with the common part; none: it has one form."""
+    """Return the alternative schemas of a value, each with the common part.
+
+    It is none if it has one form.
+    """
     outer = {key: one for key, one in schema.items() if key not in {"anyOf", "oneOf"}}
     found: list[Json] = []
     for word in ("anyOf", "oneOf"):

@@ -31,7 +31,7 @@ LOCAL_ROLES: Final = LOCAL_PATHS | {"command"}
 """Roles that name something of this machine, and nothing of a server on another one."""
 
 LikelyMeaning: TypeAlias = Literal["", "path", "option"]
-"""The probable meaning of a text; empty: none is more probable than others."""
+"""The probable meaning of a text, or empty if none is more probable than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Proposed:
         return {"default": [*self.roles], "inside": inside}
 
     def elsewhere(self) -> "Proposed":
-        """The proposal for a server on another machine: no role names a path or a command."""
+        """Propose for a server on another machine: no role names a path or a command."""
         inside = {name: one.elsewhere() for name, one in self.inside.items()}
         if LOCAL_ROLES.isdisjoint(self.roles):
             return replace(self, inside=inside)
@@ -65,7 +65,7 @@ class Proposed:
         return Proposed(roles=("unclear",), certain=False, why=why, inside=inside)
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
-        """The proposals for an argument and all its members, by name: `files`, `files.path`."""
+        """Yield proposals for an argument and all its members, by name: `files`, `files.path`."""
         yield name, self
         for member, one in self.inside.items():
             yield from one.each(f"{name}.{member}")
@@ -137,7 +137,7 @@ class ReadServer(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """The hosts that its sandbox kept it from, of a server that did not answer."""
     error: str = ""
-    """The reason why the tools are not known; empty: they are known."""
+    """The reason why the tools are not known, or empty if they are known."""
     left_out: int = 0
     """Tools that cannot be written into the files; they are denied."""
 
@@ -164,7 +164,7 @@ _CAMEL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of an identifier, in lower case: `readTextFile`, `read_text_file`, `read-file`."""
+    """Split an identifier: `readTextFile`, `read_text_file`, `read-file`. In lower case."""
     return tuple(word.lower() for word in _CAMEL.findall(name))
 
 
@@ -210,7 +210,7 @@ _MOST_DEPTH: Final = 8
 
 
 def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[str]:
-    """The JSON types that a value may have; none if the schema names none or nests too deeply."""
+    """Return a value's JSON types: none if the schema names none, or nests too deeply."""
     if depth == 0:
         return frozenset()
     said = schema.get("type", [])
@@ -413,7 +413,7 @@ _NAMING: Final = frozenset({"read", "get", "open", "show", "trash", "delete", "r
 
 
 def _in_doubt(name: str, about: ArgumentContext) -> Proposed | None:
-    """The proposal for a name without any description that is an option in other tools only."""
+    """Propose for a name without a description that is an option in other tools only."""
     words = words_of(name)
     if words in {("line",), ("lines",)} and about.words & _LINES:
         return Proposed(roles=_UNCLEAR, certain=False, why="a line that the tool may run")

@@ -105,7 +105,10 @@ def format_of(file: Path) -> FormatName:
 
 
 def client_of(file: Path, document: Json) -> KnownClient | None:
-    """The client that a file belongs to, by its table of servers; None: it has no such table."""
+    """Return the client that a file belongs to, by its table of servers.
+
+    It is None if it has no such table.
+    """
     keys = document if isinstance(document, dict) else {}
     fitting = [one for one in CLIENTS if one.key in keys and one.format == format_of(file)]
     same_name = [one for one in fitting if file.name in {Path(known).name for known in _files(one)}]
@@ -392,7 +395,10 @@ def read_entry(
 
 
 def _unwrapped(value: dict[str, Json]) -> dict[str, Json]:
-    """The entry, in one form for all clients; before 2025-09 Zed had the command as an object."""
+    """Return the entry, in one form for all clients.
+
+    Before 2025-09 Zed had the command as an object.
+    """
     entry = dict(value)
     command = entry.get("command")
     if isinstance(command, dict):

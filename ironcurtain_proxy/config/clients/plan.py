@@ -121,7 +121,7 @@ def movings(
 
 
 def origin_of(entry: Mapping[str, Json]) -> str:
-    """A digest that is equal for entries which start the same server, without their secrets."""
+    """Return a digest that is equal for entries that start one server, without secrets."""
     words = {key: entry[key] for key in _STARTS if entry.get(key)}
     return sha256(orjson.dumps(words, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

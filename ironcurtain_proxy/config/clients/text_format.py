@@ -71,7 +71,7 @@ class TextFormat(Protocol):
     def replaced(
         self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """The text with other members where the first of `names` was, and without the rest of them.
+        """Put other members where the first of `names` was, and drop the rest of them.
 
         Raises:
             NotUnderstoodError: they are written in a form that cannot be changed.
@@ -224,7 +224,10 @@ class JsonText:
     def replaced(
         self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """The text after a replacement. Comments stay, except those inside the replaced members."""
+        """Return the text after a replacement.
+
+        Comments stay, except those inside the replaced members.
+        """
         members = _members(text, place)
         going = [one for one in members if one.name in names]
         if not going:
@@ -309,7 +312,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _removal(text: str, member: _Member) -> Edit:
-    """The edit that removes a member, its comma, and its lines if nothing else stands on them."""
+    """Return the edit that removes a member, its comma, and lines with nothing else."""
     start, end = member.start, member.end if member.comma is None else member.comma + 1
     begin = line_start(text, start)
     rest = text[end : text.find("\n", end) + 1]
@@ -385,7 +388,10 @@ class TomlText:
     def replaced(
         self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """The text after a replacement. Comments stay, except those inside the replaced tables."""
+        """Return the text after a replacement.
+
+        Comments stay, except those inside the replaced tables.
+        """
         going = [(name, section) for name, section in _named(text, place) if name in names]
         if missing := sorted(set(names) - {name for name, _ in going}):
             raise NotUnderstoodError(f'"{missing[0]}" is not written as a table of its own')
@@ -563,7 +569,10 @@ def _lines(text: str, key: Node, value: Node) -> _Lines:
 
 
 def _end(node: Node) -> int:
-    """The end of the last scalar of a value: a block node itself ends where the next one begins."""
+    """Return the end of the last scalar of a value.
+
+    A block node itself ends where the next one begins.
+    """
     if isinstance(node, ScalarNode) or getattr(node, "flow_style", False) or not node.value:
         return _index(node.end_mark)
     last = node.value[-1]

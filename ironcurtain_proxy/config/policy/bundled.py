@@ -128,7 +128,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     names: frozenset[str]
     revoked: RevokedForm
     stopped: str = ""
-    """Why every call is denied; empty: this principal is not stopped."""
+    """Why every call is denied, or empty if this principal is not stopped."""
 
     def file(self, name: str) -> Path | None:
         """Return a file of the bundle, or None if it has none of this name."""

@@ -44,7 +44,8 @@ from ironcurtain_proxy.model.values import Json, RealPath
 
 
 RuleSubject: TypeAlias = tuple[str, str, ArgumentRole | None]
-"""Server, tool and resource role of one evaluation; None: the tool may have no resource role."""
+"""Server, tool and resource role of one evaluation, or None if the tool may have no resource
+role."""
 
 
 class ToolRoles(Struct, frozen=True):
@@ -105,7 +106,7 @@ class Subjects(Struct, frozen=True):
         )
 
     def have_role(self, rule: Rule, wanted: frozenset[ArgumentRole]) -> bool:
-        """Whether a tool that the rule could apply to has an argument of one of these roles."""
+        """Return whether a tool the rule could apply to has an argument of one of these roles."""
         return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
 
     def certainly(self, rule: Rule, subject: RuleSubject) -> bool:

@@ -228,7 +228,7 @@ class PolicyReader:
     home: Path
     """The directory that `~` stands for."""
     workspace: RealPath | None = None
-    """The directory that `@workspace` stands for; None: such a condition never holds."""
+    """The directory that `@workspace` stands for, or None if such a condition never holds."""
     lists: DynamicLists | None = None
     """The lists of `dynamic-lists.json`, or None if there is no such file."""
     purpose: Purpose = "enforce"
@@ -276,7 +276,7 @@ class PolicyReader:
 
         Args:
             node: absolute, beginning with `~/`, or `@workspace`.
-            base: the directory of relative paths; None: relative paths are refused.
+            base: the directory of relative paths, or None if relative paths are refused.
         """
         text = node.name()
         if text == WORKSPACE:
@@ -296,7 +296,7 @@ class PolicyReader:
     def entries(
         self, nodes: Iterable[ConditionSpot], defined: frozenset[str] = frozenset()
     ) -> tuple[str, ...]:
-        """Hosts or names, with every `@name` replaced by the entries of its list."""
+        """Return hosts or names, with every `@name` replaced by the entries of its list."""
         found: list[str] = []
         for item in nodes:
             entry = item.name()
@@ -405,7 +405,10 @@ _URL_MARKS: Final = frozenset(" ?#@\\")
 
 
 def _is_host_pattern(entry: str) -> bool:
-    """Whether a host of a URL can match, as URLs name it: in ASCII, without port and last dot."""
+    """Return whether a host of a URL can match, as URLs name it.
+
+    In ASCII, without port and last dot.
+    """
     host = entry.partition("/")[0].removeprefix("*.")
     named = host.startswith("[") or ":" not in host or host.count(":") > 1
     return entry == "*" or (

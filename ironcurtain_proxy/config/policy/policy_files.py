@@ -81,7 +81,7 @@ class PolicyFiles:
     policy: Path
     """The file of rules: the operator's, or the shipped one where the operator has none in full."""
     annotations: Path | None
-    """The operator's annotations; None: only the shipped ones are used."""
+    """The operator's annotations, or None if only the shipped ones are used."""
     lists: Path | None
     short: Path | None = None
     """The operator's rules in short, or None if there are none."""
@@ -189,7 +189,7 @@ def project_directory(settings: Settings) -> Path | None:
 
 
 def with_candidate(files: PolicyFiles, candidate: Path) -> PolicyFiles:
-    """The files with another file of the operator's rules, in the form that its ending names."""
+    """Replace the file of the operator's rules, in the form that its ending names."""
     if candidate.suffix.lower() in {".yaml", ".yml"}:
         return replace(files, short=candidate)
     return replace(files, policy=candidate)
@@ -242,7 +242,9 @@ FileStamps: TypeAlias = tuple[FileStamp, ...]
 
 
 def file_states(paths: Iterable[Path]) -> FileStamps:
-    """The state of each file, in this order, to notice that one has changed. Reads no content.
+    """Return the state of each file, in this order, to notice that one has changed.
+
+    Reads no content.
 
     A change is what `stat` shows of a path, or of the target of a link at it: content, owner, mode,
     or another file in its place. A path that cannot be looked at has a state of its own.

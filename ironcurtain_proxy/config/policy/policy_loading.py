@@ -93,7 +93,7 @@ def protected_paths(
 
 
 def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
-    """Names that must not be changed at any location, and files with generated names.
+    """Return names that must not be changed at any location, and files with generated names.
 
     In lower case, as they are compared.
     """

@@ -161,7 +161,10 @@ def _is_started(path: RealPath, workspace: RealPath | None) -> bool:
 def proposal_for(
     facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
 ) -> RuleProposal | None:
-    """The narrowest rule that allows a call, or None if there is none, or it may not be general."""
+    """Return the narrowest rule that allows a call.
+
+    It is None if there is none, or it may not be general.
+    """
     if isinstance(authorize(facts.request, policy), Allow):
         return None
     return next(
@@ -263,7 +266,7 @@ def with_rule(
     """Return the text with a rule before all others.
 
     Args:
-        text: the text of the file; empty: there is no file.
+        text: the text of the file, or empty if there is no file.
         verb: `allow`, `ask` or `deny`.
         server: the server's name in rules.
         tool: its own name of the tool, or `*`.

@@ -81,7 +81,7 @@ class ShortReader(Struct, frozen=True, kw_only=True):
 
     reader: PolicyReader
     relative_to: RealPath | None = None
-    """The directory that relative paths start from; None: relative paths are refused."""
+    """The directory that relative paths start from, or None if relative paths are refused."""
     may_have_base: bool = True
 
     def read(self, path: Path) -> PolicyFile | None:
@@ -227,7 +227,10 @@ def _meant(verb: str) -> str:
 
 
 def _word(node: DocumentNode) -> str:
-    """The text of a value. Reports a value that YAML read as another type and that needs quotes."""
+    """Return the text of a value.
+
+    Reports a value that YAML read as another type and that needs quotes.
+    """
     if isinstance(node.value, str):
         return node.name()
     if node.value is None or isinstance(node.value, bool | int | float):

@@ -99,7 +99,7 @@ def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
 
 
 def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[bytes, list[Json]]:
-    """The rules of a preset, and the bytes that stand for them in the version of a policy."""
+    """Return a preset's rules, and the bytes that stand for them in a policy's version."""
     rules = base_rules(name, command_servers)
     return orjson.dumps(rules) + table_bytes(), rules
 

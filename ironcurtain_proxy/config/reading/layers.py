@@ -103,7 +103,8 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser | None]]] = MappingProxyType(
         ISOLATION_VARIABLE: ("capabilities.isolationFlag", str),
     }
 )
-"""The key of the configuration file for each variable, and the parser of its text; None: JSON."""
+"""The key of the configuration file for each variable, and the parser of its text, or None if it is
+JSON."""
 
 SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARIABLE})
 """All variables that say something about the settings."""
@@ -188,7 +189,9 @@ def working_directory() -> Path:
 
 
 def absolute(text: str, home: Path, base: Path) -> Path:
-    """A path with `~` and `..` resolved, relative ones against `base`; links are not followed.
+    """Return a path with `~` and `..` resolved, relative ones against `base`.
+
+    Links are not followed.
 
     Raises:
         ValueError: it is empty, holds a NUL, or says `~someone`.
@@ -323,7 +326,7 @@ def read_layers(
 
 
 def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path | None:
-    """The file of the command line, else of the environment, else the default one if it exists."""
+    """Find the file: by command line, else environment, else the default if it exists."""
     said = str(config) if config is not None else environ.get(CONFIG_VARIABLE, "").strip()
     if said:
         return Path(os.path.normpath(working_directory() / expand_home(said, home)))

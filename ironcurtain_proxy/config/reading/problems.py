@@ -29,7 +29,7 @@ class Problem(Struct, frozen=True):
     """A path such as `$.rules[3].then`; empty: the source as a whole."""
     message: str
     suggestion: str = ""
-    """The nearest known word; empty: none is near."""
+    """The nearest known word, or empty if none is near."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class MarkedReport(Report):
 
 
 def json_path(parts: Sequence[PathPart]) -> str:
-    """A place in a document as JSONPath: `("rules", 0, "if")` is `$.rules[0].if`, `()` is empty."""
+    """Write a place as JSONPath: `("rules", 0, "if")` is `$.rules[0].if`, `()` is empty."""
     if not parts:
         return ""
     steps = [f"[{part}]" if isinstance(part, int) else _key_step(part) for part in parts]
@@ -156,7 +156,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def shown(word: str) -> str:
-    """A word from a file, quoted, cut, and without control characters: it goes to a terminal."""
+    """Return a word from a file, quoted, cut, and without control characters.
+
+    It goes to a terminal.
+    """
     cut = word if len(word) <= _SHOWN_CHARACTERS else word[:_SHOWN_CHARACTERS] + "..."
     return '"' + "".join([c if c.isprintable() else "?" for c in cut]) + '"'
 

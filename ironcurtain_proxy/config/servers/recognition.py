@@ -78,7 +78,7 @@ def _needs() -> Mapping[str, PackNeeds]:
 
 
 def needs_of(name: str | None) -> PackNeeds:
-    """What the server of a pack needs of its sandbox; nothing where there is no pack."""
+    """Return what the server of a pack needs of its sandbox; nothing where there is no pack."""
     return _NO_NEEDS if name is None else _needs().get(name, _NO_NEEDS)
 
 
@@ -169,7 +169,7 @@ def recognised(command: str, args: Sequence[str]) -> str | None:
 
 
 def recognised_pack(command: str, args: Sequence[str]) -> str | None:
-    """The name of the pack of the server that a command starts, such as `sqlite`, or None."""
+    """Return the pack of the server that a command starts, such as `sqlite`, or None."""
     for registry, word in _programs(command, args):
         name = _packed(registry, word)
         if name is not None:
@@ -178,7 +178,7 @@ def recognised_pack(command: str, args: Sequence[str]) -> str | None:
 
 
 def _programs(command: str, args: Sequence[str], within: str = "") -> Iterator[tuple[str, str]]:
-    """Words that may name the server's package, each with the registry that it is looked up in.
+    """Yield words that may name the server's package, each with the registry to look in.
 
     An empty registry: a program that was installed from either.
     """

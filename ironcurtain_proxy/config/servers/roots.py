@@ -24,7 +24,10 @@ class Root(Struct, frozen=True):
 
 
 def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
-    """The roots that a server is told: a server on another machine gets no paths of this one."""
+    """Return the roots that a server is told.
+
+    A server on another machine gets no paths of this one.
+    """
     return initial_roots(policy, server.annotations) if server.remote is None else ()
 
 

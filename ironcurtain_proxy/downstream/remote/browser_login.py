@@ -101,7 +101,7 @@ async def refuse_plain(request: httpx2.Request) -> None:
 
 
 async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
-    """The metadata of an authorization server.
+    """Return the metadata of an authorization server.
 
     Raises:
         ServerUnavailableError: it has no metadata, or those of another issuer.
@@ -167,7 +167,7 @@ async def revoke(
 
 
 def _posted(client: httpx2.AsyncClient, endpoint: str, given: _Given) -> httpx2.Request:
-    """The request to an endpoint, which the authorization server named."""
+    """Return the request to an endpoint, which the authorization server named."""
     try:
         return client.build_request("POST", endpoint, **given)
     except httpx2.InvalidURL:
@@ -187,7 +187,7 @@ def _identified(
 
 
 async def _ask(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, bytes]:
-    """The status and the body, in a bounded time and size."""
+    """Return the status and the body, in a bounded time and size."""
     await refuse_plain(request)
     body = b""
     try:
@@ -251,7 +251,7 @@ async def log_in(
         endpoint: the server's endpoint.
         secret: the secret of the registered client, if it has one.
         show: shows a page.
-        port: to which the browser comes back; 0: any that is free.
+        port: to which the browser comes back, or 0 if any that is free.
         scope: what the login is for, or None if what the server says.
 
     Raises:
@@ -340,7 +340,7 @@ class Callback:
         self._state = state
 
     async def fields(self) -> dict[str, str]:
-        """The fields of the callback: `code`, `state` and `iss`, or `error`."""
+        """Return the fields of the callback: `code`, `state` and `iss`, or `error`."""
         await self._came.wait()
         return self._fields
 

@@ -132,10 +132,10 @@ class Authorizer(Protocol):
     """Has the token of a server, if it wants one."""
 
     async def header(self) -> str | None:
-        """The value of `Authorization`; None: no such header."""
+        """Return the value of `Authorization`, or None if no such header."""
 
     async def renew(self, refused: str | None, response: Response) -> bool:
-        """Get a new token in place of a refused one. False: there is none.
+        """Get a new token in place of a refused one. Return False if there is none.
 
         Raises:
             DownstreamError: somebody has to log in.
@@ -146,11 +146,11 @@ class NoLogin:
     """The authorizer of a server without a login: the operator's headers suffice."""
 
     async def header(self) -> str | None:
-        """No header."""
+        """Return no header."""
         return None
 
     async def renew(self, refused: str | None, response: Response) -> bool:  # noqa: ARG002
-        """False: there is no other header."""
+        """Return False: there is no other header."""
         return False
 
 
@@ -258,7 +258,7 @@ class Requester:
         raise ServerUnavailableError(f'server "{self.server}" redirects again and again')
 
     def fault(self, error: httpx2.TransportError) -> DownstreamError:
-        """A failure of the network, in words that hold no URL."""
+        """Return a failure of the network, in words that hold no URL."""
         unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
         reason = _words(error)
         if isinstance(error, unsent):
@@ -270,13 +270,13 @@ class Requester:
         )
 
     def too_large(self) -> DownstreamError:
-        """The error in place of an answer over the limit."""
+        """Return the error in place of an answer over the limit."""
         return UnansweredError(
             f'server "{self.server}" sent an answer larger than {self.max_message} bytes'
         )
 
     async def body(self, response: Response) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
             UnansweredError: it is larger than a message may be.
@@ -287,7 +287,7 @@ class Requester:
         return found
 
     def events(self, response: Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-        """The events of a stream."""
+        """Return the events of a stream."""
         return response.events(self.max_message)
 
 
@@ -312,7 +312,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
-    """The target of a redirect, or None if it is not known."""
+    """Return the target of a redirect, or None if it is not known."""
     try:
         return place.join(to)
     except (httpx2.InvalidURL, ValueError):
@@ -365,7 +365,7 @@ class Inbound:
         self._taker = taker
 
     async def receive(self) -> bytes | Oversize | Lost | StreamEnded | None:
-        """The next line, or None when no more can come."""
+        """Return the next line, or None when no more can come."""
         while not self._lines:
             if self._ended:
                 return None
@@ -386,7 +386,7 @@ class Inbound:
         self._taken.set()
 
     async def put(self, line: bytes) -> None:
-        """A line has arrived."""
+        """Take a line that has arrived."""
         if self._is_waiting and not self._lines and self._taker is not None and self._taker(line):
             return
         self._append(line)
@@ -395,15 +395,15 @@ class Inbound:
             await self._taken.wait()
 
     def lose(self, request_id: MessageId, error: DownstreamError) -> None:
-        """A request gets no answer. Nothing happens if it has got one."""
+        """Note that a request gets no answer, unless it has got one."""
         self._append(Lost(request_id, error))
 
     def note_stream_ended(self) -> None:
-        """The stream of a request was ended before its answer."""
+        """Note that the stream of a request was ended before its answer."""
         self._append(StreamEnded())
 
     def end(self, why: str) -> None:
-        """No more can come."""
+        """Note that no more can come."""
         if not self._ended:
             self.why, self._ended = why, True
         self._arrived.set()
@@ -512,7 +512,7 @@ _envelope: Final = Decoder(_Envelope).decode
 
 
 def is_answer_to(line: bytes, request_id: MessageId) -> bool:
-    """Whether a line answers this request. A long one is looked at from both ends."""
+    """Return whether a line answers this request. A long one is looked at from both ends."""
     if len(line) > _SHORT:
         # Of a request or notification; a result holds the methods of the questions in it.
         is_request = b'"method"' in line[:_START].partition(b'"result"')[0]

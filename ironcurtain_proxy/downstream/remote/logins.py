@@ -70,12 +70,15 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 def ends_at(seconds: float | None) -> float | None:
-    """The end of a token with this lifetime from now, or None if its lifetime is not known."""
+    """Return the end of a token with this lifetime from now.
+
+    It is None if its lifetime is not known.
+    """
     return None if seconds is None else _now() + seconds
 
 
 def is_due(login: Login, margin: float) -> bool:
-    """Whether a login ends within so many seconds."""
+    """Return whether a login ends within so many seconds."""
     return login.expires_at is not None and login.expires_at - margin < _now()
 
 
@@ -106,7 +109,7 @@ class LoginFile:
         self._login: Login | None = None
 
     def current(self) -> Login | None:
-        """The login, or None if there is none, or none that can be used."""
+        """Return the login, or None if there is none, or none that can be used."""
         try:
             found = os.stat(self.path, follow_symlinks=False)  # noqa: PTH116  asked at each request
         except OSError:
@@ -179,7 +182,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def headers_of(spec: ServerSpec, endpoint: RemoteEndpoint) -> Mapping[str, str]:
-    """The operator's headers, with the credentials that they name.
+    """Return the operator's headers, with the credentials that they name.
 
     Raises:
         ConfigurationError: a credential is missing, or has characters that no header can hold.
@@ -191,7 +194,7 @@ def headers_of(spec: ServerSpec, endpoint: RemoteEndpoint) -> Mapping[str, str]:
 
 
 def secret_of(own: OAuthClient, credentials: Mapping[str, str], server: str) -> str | None:
-    """The secret of the operator's client.
+    """Return the secret of the operator's client.
 
     Raises:
         ConfigurationError: its credential is not there.
@@ -202,7 +205,7 @@ def secret_of(own: OAuthClient, credentials: Mapping[str, str], server: str) -> 
 
 
 def filled(text: str, credentials: Mapping[str, str], where: str) -> str:
-    """A text with the credentials that it names as `${NAME}`.
+    """Return a text with the credentials that it names as `${NAME}`.
 
     Raises:
         ConfigurationError: a credential is missing, or has characters that no header can hold.

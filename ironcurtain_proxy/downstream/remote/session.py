@@ -93,14 +93,14 @@ class StoredLogin:
         self._renewing = anyio.Lock()
 
     async def header(self) -> str | None:
-        """The value of `Authorization`, or None if there is no login."""
+        """Return the value of `Authorization`, or None if there is no login."""
         login = self._file.current()
         if login is not None and is_due(login, _MARGIN) and await self._renew(login.access_token):
             login = self._file.current()
         return None if login is None else f"Bearer {login.access_token}"
 
     async def renew(self, refused: str | None, response: Response) -> bool:
-        """Get a new token in place of a refused one. False: a person has to log in."""
+        """Get a new token in place of a refused one. Return False if a person has to log in."""
         if response.wants_more:
             await self._note_wanted(_scopes(response))
             return False
@@ -144,7 +144,7 @@ class StoredLogin:
         self._warn(f"{lacks}ironcurtain-proxy login {self._server}")
 
     async def _obtained(self, login: Login | None) -> Login | None:
-        """A new login, or None if there is nothing to show for one."""
+        """Return a new login, or None if there is nothing to show for one."""
         own = self._endpoint.oauth
         if own is not None and own.grant == "client-credentials":
             return await self._as_client(own)
@@ -164,7 +164,7 @@ class StoredLogin:
         return _with(login, token)
 
     async def _as_client(self, own: OAuthClient) -> Login:
-        """A login of the operator's own client, which needs no person."""
+        """Return a login of the operator's own client, which needs no person."""
         if own.issuer is None:
             raise TokenRefusedError  # whose client it is, nobody said
         found = await metadata_of(self._client, own.issuer)
@@ -188,7 +188,7 @@ class StoredLogin:
 
 
 def _scopes(response: Response) -> str:
-    """The scopes that a server names, if they are some: they are shown to a person."""
+    """Return the scopes that a server names, if they are some: they are shown to a person."""
     found = _SCOPE.search(response.header("www-authenticate"))
     return "" if found is None else found[1].strip()
 
@@ -249,7 +249,7 @@ class LegacySse(Sending):
                     await self._inbound.put(event.data.encode())
 
     def _endpoint(self, text: str) -> str:
-        """The URL for messages. It must be the server's own: messages carry its token."""
+        """Return the URL for messages. It must be the server's own: messages carry its token."""
         try:
             address = str(httpx2.URL(urljoin(self._url, text.strip())))
             here, there = urlsplit(self._url), urlsplit(address)
@@ -301,7 +301,7 @@ class HttpSession:
     last_words: Final = ""
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:  # noqa: ARG002
-        """The wire to it. Its limit is the requester's."""
+        """Return the wire to it. Its limit is the requester's."""
         return self._inbound, self
 
     def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
@@ -333,7 +333,7 @@ class HttpSession:
             await self._requester.close()
 
     def ending(self) -> str:
-        """The reason for the end of the session."""
+        """Return the reason for the end of the session."""
         return self._inbound.why
 
     # --- the sink

@@ -170,7 +170,7 @@ class StreamableHttp(Sending):
                 self._backlog -= len(line)
 
     def _is_withdrawn_unsent(self, params: Json) -> bool:
-        """Drop a request that the server has not heard of. False: it may have."""
+        """Drop a request that the server has not heard of. Return False if it may have."""
         withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
         if withdrawn is None or withdrawn not in self._waiting:
             return False
@@ -224,7 +224,7 @@ class StreamableHttp(Sending):
     async def _refused_greeting(
         self, response: Response, line: bytes, request_id: MessageId | None
     ) -> None:
-        """A server of this transport may refuse with JSON-RPC; one of the older knows no such."""
+        """Raise if a server refuses with JSON-RPC, as one of the older transport cannot."""
         body = b"" if response.is_packed else await self._requester.body(response)
         if request_id is None:
             return
@@ -334,7 +334,7 @@ class StreamableHttp(Sending):
         *,
         is_greeting: bool = False,
     ) -> bool:
-        """Read a stream to its end, or to the answer. True: there it is."""
+        """Read a stream to its end, or to the answer. Return True if there it is."""
         found = False
         try:
             with anyio.CancelScope() as reading:
@@ -388,7 +388,9 @@ class StreamableHttp(Sending):
             await anyio.sleep(place.pause())
 
     def _has_no_stream(self, status: int) -> bool:
-        """Whether a server says that it has no such stream: 405, or as frameworks without one do.
+        """Return whether a server says that it has no such stream.
+
+        405, or as frameworks without one do.
 
         With a session, 404 says that it is forgotten.
         """
@@ -413,7 +415,7 @@ class StreamPosition:
         self._retry = _RETRY
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
-        """An event has arrived."""
+        """Take an event that has arrived."""
         if self._resumes and event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id
         if event.retry is not None:
@@ -422,7 +424,7 @@ class StreamPosition:
         self.attempts = 0
 
     def pause(self) -> float:
-        """Seconds until the next attempt, which is counted."""
+        """Return seconds until the next attempt, which is counted."""
         self.attempts += 1
         longer: float = self._retry * (1 << min(self.attempts - 1, 10))
         return min(longer, _LONGEST_RETRY)

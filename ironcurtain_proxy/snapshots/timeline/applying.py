@@ -251,7 +251,7 @@ def _finish_directory(wanted: Entry, parent: int, name: str, _path: str) -> None
 
 
 def _above(paths: Iterable[str]) -> set[str]:
-    """All directories that paths are in, at whatever depth."""
+    """Return all directories that paths are in, at whatever depth."""
     found: set[str] = set()
     for path in paths:
         above = parent_of(path)

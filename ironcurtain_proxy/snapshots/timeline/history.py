@@ -45,7 +45,7 @@ Tree: TypeAlias = Mapping[str, Entry]
 
 
 def without(tree: Tree, left_out: frozenset[str]) -> Tree:
-    """The tree without these paths and all below them."""
+    """Return the tree without these paths and all below them."""
     if not left_out:
         return tree
     return {path: entry for path, entry in tree.items() if not is_among(path, left_out)}
@@ -57,7 +57,7 @@ def is_among(path: str, places: frozenset[str]) -> bool:
 
 
 def parent_of(path: str) -> str:
-    """The directory that a path is in; empty: the workspace itself."""
+    """Return the directory that a path is in, or empty if the workspace itself."""
     return path.rpartition("/")[0]
 
 
@@ -70,7 +70,7 @@ def directories_above(path: str) -> Iterator[str]:
 
 
 def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | None:
-    """The change of a path; None: none that counts.
+    """Return the change of a path, or None if none that counts.
 
     The time of modification does not count. Another inode does where hard links are concerned: one
     of them may have been cut.
@@ -98,7 +98,7 @@ def _substance(entry: Entry) -> tuple[object, ...]:
 
 
 def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
-    """The names in the workspace that share a file, for each of them."""
+    """Return the names in the workspace that share a file, for each of them."""
     # A plan joins what was with what is, where a number may have become another file's meanwhile.
     alike: dict[tuple[int, str], list[str]] = {}
     shared: set[tuple[int, str]] = set()
@@ -156,7 +156,7 @@ class Delta:
     changes: tuple[NotedChange, ...]
 
     def counted(self) -> Iterator[tuple[str, ChangeKind]]:
-        """The changes of content."""
+        """Yield the changes of content."""
         for noted in self.changes:
             if noted.kind is not None:
                 yield noted.path, noted.kind
@@ -230,16 +230,16 @@ class History:
             self.next = max(self.next, record.number + 1)
 
     def points(self) -> list[Point]:
-        """The oldest first."""
+        """Return the oldest first."""
         return [record for record in self.records if isinstance(record, Point)]
 
     def point(self, number: int) -> Point | None:
-        """The point with this number, if it is kept."""
+        """Return the point with this number, if it is kept."""
         found = [point for point in self.points() if point.number == number]
         return found[0] if found else None
 
     def unsettled(self) -> frozenset[int]:
-        """The points of calls without a known end."""
+        """Return the points of calls without a known end."""
         settled = {record.number for record in self.records if isinstance(record, SettledCall)}
         return frozenset([point.number for point in self.points()]) - settled
 
@@ -257,7 +257,7 @@ class History:
         ]
 
     def state(self, before: int | None = None) -> dict[str, Entry]:
-        """The workspace at a point; None: at the last scan."""
+        """Return the workspace at a point, or None if at the last scan."""
         tree = dict(self.base)
         for record in self.records:
             if isinstance(record, Point) and record.number == before:
@@ -271,18 +271,18 @@ class History:
         return tree
 
     def ever(self) -> Iterator[Mapping[str, Entry]]:
-        """Every known state of every path, in several trees."""
+        """Yield every known state of every path, in several trees."""
         yield self.base
         for delta in self._deltas():
             yield {noted.path: noted.after for noted in delta.changes if noted.after is not None}
 
     def starts(self) -> list[dict[str, Entry]]:
-        """The workspace before the first call of each session."""
+        """Return the workspace before the first call of each session."""
         first = {point.session: point.number for point in reversed(self.points()) if point.session}
         return [self.state(number) for number in first.values()]
 
     def changes(self, number: int) -> tuple[Change, ...]:
-        """The changes of a call over all scans, each path once."""
+        """Return the changes of a call over all scans, each path once."""
         kinds: dict[str, ChangeKind] = {}
         for delta in self._deltas():
             if number in delta.calls:
@@ -311,12 +311,12 @@ class History:
         return next((one.unseen for one in settled if one.number == number), ())
 
     def left(self, number: int) -> dict[str, Entry | None]:
-        """The paths that a call changed, as it left them. None: it removed that."""
+        """Return the paths that a call changed, as it left them. None: it removed that."""
         changed = [delta.changes for delta in self._deltas() if number in delta.calls]
         return {noted.path: noted.after for changes in changed for noted in changes}
 
     def touched(self, number: int) -> frozenset[str]:
-        """All paths that a call changed, including those that it changed back."""
+        """Return all paths that a call changed, including those that it changed back."""
         return frozenset(
             [
                 path
@@ -327,7 +327,10 @@ class History:
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
-        """The numbers of other calls that changed each path since a point; empty: no known call."""
+        """Return the numbers of other calls that changed each path since a point.
+
+        It is empty if no known call.
+        """
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:
@@ -336,7 +339,7 @@ class History:
         return found
 
     def since(self, number: int) -> Iterator[Delta]:
-        """The changes since a point."""
+        """Yield the changes since a point."""
         reached = False
         for record in self.records:
             if isinstance(record, Point) and record.number == number:
@@ -345,7 +348,7 @@ class History:
                 yield record
 
     def last_to_touch(self, paths: Iterable[str]) -> frozenset[int]:
-        """The calls that touched each of these last."""
+        """Return the calls that touched each of these last."""
         found: dict[str, frozenset[int]] = {}
         for delta in self._deltas():
             for path, _ in delta.counted():
@@ -353,14 +356,14 @@ class History:
         return frozenset().union(*[found.get(path, frozenset()) for path in paths])
 
     def ever_touched(self) -> Iterator[str]:
-        """Every path with a known change."""
+        """Yield every path with a known change."""
         for delta in self._deltas():
             for noted in delta.changes:
                 if noted.after is not None and noted.after.kind == "file":
                     yield noted.path
 
     def digests(self) -> set[str]:
-        """The digests of the needed contents."""
+        """Return the digests of the needed contents."""
         found = {entry.content for entry in self.base.values() if entry.kind == "file"}
         for delta in self._deltas():
             found |= {
@@ -375,7 +378,7 @@ class History:
         return found
 
     def without_oldest(self, count: int) -> "History":
-        """The history without the oldest points; the others can still be restored."""
+        """Return the history without the oldest points; the others can still be restored."""
         points = self.points()
         if count <= 0 or not points:
             return self
@@ -412,7 +415,7 @@ def _without(records: Iterable[TimelineRecord], gone: set[int]) -> Iterator[Time
 
 
 def _joined(first: ChangeKind | None, second: ChangeKind) -> ChangeKind | None:
-    """Two changes of one path as one; None: they cancel out."""
+    """Return two changes of one path as one, or None if they cancel out."""
     match first, second:
         case None, _:
             return second

@@ -236,7 +236,7 @@ class Keeper:
                 return "the proxy is ending"
 
     def add(self, point: Point) -> bool:
-        """Record a point. False: it cannot be recorded, and does not exist."""
+        """Record a point. Return False if it cannot be recorded, and does not exist."""
         self.history.add(point)
         written = self._write(point)
         if not written:
@@ -364,7 +364,7 @@ class Keeper:
             self._drop_old()
 
     def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
-        """The parts that could not be restored after a deletion."""
+        """Return the parts that could not be restored after a deletion."""
         if not path.is_within(self.workspace):
             return (PathNotHeld(path, "it lies outside the workspace"),)
         try:
@@ -442,7 +442,7 @@ class Keeper:
         return self.history.digests() | seen
 
     def _drop(self, *, others_only: bool) -> bool:
-        """Drop the oldest points until the rest fits. False: it does not, without any.
+        """Drop the oldest points until the rest fits. Return False if it does not, without any.
 
         `others_only`: only those of other sessions; one more point has to fit.
         """

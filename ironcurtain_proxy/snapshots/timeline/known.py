@@ -40,22 +40,22 @@ class Known:
         """The bytes of all copies."""
 
     def __len__(self) -> int:
-        """The number of paths, of which long ones count as several."""
+        """Return the number of paths, of which long ones count as several."""
         return sum([len(found) * weight(path) for path, found in self.directories.items()])
 
     def get(self, path: str) -> Entry | None:
-        """The state of a path."""
+        """Return the state of a path."""
         directory, _, name = path.rpartition("/")
         return self.directories.get(directory, {}).get(name)
 
     def all(self) -> Iterator[tuple[str, Entry]]:
-        """All states."""
+        """Yield all states."""
         for directory, found in self.directories.items():
             for name, entry in found.items():
                 yield joined(directory, name), entry
 
     def below(self, directory: str) -> Iterator[str]:
-        """The directory and those below it."""
+        """Yield the directory and those below it."""
         waiting = [directory]
         while waiting:
             path = waiting.pop()
@@ -80,7 +80,7 @@ class Known:
         self.bytes = sum([entry.size for entry in tree.values()])
 
     def gone(self, seen: Mapping[str, Mapping[str, Entry]], *, everything: bool) -> set[str]:
-        """The removed directories, with all below them."""
+        """Return the removed directories, with all below them."""
         if everything:
             return self.directories.keys() - seen.keys()
         found: set[str] = set()
@@ -92,7 +92,7 @@ class Known:
         return found
 
     def has_new_links(self, seen: Mapping[str, Mapping[str, Entry]]) -> bool:
-        """Whether a file has got another name, and so nobody knows which path it had before."""
+        """Return whether a file has got another name, so that its path before is unknown."""
         for path, now in seen.items():
             old = self.directories.get(path, {})
             for name, entry in now.items():
@@ -137,7 +137,7 @@ class Known:
                 self.linked.add(one.path)
 
     def unheld(self, path: str) -> dict[str, str]:
-        """The parts at, below or around a path that were not copied, with the reasons."""
+        """Return the parts at, below or around a path that were not copied, with the reasons."""
         found = dict.fromkeys(self.unlisted, "it cannot be looked into")
         found |= {one: entry.content for one in self.lost if (entry := self.get(one)) is not None}
         return {
@@ -148,12 +148,12 @@ class Known:
 
 
 def weight(directory: str) -> int:
-    """The weight of a path in a directory: a deep tree has little in it and long paths."""
+    """Return the weight of a path in a directory: a deep tree has little in it and long paths."""
     return 1 + len(directory) // _USUAL
 
 
 def joined(directory: str, name: str) -> str:
-    """The path of a name in a directory."""
+    """Return the path of a name in a directory."""
     return f"{directory}/{name}" if directory else name
 
 

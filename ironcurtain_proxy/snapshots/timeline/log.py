@@ -63,7 +63,7 @@ class Hash(Protocol):
         """Add bytes."""
 
     def hexdigest(self) -> str:
-        """The digest."""
+        """Return the digest."""
 
 
 class DamagedError(Exception):
@@ -88,7 +88,7 @@ class Blobs:
         self._discard()
 
     def has(self, digest: str) -> bool:
-        """Whether there is a copy."""
+        """Return whether there is a copy."""
         return os.path.exists(self._path(digest))  # noqa: PTH110  ten times as fast, asked often
 
     def add(self, descriptor: int, size: int, *, sparse: bool) -> tuple[str, int]:
@@ -196,7 +196,7 @@ class Blobs:
 
 
 def is_sparse(found: os.stat_result) -> bool:
-    """Whether a file has holes that are worth keeping."""
+    """Return whether a file has holes that are worth keeping."""
     return found.st_size > _BLOCK and found.st_blocks * 512 < found.st_size
 
 
@@ -259,17 +259,17 @@ _ENTRY_KINDS: Final[Mapping[str, EntryKind]] = {kind: kind for kind in get_args(
 
 
 def encoded(text: str) -> str:
-    """Bytes that are a name, as text that JSON can hold."""
+    """Return bytes that are a name, as text that JSON can hold."""
     return os.fsencode(text).decode("latin-1")
 
 
 def decoded(text: str) -> str:
-    """The name of an encoded text."""
+    """Return the name of an encoded text."""
     return os.fsdecode(text.encode("latin-1"))
 
 
 def row_of(entry: Entry) -> list[Json]:
-    """An entry as JSON."""
+    """Return an entry as JSON."""
     row: list[Json] = list(entry[:7])
     row.append(encoded(entry.content))
     if entry.attributes:
@@ -278,7 +278,7 @@ def row_of(entry: Entry) -> list[Json]:
 
 
 def entry_of(row: Json) -> Entry:
-    """The entry of a row.
+    """Return the entry of a row.
 
     Raises:
         ValueError: it is no entry.
@@ -351,7 +351,7 @@ class Log:
         return held_lock(self._lock, seconds, TimeoutError())
 
     def is_foreign(self) -> bool:
-        """Whether another process wrote since this one did, or nothing was read yet."""
+        """Return whether another process wrote since this one did, or nothing was read yet."""
         return self._known is None or self._state() != self._known
 
     def _state(self) -> tuple[int, int] | None:
@@ -361,7 +361,7 @@ class Log:
         return None
 
     def read(self) -> History | None:
-        """The whole history, or None if there is none, or it is unreadable.
+        """Return the whole history, or None if there is none, or it is unreadable.
 
         Raises:
             OSError: it cannot be read.

@@ -73,7 +73,7 @@ class OpenedRoot:
         does not."""
 
     def _kind_of_file_system(self) -> int:
-        """The number by which the kernel knows the file system; 0: it does not say."""
+        """Return the number by which the kernel knows the file system, or 0 if it does not say."""
         if self._libc is None:
             return 0
         found = ctypes.create_string_buffer(_STATFS_BYTES)
@@ -82,14 +82,14 @@ class OpenedRoot:
         return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_uint)], byteorder)
 
     def is_in_place(self) -> bool:
-        """Whether the path still leads here."""
+        """Return whether the path still leads here."""
         try:
             return os.path.samestat(os.lstat(self.path), os.fstat(self.descriptor))
         except OSError:
             return False
 
     def open(self, path: str, flags: int = DIRECTORY) -> int:
-        """A descriptor of a path below; empty: of the directory itself.
+        """Return a descriptor of a path below, or empty if of the directory itself.
 
         Raises:
             OSError: `FileNotFoundError`, `NotADirectoryError`, or ELOOP for a link.
@@ -151,7 +151,7 @@ class OpenedRoot:
 
     @contextmanager
     def directory(self, path: str, flags: int = DIRECTORY) -> Iterator[int]:
-        """A descriptor of a directory, closed afterwards."""
+        """Open a directory, and close it afterwards."""
         with closed_after(self.open(path, flags)) as descriptor:
             yield descriptor
 
@@ -203,7 +203,7 @@ class Events:
         self._watches[path] = found
 
     def is_watched(self, path: str) -> bool:
-        """Whether a directory is watched under this name."""
+        """Return whether a directory is watched under this name."""
         return path in self._watches
 
     def forget(self, path: str) -> None:
@@ -214,7 +214,7 @@ class Events:
             self._queue.unwatch(watch)
 
     def happened(self) -> dict[str, set[str]]:
-        """The names with events since the last call, by directory."""
+        """Return the names with events since the last call, by directory."""
         found: dict[str, set[str]] = {}
         for watch, mask, name in () if self._queue is None else self._queue.events():
             self.missed |= bool(mask & OVERFLOW)
@@ -279,7 +279,7 @@ def claim(parent: Path, workspace: RealPath) -> TimelineLock:
 
 
 def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
-    """All timelines, with their workspaces."""
+    """Yield all timelines, with their workspaces."""
     with suppress(FileNotFoundError):
         for directory in sorted(parent.iterdir()):
             with suppress(OSError):
@@ -312,19 +312,19 @@ LARGEST_PART: Final = 4
 
 
 def too_many(max_files: int) -> str:
-    """The message about a workspace with more files, which is not held."""
+    """Return the message about a workspace with more files, which is not held."""
     return f"the workspace has more than {max_files:,} files and directories"
 
 
 def too_large(max_bytes: int) -> str:
-    """The message about a workspace with more bytes, which is not held."""
+    """Return the message about a workspace with more bytes, which is not held."""
     return f"the workspace holds more than {max_bytes / (1 << 20):,.0f} MiB"
 
 
 def beyond_bounds(
     workspace: str, *, max_files: int, max_bytes: int, caches: Collection[str], state: str
 ) -> str | None:
-    """The reason why a workspace is not held; None: it is within the bounds. Stops at the first.
+    """Return why a workspace is not held, or None if it is within the bounds. Stops at the first.
 
     Args:
         workspace: where it is.
@@ -348,7 +348,7 @@ def beyond_bounds(
 
 
 def _found(workspace: str, caches: frozenset[str], state: str, device: int) -> Iterator[int]:
-    """All scanned entries, each with the bytes of its copy."""
+    """Yield all scanned entries, each with the bytes of its copy."""
     waiting = [workspace]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as found:

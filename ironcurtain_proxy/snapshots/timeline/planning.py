@@ -55,7 +55,7 @@ class RollbackPlan:
     """Files of the call that stay: objects of a repository that later commits may need."""
 
     def without(self, left_out: frozenset[str]) -> "RollbackPlan":
-        """The plan without these paths and all below them."""
+        """Return the plan without these paths and all below them."""
         return replace(
             self,
             target=without(self.target, left_out),
@@ -167,7 +167,9 @@ def _replaced_later(
 
 
 def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:
-    """Objects that a call made in a repository. Nothing changes them; a later commit may need them.
+    """Return objects that a call made in a repository.
+
+    Nothing changes them; a later commit may need them.
 
     Their directories stay with them.
     """
@@ -207,7 +209,7 @@ def _has_place(path: str, target: Mapping[str, Entry]) -> bool:
 
 
 def _differing(target: Tree, now: Tree) -> set[str]:
-    """The paths that differ from the target, including hard links."""
+    """Return the paths that differ from the target, including hard links."""
     found = set()
     wanted_mates, present_mates = mates(target.items()), mates(now.items())
     for path in target.keys() | now.keys():

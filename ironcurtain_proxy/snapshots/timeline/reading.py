@@ -60,7 +60,7 @@ class Reader:
         """Bytes of copied files, including contents that were held already."""
 
     def read(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
-        """The state, and whether it must be read again although it seems unchanged.
+        """Return the state, and whether it must be read again although it seems unchanged.
 
         Args:
             parent: a descriptor of the directory.
@@ -105,7 +105,7 @@ class Reader:
         return hashlib.sha256(data).hexdigest() == entry.content
 
     def unheld(self, found: os.stat_result, why: str) -> Entry:
-        """The state of a path that exists and is not held."""
+        """Return the state of a path that exists and is not held."""
         return _entry("lost", found, why)
 
     def _file(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
@@ -157,7 +157,7 @@ def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
 
 
 def _attributes_of_directory(parent: int, name: str) -> tuple[tuple[str, str], ...]:
-    """The attributes, such as access lists; none where they cannot be read."""
+    """Return the attributes, such as access lists; none where they cannot be read."""
     try:
         descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=parent)
     except OSError:
@@ -175,7 +175,10 @@ def _moment(found: os.stat_result) -> tuple[int, int]:
 
 
 def _is_recent(found: os.stat_result, started: int) -> bool:
-    """Whether a later change could leave the time unchanged; also for a time in the future."""
+    """Return whether a later change could leave the time unchanged.
+
+    Also for a time in the future.
+    """
     return found.st_ctime_ns > started - _TICK_NS
 
 
@@ -199,7 +202,7 @@ def _entry(
 
 
 def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
-    """Whether the system reports the same state as at the scan."""
+    """Return whether the system reports the same state as at the scan."""
     return (
         entry.ctime_ns == found.st_ctime_ns
         and entry.inode == found.st_ino
@@ -209,7 +212,7 @@ def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
 
 
 def is_kind(kind: EntryKind, mode: int) -> bool:
-    """Whether a mode is one of this kind; anything may be `lost`."""
+    """Return whether a mode is one of this kind; anything may be `lost`."""
     test = _TESTS.get(kind)
     return test is None or test(mode)
 

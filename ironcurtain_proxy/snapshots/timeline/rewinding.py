@@ -96,7 +96,7 @@ class RollbackOutcome:
 
 
 def kept(parent: Path) -> list[KeptTimeline]:
-    """All timelines, the oldest point first, without a scan."""
+    """Return all timelines, the oldest point first, without a scan."""
     found = []
     for directory, workspace in timelines(parent):
         with suppress(OSError):
@@ -133,7 +133,7 @@ def _kept(directory: Path, workspace: RealPath, history: History) -> KeptTimelin
 def find(
     reference: str, timelines_kept: Iterable[KeptTimeline]
 ) -> tuple[KeptTimeline, Point] | None:
-    """The point whose call's id begins so, or None if there is none.
+    """Return the point whose call's id begins so, or None if there is none.
 
     Raises:
         NoPointError: there are several.
@@ -162,7 +162,7 @@ def roll_back(
         request: the request.
         limits: those of the timeline; force goes beyond them.
         now: the time.
-        confirm: gets the other undone calls, if there are any; False: nothing is done.
+        confirm: gets the other undone calls, if there are any, or False if nothing is done.
         looking: is around what puts paths back, and is given the workspace at the starts of
             sessions.
 

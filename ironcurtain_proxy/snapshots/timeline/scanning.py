@@ -159,7 +159,7 @@ class Scanner:
             self.known.unlisted.clear()
 
     def _suspects(self, happened: dict[str, set[str]]) -> dict[str, set[str] | None]:
-        """The directories and names to scan; None: all of them."""
+        """Return the directories and names to scan, or None if all of them."""
         found: dict[str, set[str] | None] = {}
         linked: dict[str, set[str]] = {}
         for path in self.known.linked:
@@ -340,7 +340,10 @@ class Scanner:
             del self._recent[path]
 
     def unheld(self, path: str) -> dict[str, str]:
-        """The parts of a path that could not be restored, with the reasons; empty: all could."""
+        """Return the parts of a path that could not be restored, with the reasons.
+
+        It is empty if all could.
+        """
         found = self.known.unheld(path)
         if not found and path and self.known.get(path) is None and self._is_there(path):
             # A cache: a directory around it counts as complete without it.
@@ -379,7 +382,7 @@ _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_cache(path: str, name: str, parent: int, caches: frozenset[str]) -> bool:
-    """Whether a directory is a cache, whose content can be made again; it is not scanned.
+    """Return whether a directory is a cache, whose content can be made again; it is not scanned.
 
     A name alone does not show it. Below a repository it is the name of a branch (`target/x` is a
     file of `.git/refs/heads/target`), and `target` and `venv` are names that people give to

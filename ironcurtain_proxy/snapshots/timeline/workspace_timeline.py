@@ -143,7 +143,7 @@ class WorkspaceTimeline:
         return found
 
     async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
-        """The parts of this path that could not be restored if the next call deleted it."""
+        """Return the parts of this path that could not be restored if the next call deleted it."""
         async with self._lock:
             return await anyio.to_thread.run_sync(self._keeper.unheld, path)
 
