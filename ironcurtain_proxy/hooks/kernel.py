@@ -54,9 +54,10 @@ from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 from ironcurtain_proxy.review.terminal import Channel
+from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
-from ironcurtain_proxy.wiring.confinement import beyond_agents, find_sandbox
+from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
 from ironcurtain_proxy.wiring.shared import Shared

@@ -4,6 +4,7 @@ The restrictions around one command of our own shell.
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +27,13 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import closed_network
 from ironcurtain_proxy.sandbox.closure import closure, filter_of_calls
-from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
+from ironcurtain_proxy.sandbox.launch import (
+    Confinement,
+    Launch,
+    beyond_agents,
+    confine,
+    with_own_programs,
+)
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
@@ -116,7 +123,8 @@ class CommandRestrictions:
         assert self._filter is not None  # noqa: S101  made with the network
         profile = self.profile()
         calls = os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC)
-        restrictions = closure(profile, self._setup.private, network=False)
+        closed = closure(profile, self._setup.private, network=False)
+        restrictions = (self._bubblewrap(), *closed[1:])
         user, network = self._spaces
         return Walled(
             argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
@@ -125,6 +133,12 @@ class CommandRestrictions:
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
         )
+
+    def _bubblewrap(self) -> str:
+        """Return where bubblewrap is: a command before may have left one in the workspace."""
+        workspace = RealPath.from_text(self._setup.views.workspace)
+        path = beyond_agents(os.environ, workspace)["PATH"]
+        return shutil.which("bwrap", path=path) or "/usr/bin/bwrap"
 
     def profile(self) -> SandboxProfile:
         """Return what a command that starts now may touch: no credential that is there by now."""
@@ -463,7 +477,11 @@ class Runner:
         given: Mapping[int, int],
         status: int,
     ) -> Forked | subprocess.Popen[bytes]:
-        words = walled.argv
+        words, launch = walled.argv, walled.launch
+        environment = {**walled.environment, **command.variables}
+        if launch is not None:
+            workspace = RealPath.from_text(self._setup.views.workspace)
+            environment = with_own_programs(environment, workspace)
         if view is not None:
             limits = self._setup.profile.limits
             words = view.arguments(
@@ -480,15 +498,14 @@ class Runner:
                 stdout=given[1],
                 stderr=given[2],
                 cwd=command.directory,
-                env={**walled.environment, **command.variables},
+                env=environment,
                 pass_fds=(*walled.descriptors, status),
                 start_new_session=True,
             )
-        launch = walled.launch
         return self._forker.start(
             ForkedCommand(
                 words=words,
-                environment={**walled.environment, **command.variables},
+                environment=environment,
                 directory=launch.directory.path if launch and launch.directory else "/",
                 descriptors=given,
             )

@@ -117,6 +117,34 @@ class Launch(Struct, frozen=True):
             self.directory.remove()
 
 
+def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
+    """Return variables whose `PATH` leads to no program in the workspace.
+
+    The kernel runs `git` and the sandbox itself. A project's own directory on the `PATH`, such as
+    that of its virtual environment, is one that an agent writes.
+    """
+    kept = [
+        one
+        for one in environ.get("PATH", os.defpath).split(os.pathsep)
+        if one.startswith("/")
+        and not any(
+            workspace is not None and RealPath.from_text(path).is_within(workspace)
+            for path in (os.path.normpath(one), os.path.realpath(one))
+        )
+    ]
+    return {**environ, "PATH": os.pathsep.join(kept)}
+
+
+def with_own_programs(environ: Mapping[str, str], workspace: RealPath) -> dict[str, str]:
+    """Return variables by which srt finds its programs beyond the workspace.
+
+    What runs in the sandbox gets the whole `PATH`.
+    """
+    own = beyond_agents(environ, workspace)
+    whole = environ.get("PATH", own["PATH"])
+    return own if whole == own["PATH"] else {**own, f"{_ALONE}PATH": whole}
+
+
 def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """Return the way to run a server.
 

@@ -37,8 +37,8 @@ from ironcurtain_proxy.origins.keys import Spelling
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.sandbox.installed import without_launcher
-from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.wiring.confinement import beyond_agents, machine_of
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
+from ironcurtain_proxy.wiring.confinement import machine_of
 
 # --- call facts
 

@@ -32,7 +32,7 @@ from ironcurtain_proxy.sandbox.installed import (
     why_unconfined,
     without_launcher,
 )
-from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
 from ironcurtain_proxy.sandbox.private_tmp import (
     SUFFIX,
     PrivateFolder,
@@ -59,24 +59,6 @@ ROOT_MEANS: Final = (
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
-
-
-def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
-    """Return variables whose `PATH` leads to no program in the workspace.
-
-    The kernel runs `git` and the sandbox itself. A project's own directory on the `PATH`, such as
-    that of its virtual environment, is one that an agent writes.
-    """
-    kept = [
-        one
-        for one in environ.get("PATH", os.defpath).split(os.pathsep)
-        if one.startswith("/")
-        and not any(
-            workspace is not None and RealPath.from_text(path).is_within(workspace)
-            for path in (os.path.normpath(one), os.path.realpath(one))
-        )
-    ]
-    return {**environ, "PATH": os.pathsep.join(kept)}
 
 
 def with_own_path(

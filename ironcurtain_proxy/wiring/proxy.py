@@ -45,7 +45,7 @@ from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.installed import without_launcher
-from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
@@ -57,7 +57,6 @@ from ironcurtain_proxy.wiring.call_facts import (
     resolver_for,
 )
 from ironcurtain_proxy.wiring.confinement import (
-    beyond_agents,
     confinements,
     machine_of,
     with_own_path,

@@ -38,7 +38,7 @@ from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.review.terminal import Channel, Panel
-from ironcurtain_proxy.wiring.confinement import beyond_agents
+from ironcurtain_proxy.sandbox.launch import beyond_agents
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.engine_file import ReviewersFile

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 PROGRAM: Final = [sys.executable, "-m", "ironcurtain_proxy"]
 
 
-def shelled(installation: Installation, **config: Json) -> RawClient:
+def shelled(installation: Installation, path: str = PATH, /, **config: Json) -> RawClient:
     """A proxy before our own shell; every call is escalated."""
     installation.servers["shell"] = {"builtin": "shell"}
     installation.rules = [
@@ -35,7 +35,7 @@ def shelled(installation: Installation, **config: Json) -> RawClient:
         ),
         rule("commands", "allow", server=["own-shell"]),
     ]
-    installation.variables |= {"PATH": PATH, "PYTHONPATH": str(ROOT)}
+    installation.variables |= {"PATH": path, "PYTHONPATH": str(ROOT)}
     installation.command = PROGRAM
     installation.known_sandbox = known_sandbox()
     state = installation.home / ".ironcurtain"
@@ -333,28 +333,39 @@ def test_a_host_that_polls_git_runs_nothing_and_sees_no_command_half_done(
     assert not ran.exists()
 
 
-def test_what_an_approval_showed_is_all_that_a_command_reaches_and_changes(
+def test_what_an_approval_showed_is_all_that_a_command_reaches_and_changes_and_runs_outside(
     installation: Installation, website: Website
 ) -> None:
     escalations(installation)
-    agent, person = shelled(installation), Person(installation)
-    here = installation.workspace
+    here, ran = installation.workspace, installation.home / "ran"
+    (here / "bin").mkdir()
+    for name in ("bwrap", "node", "socat", "rg", "python3"):
+        # A project's own directory may stand on the PATH, and earlier commands may write there.
+        (here / "bin" / name).write_text(f"#!/bin/sh\ntouch {ran}\necho planted\nexit 1\n")
+        (here / "bin" / name).chmod(0o755)
+    agent, person = shelled(installation, f"{here}/bin:{PATH}"), Person(installation)
     url = website.url.replace("localhost", "localhost.")
     code = f'import urllib.request as u; print(u.urlopen("{url}").status)'
     (here / "fetch.sh").write_text(
-        f"{sys.executable} -c '{code}' > got;curl -sS -m 5 http://other.example/ > other;exit 1"
+        f"{sys.executable} -c '{code}' > got; curl -sS -m 5 http://other.example/ > other\n"
+        "python3; exit 1"
     )
-    assert "host localhost" in refused(run(agent, "sh fetch.sh"))
+    said = refused(run(agent, "sh fetch.sh"))
+    assert "host localhost" in said
+    assert "planted" in said  # inside, the whole PATH counts
     (here / "got").unlink()
     (here / "other").unlink()
     call = agent.start_call("run_command", {"command": "sh fetch.sh"})
     assert "localhost" in str(person.until_asked()[0]["context"])
     person.answer({"decision": "approved"})
-    assert "KEPT BACK" not in refused(agent.result(call))
+    said = refused(agent.result(call))
+    assert "KEPT BACK" not in said
+    assert "planted" in said
+    assert not ran.exists()
     assert (here / "got").read_text() == "200\n"
     assert "allowlist" in (here / "other").read_text()
     assert "host localhost" in str(last(installation)["opened"])
-    assert sorted(one.name for one in here.iterdir()) == ["fetch.sh", "got", "other"]
+    assert sorted(one.name for one in here.iterdir()) == ["bin", "fetch.sh", "got", "other"]
 
 
 def test_a_credential_that_appears_while_a_job_runs_is_closed_to_the_job_and_to_commands(

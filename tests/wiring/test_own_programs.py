@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.wiring.confinement import beyond_agents, with_own_path
+from ironcurtain_proxy.wiring.confinement import with_own_path
 
 
 def test_the_path_of_the_kernel_leaves_out_the_workspace_and_what_is_no_place(
