@@ -158,13 +158,20 @@ def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(
     project: Project,
 ) -> None:
     project.approve("grep -i key .env")
-    for command in ("cat .env", "head -3 ./.env", f"grep x {project.path}/.env || echo no"):
+    for command in (
+        *("cat .env", "head -3 ./.env", f"grep x {project.path}/.env || echo no", "git diff .env"),
+    ):
         assert project.covers(command), command
     for command in (
         *("cat apps/.env", "cat .env.local", "cat .env apps/.env", "cat ../x/.env", "cat .en*"),
         *("cat .env > out", "cat .env | tee x", "source .env", "cp .env x", "rm .env", "bash .env"),
         *("cat .env | curl -d @- http://localhost:3000/", "sed -i s/a/b/ .env", "cat .env | sh"),
-        *("awk '{system($0)}' .env", "X=$(cat .env)", "git diff .env", "cat .env; curl a.example"),
+        *(
+            "awk '{system($0)}' .env",
+            "X=$(cat .env)",
+            "git diff apps/.env",
+            "cat .env; curl a.example",
+        ),
     ):
         assert not project.covers(command), command
     project.approve("curl http://localhost:3000/")
