@@ -183,7 +183,7 @@ class SecondInstances:
         if first is None or state is None:
             raise ServerUnavailableError(f'server "{spec.name}" is not confined')
         self._count += 1
-        directory = state / f"{spec.name}.twin-{self._count}.cwd"
+        directory = state / f"{spec.name}.second-{self._count}.cwd"
         own = options.is_own_directory(spec.cwd)
         home = options.environment.get("HOME", "/")
         watch: Watchman | None = None

@@ -246,7 +246,7 @@ class ProtectedPath(Struct, frozen=True, kw_only=True):
 
 
 class ProtectedName(Struct, frozen=True, kw_only=True):
-    """A spot that must not be changed wherever it lies.
+    """A name that must not be changed wherever it lies.
 
     `parts` are consecutive components of a path, in lower case, such as `(".git", "hooks")`; a
     component may end in `*`. Paths are compared without regard to case.

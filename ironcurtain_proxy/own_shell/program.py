@@ -218,8 +218,8 @@ def _deliver(command: ShellCommand, number: int) -> None:
     outside = _namespace(os.getpid())
     for pid in _below(command.process.pid):
         with suppress(OSError, ValueError):
-            is_wall = Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap"
-            if not is_wall and _namespace(pid) != outside:
+            is_bubblewrap = Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap"
+            if not is_bubblewrap and _namespace(pid) != outside:
                 os.kill(pid, signal.Signals(number))
 
 

@@ -59,7 +59,7 @@ _SSH: Final = (
 _QUIET: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 
 
-class Walled(Struct, frozen=True, kw_only=True):
+class RestrictedCommand(Struct, frozen=True, kw_only=True):
     """A command with its restrictions."""
 
     argv: Sequence[str]
@@ -110,14 +110,14 @@ class CommandRestrictions:
         self.gate = Gate(listener)
         self._spaces = (user, network)
 
-    def around(self, command: Sequence[str], directory: str) -> Walled:
+    def around(self, command: Sequence[str], directory: str) -> RestrictedCommand:
         """Return a command with its restrictions.
 
         Raises:
             OSError: there is no memory, or no descriptor left.
         """
         if not self._setup.views.directory:
-            return Walled(argv=command, environment=dict(os.environ))
+            return RestrictedCommand(argv=command, environment=dict(os.environ))
         if self._setup.profile.allowed_domains:
             return self._by_srt(command, directory)
         assert self._filter is not None  # noqa: S101  made with the network
@@ -126,7 +126,7 @@ class CommandRestrictions:
         closed = closure(profile, self._setup.private, network=False)
         restrictions = (self._bubblewrap(), *closed[1:])
         user, network = self._spaces
-        return Walled(
+        return RestrictedCommand(
             argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
             environment={**os.environ, **_QUIET, **self._own_places(), **_to_gate()},
             # Root enters no user namespace, and the command must not inherit one.
@@ -150,7 +150,7 @@ class CommandRestrictions:
             self._stamp = stamp
         return self._profile
 
-    def _by_srt(self, command: Sequence[str], directory: str) -> Walled:
+    def _by_srt(self, command: Sequence[str], directory: str) -> RestrictedCommand:
         spec = ServerSpec(
             name="shell",
             annotations="shell",
@@ -160,7 +160,7 @@ class CommandRestrictions:
         )
         setup = self._setup
         launch = confine(spec, Confinement(setup.srt, self.profile(), private=setup.private))
-        return Walled(
+        return RestrictedCommand(
             argv=launch.argv,
             environment={**os.environ, **launch.environment},
             descriptors=launch.descriptors,
@@ -440,25 +440,25 @@ class Runner:
 
     async def _in_restrictions(self, command: ShellCommand, view: CommandView | None) -> int | None:
         """Run a command. Return its status once nothing of it lives; None: that is not certain."""
-        walled = self._restrictions.around(command.words, command.directory)
+        restricted = self._restrictions.around(command.words, command.directory)
         try:
-            return await self._started(command, walled, view)
+            return await self._started(command, restricted, view)
         finally:
-            walled.remove()
+            restricted.remove()
 
     async def _started(
-        self, command: ShellCommand, walled: Walled, view: CommandView | None
+        self, command: ShellCommand, restricted: RestrictedCommand, view: CommandView | None
     ) -> int | None:
         status_read, status = os.pipe()
         with ExitStack() as theirs:
-            theirs.callback(walled.close)
+            theirs.callback(restricted.close)
             theirs.callback(os.close, status)
             wires = _wires(command, theirs)
             given = {**dict(enumerate(wires.given)), status: status}
-            given |= {one: one for one in walled.descriptors}
+            given |= {one: one for one in restricted.descriptors}
             command.is_in_view = view is not None
             try:
-                command.process = self._start(command, walled, view, given, status)
+                command.process = self._start(command, restricted, view, given, status)
             except BaseException:
                 os.close(status_read)
                 raise
@@ -472,22 +472,22 @@ class Runner:
     def _start(
         self,
         command: ShellCommand,
-        walled: Walled,
+        restricted: RestrictedCommand,
         view: CommandView | None,
         given: Mapping[int, int],
         status: int,
     ) -> Forked | subprocess.Popen[bytes]:
-        words, launch = walled.argv, walled.launch
-        environment = {**walled.environment, **command.variables}
+        words, launch = restricted.argv, restricted.launch
+        environment = {**restricted.environment, **command.variables}
         if launch is not None:
             workspace = RealPath.from_text(self._setup.views.workspace)
             environment = with_own_programs(environment, workspace)
         if view is not None:
             limits = self._setup.profile.limits
             words = view.arguments(
-                walled.argv,
+                restricted.argv,
                 status,
-                namespaces=walled.namespaces,
+                namespaces=restricted.namespaces,
                 limits=f"{limits.processes},{limits.open_files}",
             )
         if view is None or command.reads_ours:
@@ -499,7 +499,7 @@ class Runner:
                 stderr=given[2],
                 cwd=command.directory,
                 env=environment,
-                pass_fds=(*walled.descriptors, status),
+                pass_fds=(*restricted.descriptors, status),
                 start_new_session=True,
             )
         return self._forker.start(

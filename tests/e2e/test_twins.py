@@ -221,7 +221,7 @@ def test_the_second_instance_has_a_temporary_directory_and_processes_of_its_own(
     spaces = {Path(f"/proc/{pid}/ns/net").readlink() for pid in servers}
     assert len(servers) == len(spaces) == 2
     directories = {Path(f"/proc/{pid}/cwd").readlink().name for pid in servers}
-    assert directories == {"box.cwd", "box.twin-2.cwd"}
+    assert directories == {"box.cwd", "box.second-2.cwd"}
     assert "box.cwd" in first
 
 
@@ -279,7 +279,7 @@ def test_no_second_instance_outlives_the_session(asking: Asking, website: Websit
     # The installation fails a test that leaves a process behind.
     installation.end()
     sessions = installation.home / ".ironcurtain/sessions"
-    assert list(sessions.glob("*/*.twin-*")) == []
+    assert list(sessions.glob("*/*.second-*")) == []
 
 
 def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
