@@ -193,7 +193,7 @@ def test_a_server_that_tells_its_second_instance_another_story_is_not_called(
     liar = other_server(
         installation,
         'f"Tries {name}."',
-        "f\"Tries {name}. {'twin' in os.environ.get('TMPDIR', '')}\"",
+        "f\"Tries {name}. {'.second-' in os.environ.get('TMPDIR', '')}\"",
     )
     entry = installation.servers["box"]
     assert isinstance(entry, dict)
@@ -336,7 +336,7 @@ def test_a_second_instance_ends_when_grants_are_taken_back(
     done(agent.result(call))
     done(agent.call("http", {"url": local(website)}))
     servers = those(installation.processes(agent), is_server)
-    second = {pid for pid in servers if "twin" in Path(f"/proc/{pid}/cwd").readlink().name}
+    second = {pid for pid in servers if ".second-" in Path(f"/proc/{pid}/cwd").readlink().name}
     assert len(second) == 1
     watch = Watch(second)
     assert person.command("grants", "clear").returncode == 0
