@@ -171,5 +171,8 @@ if __name__ == "__main__":
         main()
     except TimeoutError:
         _refuse("the kernel did not answer in time")
+    except ConnectionError:
+        # It was killed, and its socket still took the connection.
+        _refuse("the kernel of this session has ended")
     except OSError as error:
         _refuse(f"the kernel cannot be asked ({error.strerror})")

@@ -244,7 +244,7 @@ async def test_one_that_was_well_for_a_while_is_started_again_for_ever(tmp_path:
         for life in range(1, 6):
             assert isinstance(await reviewer.ask(a_question(seconds=1000)), Approved)
             assert len(launcher.starts) == life
-            clock.seconds += WELL_AFTER
+            clock.seconds += 2 * WELL_AFTER
             os.kill(launcher.running[-1].pid, signal.SIGKILL)
             await until(lambda: reviewer._running is None)
             clock.seconds += PAUSES[0]
