@@ -132,7 +132,8 @@ def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dic
             for path in (os.path.normpath(one), os.path.realpath(one))
         )
     ]
-    return {**environ, "PATH": os.pathsep.join(kept)}
+    # An empty PATH means the working directory, which may be the workspace.
+    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
 
 
 def with_own_programs(environ: Mapping[str, str], workspace: RealPath) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents, with_own_programs
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.wiring.confinement import with_own_path
 
@@ -21,6 +21,15 @@ def test_the_path_of_the_kernel_leaves_out_the_workspace_and_what_is_no_place(
         given = {"PATH": f"{tmp_path / one}:/usr/bin::bin:./x", "HOME": "/h"}
         workspace = RealPath.from_text(os.path.realpath(tmp_path / "w"))
         assert beyond_agents(given, workspace) == {"PATH": "/usr/bin", "HOME": "/h"}, one
+        assert beyond_agents({"PATH": f"{tmp_path / one}:."}, workspace) == {"PATH": os.defpath}
+    assert beyond_agents({"PATH": ""}, None) == {"PATH": os.defpath}
+
+
+def test_what_runs_in_the_sandbox_has_the_whole_path_and_srt_has_not() -> None:
+    workspace = RealPath.from_text("/w")
+    given = with_own_programs({"PATH": "/w/bin:/u", "A": "a"}, workspace)
+    assert given == {"PATH": "/u", "IRONCURTAIN_INSIDE_PATH": "/w/bin:/u", "A": "a"}
+    assert with_own_programs({"PATH": "/u"}, workspace) == {"PATH": "/u"}
 
 
 def test_servers_keep_the_whole_path_and_their_own_and_confined_ones_inside_alone() -> None:
