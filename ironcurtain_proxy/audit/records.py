@@ -38,9 +38,6 @@ from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, words
 
-# --- records
-
-
 # --- denied calls ---------------------------------------------------------------------------------
 # The limit on denied calls that get a record each.
 #

@@ -38,9 +38,6 @@ from ironcurtain_proxy.model.values import word_list
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.version import VERSION
 
-# --- export
-
-
 # --- CSV, a row each ------------------------------------------------------------------------------
 
 COLUMNS: Final = word_list(

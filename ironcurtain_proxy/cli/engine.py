@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 
-# --- metrics
-
-
 # --- the store, opened for a command --------------------------------------------------------------
 # The parts shared by `metrics`, `report` and `patterns`. Not a command itself.
 

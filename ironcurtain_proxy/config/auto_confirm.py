@@ -219,9 +219,6 @@ def model_access(spec: ReviewerSpec, settings: Settings) -> ModelAccess:
     )
 
 
-# --- settings
-
-
 # --- notification settings
 
 

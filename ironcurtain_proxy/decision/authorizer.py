@@ -1,16 +1,13 @@
-"""The decision on a call, and on what is asked beside it.
+"""The decision on a call: invariants that no rule can override, then the compiled rules.
 
-Structural invariants first, in order; then the compiled rules for each argument role that the
-workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied. Layers
-that only restrict are asked last.
+The invariants are asked in order. Then the rules are, for each argument role that the workspace did
+not settle: deny overrides escalate overrides allow, and what nothing matches is denied. Layers that
+only restrict are asked last.
 
-Rules that keep calls for reviewers although containment could undo them.
-
-Others say how many persons must sign an approval.
-
-Earlier consent of a person to a call: by the workspace, or by a rule.
-
-It changes no decision. Approval modes ask less where a person has already approved exactly this.
+What else depends on the rules is decided here, too: which calls stay with reviewers although
+containment could undo them, how many persons must sign an approval, and whether a person has
+already consented to exactly this call, by the workspace or by a rule. Consent changes no decision;
+approval modes ask less because of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -292,9 +289,6 @@ def _component_is(component: str, wanted: str) -> bool:
     if wanted.endswith("*"):
         return component.startswith(wanted[:-1])
     return component == wanted
-
-
-# --- authorizer
 
 
 # --- authorizer

@@ -40,9 +40,6 @@ from ironcurtain_proxy.jsonrpc.codec import MessageId, encode
 from ironcurtain_proxy.mailbox.answering import LONGEST, SHORTEST
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
-# --- settings
-
-
 # --- principals
 
 
@@ -209,9 +206,6 @@ def _path(text: str, variable: str) -> Path | None:
     if not text.startswith("/"):
         raise ConfigurationError(f"{variable}: must be an absolute path")
     return Path(text)
-
-
-# --- guard
 
 
 # --- listening

@@ -73,9 +73,6 @@ from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
-# --- app
-
-
 # --- messages
 
 

@@ -151,9 +151,6 @@ def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:
 # --- book
 
 
-# --- book
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """A grant with the number of its uses."""

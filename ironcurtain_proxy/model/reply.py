@@ -16,9 +16,6 @@ from ironcurtain_proxy.model.operation import METHODS, TOOL_CALL, RequestId, nam
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
-# --- reply
-
-
 # --- audit
 
 
@@ -227,9 +224,6 @@ def _in_result(result: Mapping[str, Json]) -> str | None:
     if "inputRequests" in result or "requestState" in result:
         return "result type input_required"
     return "result type task" if "task" in result else None
-
-
-# --- timeline
 
 
 # --- timeline

@@ -46,9 +46,6 @@ from ironcurtain_proxy.pins.pinned import (
 from ironcurtain_proxy.ports import HeldParts
 from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory
 
-# --- store
-
-
 # --- the file -------------------------------------------------------------------------------------
 # A file of pins as bytes, and back. A file with any other content is refused.
 

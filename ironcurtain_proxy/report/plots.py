@@ -18,9 +18,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-# --- plots
-
-
 # --- periods of equal length ----------------------------------------------------------------------
 # Periods of equal length, as fine as the bars of a plot can be distinguished.
 

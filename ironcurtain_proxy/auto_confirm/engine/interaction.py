@@ -105,9 +105,6 @@ REWRITING_SWITCHES: Final = frozenset(_TABLES.words.rewriting_switches.split())
 TELLING_ARGUMENTS: Final = frozenset(_TABLES.words.telling_arguments.split())
 
 
-# --- interaction
-
-
 # --- sessions -------------------------------------------------------------------------------------
 # Sessions as parties: who asks, and who reviews.
 

@@ -235,9 +235,6 @@ def _marked(words: str, style: str) -> Text:
     return text
 
 
-# --- text screen
-
-
 # --- names of keys --------------------------------------------------------------------------------
 # The keys of the live screen, their names, and the line that shows them.
 

@@ -21,9 +21,6 @@ from ironcurtain_proxy.model.values import Json, words
 # --- proposal
 
 
-# --- proposal
-
-
 LOCAL_PATHS: Final = frozenset(
     {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
 )

@@ -40,9 +40,6 @@ from ironcurtain_proxy.model.values import Json
 # --- known
 
 
-# --- known
-
-
 FormatName: TypeAlias = Literal["json", "toml", "yaml"]
 
 FORMATS: Final[Mapping[FormatName, TextFormat]] = MappingProxyType(

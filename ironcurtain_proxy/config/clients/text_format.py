@@ -31,9 +31,6 @@ from ironcurtain_proxy.strict_json import strict_json
 # --- text format
 
 
-# --- text format
-
-
 TablePath: TypeAlias = tuple[str, ...]
 """The keys that lead to a table of servers, such as `("mcpServers",)`."""
 

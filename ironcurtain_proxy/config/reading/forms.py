@@ -49,9 +49,6 @@ from ironcurtain_proxy.model.values import Json
 # --- forms
 
 
-# --- forms
-
-
 SCHEMA_KEY: Final = "$schema"
 T = TypeVar("T")
 Maybe: TypeAlias = T | UnsetType

@@ -249,9 +249,6 @@ def _blocks(descriptor: int, size: int) -> Iterator[int]:
             at += _BLOCK
 
 
-# --- log
-
-
 # --- rows
 
 
