@@ -33,6 +33,13 @@ HARMLESS: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 """Variables of the interpreter that change nothing which a test looks at."""
 
 
+class Pipe(FileIO):
+    """An end of a pipe that nobody need close, also where it is collected before its process."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Forked:
     """A running fork, with what the tests use of `subprocess.Popen`."""
 
@@ -45,8 +52,6 @@ class Forked:
 
     def __del__(self) -> None:
         os.close(self._status)
-        self.stdin.close()
-        self.stdout.close()
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it has ended. Returns the exit code, or minus the signal."""
@@ -217,7 +222,7 @@ def _piped(argv: Sequence[str], env: Mapping[str, str], cwd: Path, errors: int) 
     finally:
         os.close(theirs_in)
         os.close(theirs_out)
-    return Forked(pid, status, FileIO(ours_in, "w"), FileIO(ours_out))
+    return Forked(pid, status, Pipe(ours_in, "w"), Pipe(ours_out))
 
 
 def _fork(

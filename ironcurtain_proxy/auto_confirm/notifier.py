@@ -26,6 +26,7 @@ from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
 
+from ironcurtain_proxy import children
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, OperationKind
 from ironcurtain_proxy.auto_confirm.notice_channels import (
@@ -251,14 +252,16 @@ def _tmux(channel: TmuxChannel, notice: EngineNotice) -> tuple[str, ...]:
 
 async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
     """Run a program to its end. When cancelled, kill it and its process group."""
-    process = await anyio.open_process(
-        argv,
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-        env=dict(environment),
-        start_new_session=True,
-    )
+    with children.in_own_session() as started:
+        process = await anyio.open_process(
+            argv,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        started(process.pid)
     try:
         status = await process.wait()
     finally:
@@ -267,6 +270,7 @@ async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             await process.aclose()
+            children.forget(process.pid)
     if status != 0:
         raise OSError(f"it ended with status {status}")
 

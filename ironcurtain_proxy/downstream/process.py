@@ -38,6 +38,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy import children
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.guardian import prctl
@@ -87,10 +88,6 @@ def too_few(servers: int) -> str | None:
 # --- orphans
 
 
-GUARDIANS: Final[set[int]] = set()
-"""The living guardians of this process."""
-
-
 def become_subreaper() -> None:
     """Let processes whose guardian was killed become children of this process."""
     guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
@@ -99,27 +96,29 @@ def become_subreaper() -> None:
 def kill_orphans(seconds: float) -> bool:
     """Kill and collect orphans; False if some remain after `seconds`."""
     deadline = time.monotonic() + seconds
-    while orphans := _orphans():
-        for pid in orphans:
-            with contextlib.suppress(OSError):
-                os.kill(pid, 9)
-                os.waitpid(pid, os.WNOHANG)
+    while children.for_each_orphan(_in_other_sessions, _kill):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.005)
     return True
 
 
-def _orphans() -> list[int]:
-    """Our children that are neither guardians nor in our session (as git is).
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, 9)
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _in_other_sessions() -> list[int]:
+    """Return our children that are not in our session (as git is).
 
     A server begins its own session, and its processes cannot return to ours.
     """
     if sys.platform != "linux":
         return []
-    children = guardian.children().get(os.getpid(), [])
     ours = os.getsid(0)
-    return [pid for pid in children if pid not in GUARDIANS and _session(pid) not in (ours, None)]
+    found = guardian.children().get(os.getpid(), [])
+    return [pid for pid in found if _session(pid) not in (ours, None)]
 
 
 def _session(pid: int) -> int | None:
@@ -200,7 +199,7 @@ class ServerProcess(Struct, eq=False):
         except subprocess.TimeoutExpired:
             self._popen.kill()
             status = self._popen.wait()
-        GUARDIANS.discard(self.pid)
+        children.forget(self.pid)
         if status < 0:
             kill_orphans(_ORPHANS)
         return status
@@ -248,16 +247,18 @@ def spawn(
     command += [str(pipes.child[3]), f"{keep}:{files}" if files else keep, directory or ""]
     command += ["--", *argv]
     try:
-        popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
-            command,
-            stdin=pipes.child[0],
-            stdout=pipes.child[1],
-            stderr=pipes.child[2],
-            env=dict(environment),
-            cwd=cwd,
-            pass_fds=(pipes.child[3], *inherited),
-            start_new_session=True,
-        )
+        with children.in_own_session() as started:
+            popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
+                command,
+                stdin=pipes.child[0],
+                stdout=pipes.child[1],
+                stderr=pipes.child[2],
+                env=dict(environment),
+                cwd=cwd,
+                pass_fds=(pipes.child[3], *inherited),
+                start_new_session=True,
+            )
+            started(popen.pid)
     except (OSError, ValueError) as error:
         pipes.close(pipes.ours)
         raise ServerUnavailableError(
@@ -265,7 +266,6 @@ def spawn(
         ) from error
     finally:
         pipes.close(pipes.child)
-    GUARDIANS.add(popen.pid)
     stdin, stdout, stderr, lifeline = pipes.ours
     return ServerProcess(spec.name, os.fstat(stdin).st_ino, stdin, stdout, stderr, lifeline, popen)
 

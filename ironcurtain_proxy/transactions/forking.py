@@ -25,6 +25,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy import children
 from ironcurtain_proxy.transactions import mounting
 
 _SECONDS: Final = 20.0
@@ -160,7 +161,7 @@ class Forker:
         if self._ready is not None:
             return self._ready[0]
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, children.in_own_session() as started:
             process = subprocess.Popen(  # noqa: S603  an argument list of ours
                 [*mounting_by(self._python), "serve", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -168,6 +169,7 @@ class Forker:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            started(process.pid)
         ours.settimeout(_SECONDS)
         self._ready = ours, process
         return ours
@@ -180,6 +182,7 @@ class Forker:
             with suppress(ProcessLookupError):
                 process.kill()
             process.wait()
+            children.forget(process.pid)
 
 
 def _send(requests: socket.socket, content: bytes, given: list[int]) -> None:

@@ -224,3 +224,35 @@ time.sleep(600)
     owner.send_signal(number)
     owner.wait()
     until(lambda: living(family) == [])
+
+
+CLEANING = """
+import sys, threading
+from ironcurtain_proxy.downstream.process import kill_orphans
+from ironcurtain_proxy.transactions.forking import Forker
+from tests.downstream.test_process import server
+
+over = threading.Event()
+def clean():
+    while not over.is_set():
+        kill_orphans(0)
+
+cleaner = threading.Thread(target=clean)
+cleaner.start()
+try:
+    views = Forker(sys.executable)
+    views.begin()
+    for _ in range(8):
+        with server("cat") as one:
+            assert one.end(20) == 0
+    assert views._ready[1].poll() is None
+    views.close()
+finally:
+    over.set()
+    cleaner.join()
+"""
+
+
+def test_the_end_of_a_killed_guardian_takes_no_other_child_of_ours_along() -> None:
+    # In a process of its own: what other tests started here are no children of its.
+    subprocess.run([sys.executable, "-c", CLEANING], check=True, cwd=SCRIPT.parents[2], timeout=55)
