@@ -41,7 +41,6 @@ from ironcurtain_proxy.facts.pushes import RemoteReader, operation_of, repositor
 from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
-    ArgumentRole,
     Roles,
     RoleSpec,
     ToolAnnotation,
@@ -382,56 +381,44 @@ class FactReader:
         """Return an argument's facts, and its new spelling or None if it is sent unchanged."""
         if argument.is_plain and isinstance(value, str):
             return (ArgumentFact(argument.name, argument.roles, (TextValue(value),)),), None
-        if argument.reading == "deep":
-            deep = DeepReading(argument.name, self._text)
-            sent = self._deeply(deep, argument, value)
-            return sent if isinstance(sent, Refusal) else (deep.facts(), sent)
         # An empty list names nothing, as if it were left out.
         if isinstance(value, list) and value and self._is_repository(annotation, argument.name):
             return _NO_LIST
-        outcome = self._argument(argument, value)
+        try:
+            if argument.reading == "deep":
+                deep = DeepReading(argument.name, self._text)
+                sent = deep.take(value, argument.spec)
+                return sent if isinstance(sent, Refusal) else (deep.facts(), sent)
+            outcome = self._read_argument(argument, value)
+        except _UNREADABLE:
+            return _CANNOT_BE_READ
         if isinstance(outcome, Refusal):
             return outcome
         values, spelled = outcome
         return (ArgumentFact(argument.name, argument.roles, values),), spelled
 
-    def _deeply(
-        self, deep: DeepReading, argument: PlannedArgument, value: Json
-    ) -> "Json | Refusal":
-        try:
-            return deep.take(value, argument.spec)
-        except _UNREADABLE:
-            return _CANNOT_BE_READ
-
-    def _text(
-        self, text: str, roles: tuple[ArgumentRole, ...]
-    ) -> tuple[tuple[Value, ...], str] | Refusal:
+    def _text(self, text: str, roles: Roles) -> tuple[tuple[Value, ...], str] | Refusal:
         """Return the values of one text inside an argument, and the text to send."""
         reading = reading_of(roles)
-        if reading != "path":
-            values = self._values((text,), "url" if reading == "git-remote" else reading, roles)
-            return values if isinstance(values, Refusal) else (values, text)
+        if reading == "path":
+            return self._path(text, roles)
+        values = self._values((text,), "url" if reading == "git-remote" else reading, roles)
+        return values if isinstance(values, Refusal) else (values, text)
+
+    def _path(self, text: str, roles: Roles) -> tuple[tuple[Value, ...], str] | Refusal:
         found = self._paths.read(text)
         if isinstance(found, Refusal):
             return found
+        # To delete a link deletes the link, not its target: both must be allowed.
         link = () if found.link is None or "delete-path" not in roles else (found.link,)
         return (found.value, *link), found.spelled
-
-    def _argument(
-        self, argument: PlannedArgument, value: Json
-    ) -> tuple[tuple[Value, ...], Json] | Refusal:
-        if self._plain_urls_only and is_no_text(value, argument.reading):
-            return NOT_A_STRING
-        try:
-            return self._read_argument(argument, value)
-        except _UNREADABLE:
-            return _CANNOT_BE_READ
 
     def _read_argument(
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
         """Return an argument's values, and its new spelling or None if it is sent unchanged."""
-        strings = strings_of(value, argument.reading)
+        is_odd = self._plain_urls_only and is_no_text(value, argument.reading)
+        strings = NOT_A_STRING if is_odd else strings_of(value, argument.reading)
         if isinstance(strings, Refusal):
             return strings
         if len(strings) > _MAX_STRINGS and argument.reading in {"path", "url"}:
@@ -442,20 +429,17 @@ class FactReader:
         paths: list[Value] = []
         spelled: list[Json] = []
         for text in strings:
-            reading = self._paths.read(text)
-            if isinstance(reading, Refusal):
-                return reading
-            paths.append(reading.value)
-            # To delete a link deletes the link, not its target: both must be allowed.
-            if reading.link is not None and "delete-path" in argument.roles:
-                paths.append(reading.link)
-            spelled.append(reading.spelled)
+            found = self._path(text, argument.roles)
+            if isinstance(found, Refusal):
+                return found
+            paths += found[0]
+            spelled.append(found[1])
         if isinstance(value, str):
             return tuple(paths), spelled[0]
         return tuple(paths), spelled if isinstance(value, list) else None
 
     def _values(
-        self, strings: tuple[str, ...], reading: ArgumentReading, roles: tuple[ArgumentRole, ...]
+        self, strings: tuple[str, ...], reading: ArgumentReading, roles: Roles
     ) -> tuple[Value, ...] | Refusal:
         if reading == "identifier" and not IGNORES_CASE.isdisjoint(roles):
             return tuple([TextValue(text.lower()) for text in strings])
@@ -468,11 +452,8 @@ class FactReader:
             return tuple([TextValue(text) for text in strings])
         if self._plain_urls_only and not all(map(is_unambiguous, strings)):
             return _UNCLEAR_URL
-        urls: list[Value] = []
-        for text in strings:
-            spelled, host = canonical_url(text)
-            urls.append(UrlValue(spelled, (host,), is_ordinary(spelled)))
-        return tuple(urls)
+        urls = map(canonical_url, strings)
+        return tuple([UrlValue(spelled, (host,), is_ordinary(spelled)) for spelled, host in urls])
 
     def _with_repository(
         self,

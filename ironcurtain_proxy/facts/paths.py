@@ -26,6 +26,7 @@ import select
 import stat
 import sys
 import unicodedata
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -138,7 +139,7 @@ class PathReader:
 
     def _walk(self, done: list[str], parts: list[str]) -> RealPath | Refusal:
         """Resolve `parts` one after the other below `done`, which is real already."""
-        budget = _Budget(_MAX_LINKS)
+        budget = iter(range(_MAX_LINKS))
         for index, part in enumerate(parts):
             reached = self._expand(done, part, budget)
             if isinstance(reached, Refusal):
@@ -153,7 +154,9 @@ class PathReader:
             return _NOT_TEXT
         return RealPath(tuple(done))
 
-    def _expand(self, done: list[str], part: str, budget: "_Budget") -> list[str] | Refusal | None:
+    def _expand(
+        self, done: list[str], part: str, budget: Iterator[int]
+    ) -> list[str] | Refusal | None:
         """Follow one component to its end: the real components, or None if it is a cycle."""
         done = list(done)
         pending: list[str | _EndOfLink] = [part]
@@ -173,8 +176,10 @@ class PathReader:
                 continue
             if place in following:
                 return None
-            if isinstance(target, Refusal) or not budget.take():
-                return target if isinstance(target, Refusal) else _TOO_MANY_LINKS
+            if isinstance(target, Refusal):
+                return target
+            if next(budget, None) is None:
+                return _TOO_MANY_LINKS
             following.add(place)
             pending += [_EndOfLink(place), *reversed(target.split("/"))]
             done = [] if target.startswith("/") else done
@@ -214,19 +219,6 @@ class _EndOfLink(Struct, frozen=True):
     """The end of a link's target among the remaining components."""
 
     place: str
-
-
-class _Budget:
-    """The number of links that may still be followed."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def take(self) -> bool:
-        self._left -= 1
-        return self._left >= 0
 
 
 def _has_namesake(place: str) -> bool:

@@ -25,7 +25,7 @@ import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -147,6 +147,8 @@ def _may_be_directory(path: RealPath) -> bool:
 # --- resolver
 
 
+T = TypeVar("T")
+
 _MAX_PATHS_AT_ONCE: Final = 64
 """The most paths of one call that are resolved on the event loop; more need a thread."""
 
@@ -259,13 +261,11 @@ class Resolver:
 
     async def _with_secrets(self, facts: Facts, call: Operation, seek: SecretSearch) -> Gathered:
         sent: dict[str, Json] = {**facts.arguments, "_meta": dict(meta_of(call.params))}
-        with anyio.move_on_after(self._deadline):
-            # It takes linear time; but megabytes must not stop the loop.
-            found = await anyio.to_thread.run_sync(
-                seek, sent, abandon_on_cancel=True, limiter=self._limiter
-            )
-            return replace(facts, secrets=found) if found else facts
-        return unresolvable("The arguments could not be searched in time.", "facts-unavailable")
+        # It takes linear time; but megabytes must not stop the loop.
+        found = await self._in_time(partial(seek, sent), "arguments could not be searched")
+        if isinstance(found, Unresolvable):
+            return found
+        return replace(facts, secrets=found) if found else facts
 
     async def _facts_of(self, call: Operation) -> Gathered:
         if call.method != TOOL_CALL:
@@ -304,13 +304,7 @@ class Resolver:
         """Return the facts with the command in the argument `name`."""
         read = partial(with_command, facts, name, server, self._tools.grounds)
         # It may start git, and search a tree of packages.
-        with anyio.move_on_after(self._deadline):
-            return await anyio.to_thread.run_sync(
-                read, abandon_on_cancel=True, limiter=self._limiter
-            )
-        return unresolvable(
-            "The directory of the command could not be looked up in time.", "facts-unavailable"
-        )
+        return await self._in_time(read, "directory of the command could not be looked up")
 
     async def _gather(self, call: Operation, tool: CataloguedTool) -> Gathered:
         if tool.policy_server in self._tools.trusted:
@@ -337,14 +331,11 @@ class Resolver:
             return await self._gather_wider(call, annotation, tool) or unresolvable(problem)
         if needs_directory and arguments is call.arguments:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
-        gathered = self._read_at_once(call, annotation, arguments)
-        gathered = gathered or await self._read_in_thread(call, annotation, arguments)
+        gathered = await self._read(call, annotation, arguments)
         context = self._contexts.of(call.server)
-        return (
-            replace(gathered, context=context)
-            if context and isinstance(gathered, Facts)
-            else gathered
-        )
+        if context and isinstance(gathered, Facts):
+            gathered = replace(gathered, context=context)
+        return gathered
 
     async def _gather_wider(
         self, call: Operation, annotation: ToolAnnotation, tool: CataloguedTool
@@ -419,33 +410,20 @@ class Resolver:
     async def _read(
         self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
     ) -> Gathered:
-        found = self._read_at_once(call, annotation, arguments)
-        return found or await self._read_in_thread(call, annotation, arguments)
-
-    def _read_at_once(
-        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
-    ) -> Gathered | None:
-        """Return the facts, or None if to find them may take long."""
-        if self._may_block(annotation, arguments):
-            return None
-        return self._facts.read(annotation, arguments, self._tools.remotes(call.server))
-
-    async def _read_in_thread(
-        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
-    ) -> Gathered:
+        """Read the arguments: at once, or in a thread if that may take long."""
         remotes = self._tools.remotes(call.server)
+        if not self._may_block(annotation, arguments):
+            return self._facts.read(annotation, arguments, remotes)
+        read = partial(self._facts.read, annotation, arguments, remotes)
+        return await self._in_time(read, "paths or remotes of the call could not be looked up")
+
+    async def _in_time(self, work: Callable[[], T], what: str) -> T | Unresolvable:
+        """Do what may hang in a thread, which is abandoned at the deadline."""
         with anyio.move_on_after(self._deadline):
             return await anyio.to_thread.run_sync(
-                self._facts.read,
-                annotation,
-                arguments,
-                remotes,
-                abandon_on_cancel=True,
-                limiter=self._limiter,
+                work, abandon_on_cancel=True, limiter=self._limiter
             )
-        return unresolvable(
-            "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
-        )
+        return unresolvable(f"The {what} in time.", "facts-unavailable")
 
 
 def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:

@@ -18,7 +18,9 @@ name may write.
 
 import logging
 import re
+import tomllib
 from collections.abc import Iterator
+from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.request import SqlValue
@@ -31,49 +33,18 @@ if TYPE_CHECKING:
 # --- harmless
 
 
-READS: Final = words(
-    """
-    age array_length bit_length btrim cardinality changes char_length character_length charindex
-    clock_timestamp col_description connection_id current_database current_setting database date
-    date_part datetime datalength db_name duckdb_columns duckdb_functions duckdb_indexes
-    duckdb_schemas duckdb_tables duckdb_types duckdb_views format format_type found_rows
-    generate_subscripts getdate has_schema_privilege has_table_privilege ifnull iif isjson isnull
-    jsonb_agg jsonb_array_length julianday last_insert_rowid len likelihood likely lpad ltrim newid
-    now nvl obj_description object_name pg_backend_pid pg_column_size pg_database_size
-    pg_encoding_to_char pg_indexes_size pg_is_in_recovery pg_postmaster_start_time pg_relation_size
-    pg_size_pretty pg_stat_file_size pg_table_is_visible pg_table_size pg_total_relation_size
-    pg_typeof plainto_tsquery printf quote quote_ident quote_literal random range rpad rtrim schema
-    schema_name serverproperty setweight similarity sqlite_version statement_timestamp strftime
-    timediff timeofday to_regclass to_tsquery to_tsvector total total_changes transaction_timestamp
-    ts_headline ts_rank ts_rank_cd txid_current_if_assigned typeof unaccent unixepoch unlikely user
-    version websearch_to_tsquery zeroblob
-    """
-)
+_WORDS: Final = {
+    name: words(text)
+    for name, text in tomllib.loads(
+        resources.files("ironcurtain_proxy.facts").joinpath("sql.toml").read_text("utf-8")
+    ).items()
+}
+_KNOWN: Final = ("writes", "destroys", "typed-runs", "roots")
 READS_BY_PREFIX: Final = re.compile(
     r"(?:array|date|json|jsonb|list|map|regexp|st|string|struct|time)_[a-z0-9_]+|pg_get_[a-z]+def"
     r"|pg_get_(?:expr|keywords|userbyid|viewdef)|pragma_(?:table_info|table_xinfo|table_list"
     r"|index_list|index_info|foreign_key_list|database_list)"
 )
-
-RUNS: Final = words(
-    """
-    copy_from_program dblink dblink_exec edit fts3_tokenizer http_get http_post load_extension
-    load_file lo_export lo_import openquery openrowset pg_execute_server_program pg_ls_dir
-    pg_read_binary_file pg_read_file pg_reload_conf pg_rotate_logfile pg_stat_file query_to_xml
-    read_blob read_csv read_csv_auto read_json read_json_auto read_parquet read_text readfile
-    sys_eval sys_exec system url writefile xp_cmdshell xp_dirtree xp_regread
-    """
-)
-"""Functions that reach files, programs or other hosts."""
-
-TYPED_RUNS: Final = words(
-    """
-    AIAgg AIClassify AIEmbed AIForecast AIGenerate AISimilarity AISummarizeAgg FeaturesAtTime
-    GenerateBool GenerateDouble GenerateEmbedding GenerateInt GenerateTable GenerateText MLForecast
-    MLTranslate NetFunc Predict ReadCSV ReadParquet Secret ToFile Transform
-    """
-)
-"""The parser's names of such functions."""
 
 PRAGMA: Final = re.compile(
     r"PRAGMA\s+(?:\w+\.)?(?:collation_list|compile_options|database_list|encoding|foreign_key_check"
@@ -107,27 +78,6 @@ _EXPLAIN: Final = re.compile(
     r"\s*EXPLAIN\s+(?:(?:QUERY\s+PLAN|ANALYZE|VERBOSE|\([\w\s,]*\))\s+)*", re.IGNORECASE
 )
 _SHOW: Final = re.compile(r"\s*SHOW\s+[\w\s.'\"`%=]*;?\s*", re.IGNORECASE)
-
-_ROOTS: Final = words(
-    """
-    Describe Except Intersect Select Semicolon Show Subquery Union Values
-    """
-)
-_WRITES: Final = frozenset(
-    {"Alter", "Comment", "Commit", "Create", "Insert", "Into", "Lock", "NextValueFor"}
-    | {"Pragma", "Rollback", "Set", "Transaction", "Update", "Use"}
-)
-_PLAIN_KINDS: Final = frozenset({"INDEX", "SCHEMA", "SEQUENCE", "TABLE", "VIEW"})
-"""Objects that can be created without code in them."""
-_DESTROYS: Final = frozenset({"Delete", "Drop", "Merge", "TruncateTable"})
-_RUNS: Final = (
-    words(
-        """
-        Attach Command Copy Detach Execute Export Grant Install Kill LoadData Put Revoke
-        """
-    )
-    | TYPED_RUNS
-)
 
 
 def sql_value(text: str) -> SqlValue:
@@ -208,8 +158,7 @@ def _is_change(text: str) -> bool:
 
 def _effects(statement: "Expr") -> Iterator[tuple[SqlEffect, str]]:
     kind = type(statement).__name__
-    known = _WRITES | _DESTROYS | _RUNS | _ROOTS
-    if kind not in known:
+    if all(kind not in _WORDS[one] for one in _KNOWN):
         yield "runs", f"{kind} is no statement that is known"
     for node in statement.walk():
         yield from _of_node(node)
@@ -217,13 +166,13 @@ def _effects(statement: "Expr") -> Iterator[tuple[SqlEffect, str]]:
 
 def _of_node(node: "Expr") -> Iterator[tuple[SqlEffect, str]]:
     name = type(node).__name__
-    if name in _RUNS:
+    if name in _WORDS["typed-runs"]:
         yield "runs", f"{_words(name)} reaches beyond the database"
-    elif name == "Create" and str(node.args.get("kind")).upper() not in _PLAIN_KINDS:
+    elif name == "Create" and str(node.args.get("kind")).upper() not in _WORDS["plain-kinds"]:
         yield "runs", "it creates what may run programs"
-    elif name in _DESTROYS:
+    elif name in _WORDS["destroys"]:
         yield "destroys", f"{_words(name)} deletes"
-    elif name in _WRITES:
+    elif name in _WORDS["writes"]:
         yield "writes", f"{_words(name)} changes"
     elif name in {"Anonymous", "AnonymousAggFunc", "CombinedAggFunc", "CombinedParameterizedAgg"}:
         yield from _of_function(str(node.this))
@@ -235,9 +184,9 @@ def _of_node(node: "Expr") -> Iterator[tuple[SqlEffect, str]]:
 
 def _of_function(said: str) -> Iterator[tuple[SqlEffect, str]]:
     name = said.lower()
-    if name in RUNS:
+    if name in _WORDS["runs"]:
         yield "runs", f"{_words(said)} reaches beyond the database"
-    elif name not in READS and not READS_BY_PREFIX.fullmatch(name):
+    elif name not in _WORDS["reads"] and not READS_BY_PREFIX.fullmatch(name):
         yield "writes", f"the function {_words(said)} is not known: it may write"
 
 

@@ -50,6 +50,7 @@ from ironcurtain_proxy.shell.places import (
     shows_git_configuration,
     why_not_list,
 )
+from ironcurtain_proxy.shell.programs import entries, word_set
 from ironcurtain_proxy.shell.readers import (
     CHECKS,
     VERSIONS,
@@ -255,14 +256,6 @@ def _in_its_directory(
     return command, place
 
 
-_TRANSPARENT: Final = {
-    **dict.fromkeys(("time", "command"), grammar_of("-p")),
-    "nice": grammar_of("-n=n"),
-    "builtin": grammar_of(""),
-    "timeout": grammar_of("--foreground --preserve-status"),
-}
-
-
 def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
     """Return the commands that a command runs itself, or None if it runs none that is known."""
     found = unwrapped(command) if depth > 0 else None
@@ -285,7 +278,7 @@ def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[st
     words = command.words
     match _trusted_name(words[0]):
         case "time" | "nice" | "command" | "builtin" | "timeout" as name:
-            rest = behind_options(_TRANSPARENT[name], words[1:])
+            rest = behind_options(grammar_of(entries("transparent")[name]), words[1:])
             return None if rest and rest[0].text is not None else "an option is not known"
         case "sh" | "bash" | "zsh" | "dash":
             text = words[2].command if len(words) > 2 and words[1].text == "-c" else None  # noqa: PLR2004
@@ -376,5 +369,4 @@ _SPECIAL: Final[
     "set": _set,
     "command": _command,
 }
-_SETTINGS: Final = frozenset({"-e", "-u", "-x", "-eu", "-ex", "-euo", "-eo", "-o", "pipefail",
-                              "+e", "+x", "-euxo", "-eux"})  # fmt: skip
+_SETTINGS: Final = word_set("shell-settings")

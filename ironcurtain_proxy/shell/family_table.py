@@ -28,7 +28,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
-from ironcurtain_proxy.shell.programs import entries, expanded, paths, word_set
+from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_set
 
 # --- family table
 
@@ -80,21 +80,12 @@ GENERIC: Final[Mapping[str, Option]] = dict.fromkeys(
     ("--no-color", "--no-colour", "--color", "--no-pager"), Option()
 )
 
-LAUNCHERS: Final = (
-    ("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("pipenv", "run"), ("hatch", "run"),
-    ("bundle", "exec"), ("pnpm", "exec"), ("yarn", "exec"), ("npx",), ("bunx",), ("uvx",),
-    ("python", "-m"), ("python3", "-m"), (".venv/bin/python", "-m"),
-    (".venv/bin/python3", "-m"), ("npm", "exec"), ("dotnet", "tool"), ("mise", "exec", "--"),
-)  # fmt: skip
+LAUNCHERS: Final = phrases("launchers")
 """Programs that start a program of the project by its name. A launcher with an option before the
 name is left out: `npx -p` may install another package."""
 
 
-YARN_RUNS: Final = tuple(
-    (name,)
-    for name in ("jest", "vitest", "eslint", "tsc", "prettier", "mocha", "playwright", "cypress",
-                 "stylelint", "webpack")
-)  # fmt: skip
+YARN_RUNS: Final = phrases("yarn-runs")
 """Programs that `yarn NAME` starts from the project."""
 
 
@@ -188,10 +179,7 @@ def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
 
 
 _CODE: Final = frozenset({"-c", "-e", "--eval", "-p", "--print", "-r", "--exec", "--command"})
-_PROTECTED_BRANCHES: Final = {
-    *words("main master trunk develop production prod release stable HEAD @"),
-    "",
-}
+_PROTECTED_BRANCHES: Final = word_set("protected-branches") | {""}
 
 
 _SHARED_NAME: Final = re.compile(

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.request import Assignment, CommandPlace, Redirection, Word
 from ironcurtain_proxy.shell.places import names_a_secret, path_of, why_not_list, why_not_read
-from ironcurtain_proxy.shell.programs import entries, expanded
+from ironcurtain_proxy.shell.programs import entries, expanded, word_set
 
 # --- grammar
 
@@ -248,10 +248,7 @@ def _could_be_an_option(word: Word) -> bool:
 # --- reads
 
 
-SHOWN_VARIABLES: Final = frozenset(
-    {"PWD", "OLDPWD", "HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "HOSTNAME", "RANDOM",
-     "LINENO", "SECONDS", "BASH_VERSION", "UID", "EUID", "PPID", "OSTYPE", "HOSTTYPE"}
-)  # fmt: skip
+SHOWN_VARIABLES: Final = word_set("shown-variables")
 """Variables whose value may be shown. Others may hold a secret of the server."""
 
 

@@ -51,11 +51,7 @@ _ENDPOINT: Final = re.compile(
     r"/?repos/(?P<repository>\{owner\}/\{repo\}|:owner/:repo|[\w-][\w.-]*/[\w-][\w.-]*)"
     r"(?P<rest>(?:/[\w-][\w.-]*)*)/?"
 )
-_READ: Final = frozenset(
-    {"", "pulls", "issues", "commits", "compare", "branches", "releases", "tags", "labels",
-     "milestones", "check-runs", "check-suites", "statuses", "comments", "contributors",
-     "languages", "readme", "actions/runs", "actions/jobs", "actions/workflows"}
-)  # fmt: skip
+_READ: Final = word_set("github-parts") | {""}
 """The parts of a repository in the kind: no secrets, variables, keys, hooks or members."""
 _METHOD: Final = re.compile(r"(?:-X|--method)(?:[ =]|(?<=-X))([A-Za-z]+)")
 _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=([\w\[\].-]+)")
@@ -280,11 +276,7 @@ _HOST: Final = re.compile(_ADDRESS, re.ASCII)
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})  # noqa: S104  compared
 _WEB: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _LEAST, _MOST = 1024, 32767
-_CLOSED: Final = frozenset(
-    {1080, 1081, 2019, 2375, 2376, 2377, 2379, 2380, 3128, 3129, 3389, 4040, 4243, 4444, 5037,
-     5555, 5900, 5901, 5985, 5986, 6000, 6443, 7681, 7890, 7891, 8001, 8118, 8200, 8500, 8790, 8808,
-     8888, 9050, 9051, 9090, 9150, 10250, 10255, 16443, *range(9222, 9231)}
-)  # fmt: skip
+_CLOSED: Final = frozenset(map(int, word_set("steering-ports"))) | {*range(9222, 9231)}
 
 
 def service_of(

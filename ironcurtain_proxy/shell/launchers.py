@@ -1,4 +1,4 @@
-"""Programs that fetch what they run.
+"""Programs that fetch what they run, by the table `launchers.toml`.
 
 Packages as a launcher's command line names them, and whether an installed one is what is meant.
 
@@ -10,15 +10,15 @@ In a sandbox they have no network to do so, and no cache they may write. Knows t
 does not know what is installed.
 """
 
+import functools
 import re
 import shlex
 from collections.abc import Sequence
+from importlib import resources
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
-
-from ironcurtain_proxy.model.values import words
 
 # --- launched packages
 
@@ -199,98 +199,41 @@ class Launched(Struct, frozen=True, kw_only=True):
         return not self.packages
 
 
-class _Launcher(Struct, frozen=True, kw_only=True):
+class _Launcher(Struct, frozen=True):
     """A program that fetches what it is to run."""
 
     words: tuple[str, ...]
     registry: Registry
-    names_package: frozenset[str]
+    names_package: frozenset[str] = frozenset()
     """The options whose value is the package; without one it is the first argument."""
     adds_package: frozenset[str] = frozenset()
     """The options whose value is a package beside the first one."""
-    takes_value: frozenset[str]
+    takes_value: frozenset[str] = frozenset()
     """Further options whose value must not be taken for the first argument."""
-    harmless: frozenset[str]
+    harmless: frozenset[str] = frozenset()
     """Options that do not change which program runs."""
-    passed_on: frozenset[str]
+    passed_on: frozenset[str] = frozenset()
     """Harmless options that the installer takes as well, and needs to find the same package."""
     is_late: bool = False
     """Whether options of the launcher may also follow the package, up to `--`."""
 
 
-_QUIET: Final = frozenset({"-q", "--quiet", "-s", "--silent", "-v", "--verbose", "--offline"})
-_UV_SOURCES: Final = frozenset(
-    {"--index", "-i", "--index-url", "--default-index", "--extra-index-url", "-f", "--find-links"}
-    | {"-p", "--python", "--prerelease", "--index-strategy"}
-)
-_UV_PLACES: Final = frozenset({"--directory", "--project"})
-_UV_SOURCE_FLAGS: Final = frozenset({"--no-index", "--native-tls", "--system-certs"})
-_UV_FLAGS: Final = frozenset(
-    {"--no-progress", "--no-config", "--refresh", "--no-cache", "-n", "-U", "--upgrade"}
-    | _UV_SOURCE_FLAGS
-)
-_UV_VALUES: Final = frozenset({"--with-editable", "--with-requirements", "--env-file"})
-_UV_RUN_FLAGS: Final = words("--frozen --locked --no-sync --exact --no-dev --isolated --no-project")
-_UV_WITH: Final = frozenset({"--with", "-w"})
+@functools.cache
+def _launchers() -> tuple[_Launcher, ...]:
+    """Return the launchers of `launchers.toml`, read when the first command line is looked at."""
+    import tomllib  # noqa: PLC0415  nothing else here needs it
 
+    text = resources.files("ironcurtain_proxy.shell").joinpath("launchers.toml").read_text("utf-8")
+    found: list[_Launcher] = []
+    for entry in tomllib.loads(text)["launcher"]:
+        fields = {key: text.split() for key, text in entry["options"].items()}
+        shared = {"registry": entry["registry"], "is_late": entry.get("is_late", False)}
+        found += [
+            convert({**fields, **shared, "words": program.split()}, _Launcher)
+            for program in entry["programs"].split(",")
+        ]
+    return tuple(found)
 
-def _uv(*words: str) -> _Launcher:
-    return _Launcher(
-        words=words,
-        registry="uv",
-        names_package=frozenset({"--from"}),
-        adds_package=_UV_WITH,
-        takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES,
-        harmless=_QUIET | _UV_SOURCES | _UV_FLAGS,
-        passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
-    )
-
-
-def _npm(*words: str, is_late: bool = False) -> _Launcher:
-    return _Launcher(
-        words=words,
-        registry="npm",
-        names_package=frozenset({"-p", "--package"}),
-        takes_value=frozenset(
-            {"-w", "--workspace", "--registry", "--prefix", "--cache", "-c", "--call"}
-        ),
-        harmless=_QUIET | {"-y", "--yes", "--no", "--no-install", "--prefer-offline", "--registry"},
-        passed_on=frozenset({"--registry"}),
-        is_late=is_late,
-    )
-
-
-_UV_RUN: Final = _Launcher(
-    words=("uv", "run"),
-    registry="uv",
-    names_package=frozenset(),
-    adds_package=_UV_WITH,
-    takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES | {"-m", "--module", "--extra", "--group"},
-    harmless=_QUIET | _UV_SOURCES | _UV_FLAGS | _UV_RUN_FLAGS | _UV_PLACES | {"-m", "--module"},
-    passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
-)
-_LAUNCHERS: Final = (
-    _npm("npx"),
-    _npm("npm", "exec", is_late=True),
-    _npm("npm", "x", is_late=True),
-    _npm("pnpm", "dlx"),
-    _npm("pnpx"),
-    _npm("yarn", "dlx"),
-    _npm("bunx"),
-    _npm("bun", "x"),
-    _uv("uvx"),
-    _uv("uv", "tool", "run"),
-    _UV_RUN,
-    _Launcher(
-        words=("pipx", "run"),
-        registry="pipx",
-        names_package=frozenset({"--spec"}),
-        adds_package=frozenset({"--with"}),
-        takes_value=frozenset({"--python", "--index-url", "-i", "--pip-args"}),
-        harmless=_QUIET | {"--no-cache", "--python", "--index-url", "-i", "--pip-args"},
-        passed_on=frozenset({"--python", "--index-url", "-i", "--pip-args"}),
-    ),
-)
 
 _PROGRAM: Final = re.compile(r"[a-z0-9_][\w.-]*", re.IGNORECASE | re.ASCII)
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
@@ -307,7 +250,7 @@ def launched(command: str, args: Sequence[str]) -> Launched | None:
     It is None if its command is no launcher.
     """
     words = (command.rpartition("/")[2], *args)
-    for launcher in _LAUNCHERS:
+    for launcher in _launchers():
         rest = _after(launcher, words)
         if rest is not None:
             return _read(launcher, rest)
@@ -406,7 +349,7 @@ def _note(launcher: _Launcher, found: _Options, option: str, value: str) -> None
 
 def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
     options, rest = _options(launcher, args)
-    if launcher is _UV_RUN:
+    if launcher.words == ("uv", "run"):
         return _uv_run(options, rest)
     written, program = options.packages, None
     if written:

@@ -162,10 +162,7 @@ _GIT_PROGRAMS: Final = frozenset({"git", "/usr/bin/git", "/bin/git", "/usr/local
 _HARMLESS: Final = frozenset({"-P", "--no-pager"})
 """Git's own options that leave the repository where it is."""
 
-_PUSH_OPTIONS: Final = frozenset(
-    {"-u", "--set-upstream", "-q", "--quiet", "-v", "--verbose", "--progress", "--no-progress"}
-    | {"-n", "--dry-run", "--porcelain", "--atomic", "-4", "-6", "--thin", "--no-thin"}
-)
+_PUSH_OPTIONS: Final = word_set("plain-push-options")
 """Options of a push that name nothing, and add no other branch."""
 
 _REMOTE: Final = "origin"

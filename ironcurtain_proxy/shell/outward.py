@@ -18,7 +18,6 @@ is missing here is asked about when the sandbox stops the command on its way the
 
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.family_table import hoisted, task_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
-from ironcurtain_proxy.shell.programs import entries, expanded, paths, word_lists, word_set
+from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_lists, word_set
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.shell.effects import CommandEffect
@@ -48,17 +47,14 @@ _PRIVILEGED: Final = _LEAVES["privileged"]
 """Programs that change the machine itself."""
 
 _SUB_COMMANDS: Final = word_lists("leaving-sub-commands")
-_INSIDE: Final = frozenset([" ".join(one.split()) for one in entries("leaves")["never"].split(",")])
+_INSIDE: Final = frozenset(phrases("never-leaving"))
 """Sub-commands of such programs that need nothing outside."""
 BARE_INSTALLERS: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
 """Package tools that install when they are called without a sub-command."""
 
 _ASKS: Final = frozenset({"-v", "-V", "-h", "--version", "--help"})
 
-_PAIRS: Final = frozenset(
-    {("remote", "update"), ("remote", "show"), ("remote", "prune"), ("mod", "download"),
-     ("mod", "tidy"), ("archive", "--remote")}
-)  # fmt: skip
+_PAIRS: Final = frozenset(phrases("leaving-pairs"))
 
 
 _CONNECTIONS: Final = ("/dev/tcp/", "/dev/udp/")
@@ -79,7 +75,7 @@ def why_outward(command: SimpleCommand) -> str | None:
     if name in {"python", "python3"} and texts[:2] == ["-m", "pip"]:
         name, rest = "pip", rest[2:]
     path = sub_commands(rest)
-    if any(" ".join((name, *path[:length])) in _INSIDE for length in (1, 2)):
+    if any((name, *path[:length]) in _INSIDE for length in (1, 2)):
         return None
     copies = name == "rsync" and any(":" in text for text in texts)
     if copies or name in _ALWAYS or _fetches_to_run(name, texts):
@@ -133,20 +129,13 @@ def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> st
 def why_privileged(command: SimpleCommand) -> str | None:
     """Return why a command changes the machine itself, or None if no reason is known."""
     name = name_of(command)
-    if name not in _PRIVILEGED or tuple([word.text for word in command.words[1:]]) in _LISTS[name]:
+    if name not in _PRIVILEGED or (name, *[word.text for word in command.words[1:]]) in _LISTS:
         return None
     return f"{name} changes the machine"
 
 
-_LISTS: Final[Mapping[str, frozenset[tuple[str, ...]]]] = defaultdict(
-    frozenset,
-    mount=frozenset({(), ("-l",), ("-v",)}),
-    crontab=frozenset({("-l",)}),
-    launchctl=frozenset({("list",)}),
-    diskutil=frozenset({("list",), ("info", "/")}),
-    systemctl=frozenset({("list-units",), ("list-timers",), ("--failed",)}),
-)
-"""The words behind such a program with which it only lists what there is."""
+_LISTS: Final = frozenset(phrases("privileged-lists"))
+"""Such programs with the words with which they only list what there is."""
 
 
 def name_of(command: SimpleCommand) -> str | None:
@@ -226,9 +215,7 @@ def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Wor
 
 
 ELSEWHERE: Final = "it reads files outside the workspace"
-SHOW_NO_CONTENT: Final = words(
-    "cd pushd popd source . export mkdir test [ [[ ls stat du readlink realpath namei"
-)
+SHOW_NO_CONTENT: Final = word_set("show-no-content")
 """Programs that show no content of the files that they are given, at most names and sizes."""
 _HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
 
@@ -337,11 +324,8 @@ _REMOTE: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+)(?P<end>:)(?!//)")
 _BARE: Final = re.compile(rf"(?:[^/?#@\s\\:]*@)?{_HOST}", re.IGNORECASE)
 _DIRECT: Final = re.compile(r"[\w.\[\],-]+\s*@\s*(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
 """The start of a requirement of Python that names an address: `package @ https://…`."""
-_NAMED: Final = {
-    "--context": "context", "--kube-context": "context", "-n": "namespace",
-    "--namespace": "namespace", "--profile": "profile", "--project": "project",
-    "--repo": "repository", "-R": "repository", "--region": "region", "--app": "app",
-}  # fmt: skip
+_NAMED: Final = entries("account-options")
+"""The options that name a cluster, an account or a project, with the word for it."""
 _CLUSTERS: Final = words("kubectl helm oc aws gcloud az gh glab docker flyctl fly")
 _LEADS_ELSEWHERE: Final = re.compile(
     r"prox|regist|index-|endpoint|insteadof|hostname|base-?url|userconfig", re.IGNORECASE
@@ -353,15 +337,8 @@ _SETS: Final = re.compile(
     re.IGNORECASE,
 )
 """Settings of git that change neither where it connects nor what it runs there."""
-HARMLESS_VARIABLES: Final = frozenset(
-    {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
-     "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
-     "GIT_PAGER_IN_USE", "GIT_TERMINAL_PROMPT", "GH_PROMPT_DISABLED", "HUSKY"}
-)  # fmt: skip
-_LEAD_NOWHERE: Final = HARMLESS_VARIABLES | {
-    "DOCKER_BUILDKIT", "BUILDKIT_PROGRESS", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION",
-    "GH_TOKEN", "GITHUB_TOKEN", "NODE_NO_WARNINGS", "PYTHONDONTWRITEBYTECODE", "PGPASSWORD",
-}  # fmt: skip
+HARMLESS_VARIABLES: Final = word_set("harmless-variables")
+_LEAD_NOWHERE: Final = HARMLESS_VARIABLES | word_set("variables-lead-nowhere")
 """Variables that do not change where a program connects."""
 
 

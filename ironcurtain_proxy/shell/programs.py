@@ -25,6 +25,9 @@ ProgramSection: TypeAlias = Literal[
     "carriers",
     "leading-options",
     "quiet-git",
+    "disturbing-git",
+    "transparent",
+    "account-options",
 ]
 
 _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
@@ -40,6 +43,11 @@ def _tables() -> Mapping[str, Mapping[str, str]]:
 def word_set(name: str) -> frozenset[str]:
     """Return the words of a list of the section `words`."""
     return words(_tables()["words"][name])
+
+
+def phrases(name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the phrases of a list of the section `phrases`, which has commas between them."""
+    return tuple(tuple(one.split()) for one in _tables()["phrases"][name].split(","))
 
 
 def entries(section: ProgramSection) -> Mapping[str, str]:

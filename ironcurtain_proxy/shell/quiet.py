@@ -18,10 +18,12 @@ it has changed by the time that the part runs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
+
+from msgspec import convert
 
 from ironcurtain_proxy.model.request import (
     Assignment,
@@ -43,7 +45,7 @@ from ironcurtain_proxy.shell.places import (
     names_a_secret,
     path_of,
 )
-from ironcurtain_proxy.shell.programs import word_lists, word_set
+from ironcurtain_proxy.shell.programs import paths, word_lists, word_set
 
 # --- quiet
 
@@ -220,19 +222,12 @@ def _inside(word: Word, place: CommandPlace) -> Iterator[str]:
 Disturbance: TypeAlias = Literal["files", "branch", "remotes", "shell"]
 """The changed thing: files of the project, the current branch, the remotes, or the shell itself."""
 
-_SHELL: Final = words("source . export alias unalias declare typeset local eval hash enable shopt "
-                      "exec trap set unset readonly builtin function")  # fmt: skip
+_SHELL: Final = word_set("changes-the-shell")
 
-_DISTURBING_GIT: Final[dict[str, frozenset[Disturbance]]] = {
-    **dict.fromkeys(("add", "commit", "push", "fetch", "tag", "rm"), frozenset()),
-    **dict.fromkeys(
-        ("restore", "stash", "merge", "pull", "rebase", "cherry-pick", "revert", "reset", "mv",
-         "apply", "am", "clean"),
-        frozenset({"files"}),
-    ),
-    **dict.fromkeys(("checkout", "switch"), frozenset({"files", "branch"})),
-    "branch": frozenset({"branch"}),
-}  # fmt: skip
+_DISTURBING_GIT: Final[Mapping[str, frozenset[Disturbance]]] = {
+    name: convert(text.split(), frozenset[Disturbance])
+    for (name,), text in paths("disturbing-git").items()
+}
 """The changes by sub-command of git; other sub-commands may change everything."""
 
 

@@ -214,10 +214,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 }  # fmt: skip
 """The further checks of the table, by name."""
 
-VERSIONS: Final = frozenset(
-    {"python", "python3", "node", "git", "bash", "jq", "rg", "gcc", "clang", "make", "cmake", "gh",
-     "docker", "perl", "ruby", "sqlite3", "openssl", "curl", "tar", "zip", "sed", "grep", "awk"}
-)  # fmt: skip
+VERSIONS: Final = word_set("show-versions")
 """Programs that only show their version for `--version` alone, without a look at the project.
 Programs that a version manager replaces by those of the project (go, cargo, npm, …) are missing."""
 
