@@ -8,7 +8,7 @@ listed as harmless.
 - `rules`: what kind of control place a path is, if it is one
 - `git_files`: the repositories that an index makes git look into, and whether a changed
   configuration of git, a waiting rebase or a cherry-pick is harmless
-- `links`: whether a link leads to where nobody looks
+- `links`: where git's settings, commands and links of control places lead
 
 The names stand in `names.toml`. All modules but `links` are pure: callers list files and pass what
 they found.

@@ -137,6 +137,10 @@ MOST_READ: Final = 256 << 20
 """The bytes of a file whose content decides. A larger one is kept back."""
 
 
+EntryKey: TypeAlias = tuple[bytes, int]
+"""A path and its stage: an unmerged path has up to three."""
+
+
 class UnreadableIndexError(ValueError):
     """Raised for an index that is damaged, or of a form that this module does not read."""
 
@@ -155,7 +159,7 @@ def hash_length_of(settings: bytes) -> int:
 def names_worktree_alone(index: bytes, settings: bytes) -> bool:
     """Return whether all entries of an index are files that a worktree may hold.
 
-    Unlike `special_entries` this reads an index that leaves entries to another one, or that keeps
+    Unlike `notes_of` this reads an index that leaves entries to another one, or that keeps
     directories as one entry, and takes for harmless what git does not take for an index.
     """
     if not index.startswith(b"DIRC"):
@@ -176,46 +180,66 @@ def resolves_no_more(before: bytes | None, now: bytes) -> bool:
     return {*now.split(b"\0")} <= {b"", *(before or b"").split(b"\0")}
 
 
-class SpecialEntries(NamedTuple):
-    """The paths in an index that git treats in a way of their own, relative to its worktree."""
+class NotedFile(NamedTuple):
+    """What an index says of a file besides its name and object."""
 
-    gitlinks: frozenset[bytes]
-    hidden: frozenset[bytes]
-    """Those of which git shows no change: `assume-unchanged` and `skip-worktree`."""
+    noted: bytes
+    is_hidden: bool
+    """Whether git shows no change of it: `assume-unchanged` and `skip-worktree`."""
+
+    @property
+    def is_gitlink(self) -> bool:
+        """Whether git looks into it as a repository of its own."""
+        return self.noted[_KIND_BYTE] & _KIND == _GITLINK
 
 
-def special_entries(index: bytes, *, hash_length: int = _SHA1) -> SpecialEntries:
-    """Return the special entries of an index.
+def notes_of(index: bytes, *, hash_length: int = _SHA1) -> Mapping[EntryKey, NotedFile]:
+    """Return what an index says of each file.
 
     Raises:
-        UnreadableIndexError: the index is damaged, of an unknown version, or split.
+        UnreadableIndexError: it is damaged, of an unknown version, or split.
     """
-    linked: set[bytes] = set()
-    hidden: set[bytes] = set()
-    for place in _places(index, hash_length):
-        if index[place.start + _KIND_BYTE] & _KIND == _GITLINK:
-            linked.add(place.path)
-        if place.flags & _ASSUMED or place.extended & _SKIPPED:
-            hidden.add(place.path)
-    return SpecialEntries(frozenset(linked), frozenset(hidden))
+    return {
+        one.key: NotedFile(one.noted(index), one.is_hidden) for one in _places(index, hash_length)
+    }
 
 
-def looked_at_again(before: bytes, now: bytes, *, hash_length: int = _SHA1) -> bytes:
+def looked_at_again(
+    known: Mapping[EntryKey, NotedFile],
+    now: bytes,
+    *,
+    hash_length: int = _SHA1,
+    shows: bool = False,
+) -> tuple[bytes, bool]:
     """Return an index with which git reads each file again of which this one notes something new.
 
     Git compares times and sizes alone, which an index could say of a file that a command changed.
     What other parts of an index say of files and directories is left out.
 
+    Args:
+        known: what the user's git noted.
+        now: the present content.
+        hash_length: the bytes of an object name.
+        shows: whether git is to show the changes of files again of which it was to show none.
+
+    Returns:
+        The index, and whether there were files of which it newly shows no change.
+
     Raises:
-        UnreadableIndexError: one of them is damaged, of an unknown version, or split.
+        UnreadableIndexError: it is damaged, of an unknown version, or split.
     """
-    known = {one.path: one.noted(before) for one in _places(before, hash_length)}
-    found, end = bytearray(now), 12
+    found, end, hides = bytearray(now), 12, False
     for one in _places(now, hash_length):
-        if known.get(one.path) != one.noted(now):
+        was, end = known.get(one.key), one.end
+        if was is None or was.noted != one.noted(now):
             found[one.start : one.start + _TIMES] = bytes(_TIMES)
-        end = one.end
-    return bytes(found[:end]) + _digest(found[:end], hash_length)
+        if one.is_hidden and not (was and was.is_hidden):
+            hides, at = True, one.start + _FIXED + hash_length
+            if shows:
+                found[at] &= ~_ASSUMED >> 8
+                if one.flags & _EXTENDED:
+                    found[at + 2] &= ~_SKIPPED >> 8
+    return bytes(found[:end]) + _digest(found[:end], hash_length), hides
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1) -> bytes | None:
@@ -231,7 +255,7 @@ def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1)
         if one[-hash_length:] not in {_digest(one[:-hash_length], hash_length), bytes(hash_length)}:
             raise UnreadableIndexError("the index is damaged")
     before, mine, other = [_entries(one, hash_length) for one in (base, ours, theirs)]
-    found: list[tuple[_Key, _Entry]] = []
+    found: list[tuple[EntryKey, _Entry]] = []
     for key in sorted({*mine, *other}):
         was, here, there = before.get(key), mine.get(key), other.get(key)
         if _is_alike(here, was) or _is_alike(here, there):
@@ -276,9 +300,13 @@ class _PlaceOfEntry(NamedTuple):
     def noted(self, index: bytes) -> bytes:
         return index[self.start : self.start + _FIXED]
 
+    @property
+    def key(self) -> EntryKey:
+        return self.path, self.flags & _STAGE
 
-_Key: TypeAlias = tuple[bytes, int]
-"""A path and its stage: an unmerged path has up to three."""
+    @property
+    def is_hidden(self) -> bool:
+        return bool(self.flags & _ASSUMED or self.extended & _SKIPPED)
 
 
 def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
@@ -287,12 +315,12 @@ def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
     return one.fixed[_MODE] == other.fixed[_MODE] and one[1:] == other[1:]
 
 
-def _entries(index: bytes, hash_length: int) -> Mapping[_Key, _Entry]:
-    found: dict[_Key, _Entry] = {}
-    for path, start, flags, extended, _ in _places(index, hash_length):
-        middle, end = start + _FIXED, start + _FIXED + hash_length
-        entry = _Entry(index[start:middle], index[middle:end], flags & ~_LONGEST_NAME, extended)
-        found[path, flags & _STAGE] = entry
+def _entries(index: bytes, hash_length: int) -> Mapping[EntryKey, _Entry]:
+    found: dict[EntryKey, _Entry] = {}
+    for one in _places(index, hash_length):
+        end = one.start + _FIXED + hash_length
+        name, flags = index[one.start + _FIXED : end], one.flags & ~_LONGEST_NAME
+        found[one.key] = _Entry(one.noted(index), name, flags, one.extended)
     return found
 
 
@@ -370,7 +398,7 @@ def _padded(length: int) -> int:
     return (length + 8) // 8 * 8
 
 
-def _written(entries: Sequence[tuple[_Key, _Entry]], hash_length: int) -> bytes:
+def _written(entries: Sequence[tuple[EntryKey, _Entry]], hash_length: int) -> bytes:
     """Return an index of version 2, or 3 where an entry has extended flags."""
     version = 3 if any(entry.flags & _EXTENDED for _, entry in entries) else _PLAIN
     parts = [struct.pack(">4sII", b"DIRC", version, len(entries))]
@@ -447,19 +475,6 @@ _URL: Final = re.compile(r"(?!-)(?!.*::).+")
 _WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
 
 _PLACE: Final = ("core", "worktree")
-_NAMED: Final = re.compile(
-    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
-    re.ASCII | re.IGNORECASE | re.MULTILINE,
-)
-
-WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
-"""The words of commands, which may be paths."""
-SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
-_ENDING: Final = re.compile(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
-"""Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
-_FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
-_OPTION: Final = re.compile(r"\A-\w")
-
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "repositoryformatversion"): _SETTING_NUMBER,
     ("core", "filemode"): _FLAG,
@@ -524,28 +539,12 @@ def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
     return section not in {"core", "extensions"}
 
 
-def named_files(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield directories of hooks (True) and configurations (False) that one names."""
-    for found in _NAMED.finditer(text):
-        yield found[1].lower() == "hookspath", found[2].strip()
-
-
-def named_programs(text: str) -> Iterator[str]:
-    """Yield what may be programs that a configuration names, relative to the worktree.
-
-    Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
-    """
+def other_settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the section and the text of each setting that is not known to run nothing."""
     for section, _, key, value in _settings(text):
         # Without a section it is no configuration.
         if section and (section, key) not in _HARMLESS and (section, key) not in _HARMLESS_IF_NEW:
-            # What the user types speaks of many files.
-            ending, before = SCRIPTS if section.startswith("alias") else _ENDING, ""
-            for word in WORDS.findall(value or key):
-                # A program without a slash does not lie there, but what follows it may.
-                if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
-                    # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
-                    yield from {word, word.lstrip("/"), _OPTION.sub("", word)}
-                before = word
+            yield section, value or key
 
 
 def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:

@@ -1,4 +1,6 @@
-"""Where links and commands of control places lead.
+"""Where control places lead: git's settings, commands and links.
+
+A file at a path that they lead to acts like one of them, even if it does not exist yet.
 
 Links of a workspace that lead to where servers may write and nobody looks.
 
@@ -13,12 +15,14 @@ the settings of an agent makes the agent run that file by itself.
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.git_files import SCRIPTS, WORDS
+from ironcurtain_proxy.control_places.git_files import other_settings
 from ironcurtain_proxy.control_places.rules import is_in_cache, looks_activated, programs_of_prompts
 
 _KERNELS: Final = "/proc"
@@ -26,6 +30,19 @@ _KERNELS: Final = "/proc"
 _MOST: Final = 100
 """Links that are followed, more than the kernel does."""
 
+
+_NAMED: Final = re.compile(
+    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
+    re.ASCII | re.IGNORECASE | re.MULTILINE,
+)
+
+_WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+"""The words of commands, which may be paths."""
+_SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+_ENDING: Final = re.compile(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
+"""Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
+_FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
+_OPTION: Final = re.compile(r"\A-\w")
 
 _COMMANDS: Final = re.compile(
     r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
@@ -62,6 +79,28 @@ _LOOKS: Final = re.compile(
 )
 
 
+def named_files(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield directories of hooks (True) and configurations (False) that one names."""
+    for found in _NAMED.finditer(text):
+        yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def named_programs(text: str) -> Iterator[str]:
+    """Yield what may be programs that a configuration names, relative to the worktree.
+
+    Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
+    """
+    for section, value in other_settings(text):
+        # What the user types speaks of many files.
+        ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
+        for word in _WORDS.findall(value):
+            # A program without a slash does not lie there, but what follows it may.
+            if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
+                # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
+                yield from {word, word.lstrip("/"), _OPTION.sub("", word)}
+            before = word
+
+
 def words_of_commands(name: str, text: str) -> Iterator[str]:
     """Yield the words of the commands in a control file, which may be relative paths.
 
@@ -77,9 +116,9 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
     named = is_settings and ending != _NAMES_OPENED_FILES
     files = [one[1] for one in _FILES.finditer(text)] if named else []
     for part in commands:
-        yield from map(_relative, WORDS.findall(part))
+        yield from map(_relative, _WORDS.findall(part))
     for part in files:
-        for word in map(_relative, WORDS.findall(part)):
+        for word in map(_relative, _WORDS.findall(part)):
             # What packages bring counts as data there: `.venv/bin/python`.
             if not is_in_cache(word.split("/")):
                 yield word
@@ -105,8 +144,8 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
                 yield word or ".env"
     else:
         named = words_of_commands(name, text)
-        yield from [one for one in named if "/" in one and SCRIPTS.search(one) and "*" not in one]
-    for word in map(_relative, WORDS.findall(" ".join(directories))):
+        yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
+    for word in map(_relative, _WORDS.findall(" ".join(directories))):
         yield from [f"{word}/{program}" for program in programs_of_prompts()]
 
 
@@ -225,3 +264,192 @@ def _step(here: str, part: str) -> tuple[str, list[str]]:
                 return here, _parts(os.readlink(one))  # noqa: PTH115  text
             except OSError:
                 return one, []
+
+
+# --- leads
+
+
+CONFIGURATIONS: Final = ("config", "config.worktree")
+_LARGEST: Final = 1 << 20
+_MOST_FOLLOWED: Final = 1000
+"""The most configurations that are followed from one: they may include each other without end."""
+_HUSKY: Final = "_"
+"""The directory of husky's hooks, which run scripts of the directory that holds it."""
+
+
+class Leads:
+    """The paths below some directories that settings lead to."""
+
+    def __init__(
+        self, roots: tuple[str, ...], known: Iterable[str] = (), in_each: Iterable[str] = ()
+    ) -> None:
+        """Begin with what is known.
+
+        Args:
+            roots: absolute and real.
+            known: the paths that settings lead to, as `paths`.
+            in_each: as the property of that name.
+        """
+        self._roots = roots
+        self._paths: set[str] = set()
+        self._names: dict[str, set[str]] = {}
+        self.above: set[str] = set()
+        """Directories on the way to a path. No link may come in their place."""
+        self._in_each = {*in_each}
+        """Relative paths of hooks that the user's own settings name for every repository."""
+        self._in_linked: set[str] = set()
+        """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
+        for path in known:
+            self._add(path)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths that settings lead to, absolute."""
+        return frozenset(self._paths)
+
+    def holds(self, path: str) -> bool:
+        """Return whether settings lead to a path, or to a directory that holds it."""
+        return path in self._paths or any(one in self._paths for one in _above(path))
+
+    @property
+    def in_each(self) -> tuple[str, ...]:
+        """Where the user's own settings say that every repository has its hooks."""
+        return tuple(sorted(self._in_each))
+
+    def names_in(self, directory: str) -> set[str]:
+        """Return the names in a directory that settings lead to."""
+        return self._names.get(directory, set())
+
+    def of_user(self) -> None:
+        """Add the paths that the user's own settings of git lead to."""
+        home = os.path.expanduser("~")  # noqa: PTH111  text
+        beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+        for file in (f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"):
+            self._follow(file, top=None)
+
+    def of_link(self, path: str, target: str, top: str) -> None:
+        """Add where a link of a control place leads to."""
+        self._follow(os.path.join(_holder(path), target), top=top)  # noqa: PTH118  text
+
+    def of_git(self, path: str, top: str) -> None:
+        """Add the paths that a directory of git, and the settings in it, lead to."""
+        if os.path.islink(f"{path}/hooks"):  # noqa: PTH114  text
+            self._follow(f"{path}/hooks", top=top)
+        for name in CONFIGURATIONS:
+            self.of_configuration(_text(f"{path}/{name}"), path, top)
+        self.of_repository(top, is_pointer=False)
+
+    def of_configuration(self, text: str, holder: str, top: str) -> None:
+        """Add the paths that a configuration of git names.
+
+        Args:
+            text: what it holds.
+            holder: the directory of git that it lies in.
+            top: the directory of the repository.
+        """
+        for is_hooks, named in named_files(text):
+            if is_hooks and not named.startswith(("/", "~")):
+                self._in_linked.add(named)
+            path = os.path.expanduser(named)  # noqa: PTH111  text
+            self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
+        for named in named_programs(text):
+            self._run(named, top, self._in_linked)
+
+    def of_commands(self, path: str, text: str) -> None:
+        """Add the files that the commands of settings, or a hook, name."""
+        name = path.rpartition("/")[2]
+        # A hook runs at the top of its worktree, settings beside them or at the top of the project.
+        tops = [one for one in _above(path) if self._is_ours(one)]
+        for word in {*words_of_commands(name, text)}:
+            for top in tops:
+                if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
+                    self._run(word, top, set())
+        for word in {*files_to_come(name, text)}:
+            # Direnv goes to where its file lies.
+            for top in tops[:1] if name.startswith(".envrc") else tops:
+                self._run(word, top, set())
+
+    def of_repository(self, top: str, *, is_pointer: bool) -> None:
+        """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
+        for path in sorted(self._in_each | self._in_linked if is_pointer else self._in_each):
+            self._follow(f"{top}/{path}", top=top)
+
+    def _follow(self, path: str, *, top: str | None) -> None:
+        """Add a path, what lies on the way to it, and where the configuration at it leads to."""
+        waiting, seen = [path], set[str]()
+        while waiting and len(seen) < _MOST_FOLLOWED:
+            one = os.path.normpath(waiting.pop())
+            # No file has a name with NUL.
+            if one in seen or "\0" in one:
+                continue
+            seen.add(one)
+            target = os.path.realpath(one)
+            for each in (*self._links(one), target):
+                self._add(each)
+            waiting += self._named(one, target, top)
+
+    def _add(self, path: str) -> None:
+        if self._is_ours(path) and path not in self._roots and path not in self._paths:
+            self._paths.add(path)
+            parent, _, name = path.rpartition("/")
+            self._names.setdefault(parent, set()).add(name)
+            self.above.update(_above(path))
+
+    def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
+        """Yield the paths that the file or directory at a path leads to in turn."""
+        if target.endswith(f"/{_HUSKY}"):
+            yield target.rpartition("/")[0]
+        text = _text(target)
+        for program in named_programs(text):
+            self._run(program, top, self._in_each if top is None else set())
+        for is_hooks, written in named_files(text):
+            named = os.path.expanduser(written)  # noqa: PTH111  text
+            if not is_hooks:
+                yield os.path.join(path.rpartition("/")[0], named)  # noqa: PTH118  text
+            elif top is None and not named.startswith("/"):
+                self._in_each.add(named)
+            else:
+                yield os.path.join(top or "/", named)  # noqa: PTH118  text
+
+    def _run(self, program: str, top: str | None, relative: set[str]) -> None:
+        """Add a program that git runs in a worktree: what it reads in turn is not followed."""
+        if "\0" in program:
+            return
+        if not program.startswith(("/", "~")):
+            relative.add(program)
+        if top is not None or program.startswith(("/", "~")):
+            path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
+            for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
+                self._add(each)
+
+    def _is_ours(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{root}/") for root in self._roots)
+
+    def _links(self, path: str) -> list[str]:
+        """Return the links on the way to a path: each could be exchanged."""
+        parts = path.split("/")
+        above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the directories above a path, the innermost first."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _holder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _text(path: str) -> str:
+    with suppress(OSError, ValueError):
+        if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
+                text = file.read(_LARGEST)
+                # A hook may be a link to a program.
+                return "" if "\0" in text else text
+    return ""

@@ -23,13 +23,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from ironcurtain_proxy.control_places.git_files import (
+    EntryKey,
+    NotedFile,
+    UnreadableIndexError,
+    hash_length_of,
     is_harmless,
     is_harmless_state,
     keeps_worktree,
+    looked_at_again,
+    names_worktree_alone,
+    notes_of,
     resolves_no_more,
 )
-from ironcurtain_proxy.control_places.links import is_plain_version
+from ironcurtain_proxy.control_places.links import CONFIGURATIONS, Leads, is_plain_version
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
@@ -38,22 +47,24 @@ from ironcurtain_proxy.sandbox.putting_back import (
     ClosedIdentity,
     ControlFile,
     Found,
+    Index,
     Inode,
     RemovedFiles,
     has_one_name,
     identity_of,
     inode_of,
-    is_plain_index,
     let_in,
     read_control_file,
+    read_index,
+    replace_index,
     restore,
     shown,
 )
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
-from ironcurtain_proxy.sandbox.survey import CONFIGURATIONS, Leads, Survey
+from ironcurtain_proxy.sandbox.survey import Survey, follow
 
 _MOST_CLOSED: Final = 200
-"""Each is a mount in every sandbox. What is not closed is read at every look."""
+"""Each is a mount in every sandbox: with 1,000 it starts in 15 seconds, with 2,000 not at all."""
 _CLOSED: Final = (*CONFIGURATIONS, "commondir", "info/attributes", "objects/info/alternates")
 """Of a repository's settings, those that are closed where they exist."""
 _MOST_FILES: Final = 20_000
@@ -100,6 +111,8 @@ class ControlLookout:
     """The directories with control places that were there before any server ran."""
     known: dict[tuple[Inode, str], ControlFile] = field(default_factory=dict)
     """The accepted state of each control file."""
+    _indexes: dict[tuple[Inode, str], Index] = field(default_factory=dict, init=False)
+    """The accepted state of each index of git."""
     guards: Collection[Found] = ()
     """The user's hooks and configurations of git, without which git passes over the hooks."""
     _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
@@ -142,12 +155,14 @@ class ControlLookout:
                 (one, file) for one in found if (file := read_control_file(one.path, one.kind))
             ]
             self.known = {one.key: file for one, file in files}
-            leads.of_files(files)
+            follow(leads, files)
             if len(leads) == count:
                 break
             self._survey.forget()
         self._survey.learns = False
         self.places = {one.inode: one.anchor for one in found}
+        read = [(one.key, read_index(one.path)) for one in found if one.kind == "index"]
+        self._indexes = {key: index for key, index in read if index is not None}
         # What cannot be looked into now is the user's own.
         self._stuck.update(self._survey.refused)
         self._begun(files)
@@ -168,7 +183,7 @@ class ControlLookout:
         self._survey.leads.of_user()
         files = [(one, file) for one in self._survey.walk() if (file := self.known.get(one.key))]
         self._begun(files)
-        self._survey.leads.of_files(files)
+        follow(self._survey.leads, files)
         self._survey.forget()
 
     def _begun(self, files: Collection[tuple[Found, ControlFile]]) -> None:
@@ -193,12 +208,14 @@ class ControlLookout:
             identity = identity_of(path)
             is_below = path.startswith(tuple([f"{one}/" for one in closed]))
             # A link has no content to close, and could be exchanged.
-            if (
-                identity
-                and not is_below
-                and not os.path.islink(path)  # noqa: PTH114  text
-                and len(closed) < _MOST_CLOSED
-            ):
+            if identity and not is_below and not os.path.islink(path):  # noqa: PTH114  text
+                if len(closed) == _MOST_CLOSED:
+                    # What is not closed could be moved away, or be changed for a moment.
+                    self._miss(
+                        f"more than {_MOST_CLOSED} things that {_CAN} would have to be closed",
+                        say=False,
+                    )
+                    break
                 closed.append(path)
                 if has_one_name(path):
                     self.closed_files[path] = identity
@@ -251,7 +268,8 @@ class ControlLookout:
                 refused.append((one, now))
             elif is_end and (before is None or not now.is_same(before)):
                 # What a look in the middle lets pass may be unfinished: it is not known by that.
-                self.known[one.key] = now
+                again = read_control_file(one.path, one.kind) if one.kind == "index" else None
+                self.known[one.key] = again or now
                 new.append((one, now))
         bad = {one.inode for one, _ in refused}
         self._accepted.update([one.inode for one in found if one.inode not in bad])
@@ -293,7 +311,7 @@ class ControlLookout:
         """Look after what new repositories and pointers lead to. Return whether that is more."""
         leads = self._survey.leads
         count = len(leads)
-        leads.of_files(new)
+        follow(leads, new)
         if len(leads) == count:
             return False
         self._survey.forget()
@@ -329,7 +347,7 @@ class ControlLookout:
         if now.links > 1 or now.is_link:
             return False
         if one.kind == "index":
-            return is_plain_index(one.path)
+            return self._shows_all(one, is_end=is_end)
         return now.content is not None and self._is_harmless(
             one, before, now.content, is_end=is_end
         )
@@ -352,6 +370,37 @@ class ControlLookout:
                 return is_plain_version(now)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
                 return False
+
+    def _shows_all(self, one: Found, *, is_end: bool) -> bool:
+        """Return whether an index may stay: git shows and reads all that may have changed.
+
+        What it says newly of times and of files whose changes git does not show is taken out of it.
+        """
+        index, before = read_index(one.path), self._indexes.get(one.key)
+        if index is None or not index.content.startswith(b"DIRC"):
+            return index is not None
+        length, was = hash_length_of(index.settings), before.content if before else b""
+        known: Mapping[EntryKey, NotedFile] | None = None
+        # The user's own may be split over several files, or keep directories as one entry.
+        with suppress(UnreadableIndexError):
+            known = notes_of(was, hash_length=length)
+        if not is_end or known is None or not one.inner.endswith("index"):
+            return names_worktree_alone(index.content, index.settings)
+        try:
+            now, hid = looked_at_again(known, index.content, hash_length=length, shows=True)
+        except UnreadableIndexError:
+            if before is None or not names_worktree_alone(index.content, index.settings):
+                return one.key in self._own and before is None
+            now, hid = was, True
+        if hid:
+            said = f"{shown(one.path)} let git show no change of some files, and shows them again"
+            self._unsaid.append(PutBack(said, acts=False))
+        oldest = min(index.written_ns, before.written_ns if before else index.written_ns)
+        index = replace(index, written_ns=oldest)
+        if now != index.content:
+            replace_index(one.path, index, now)
+        self._indexes[one.key] = replace(index, content=now)
+        return True
 
     def _may_be_unfinished(self, one: Found) -> bool:
         """Return whether programs make such a file for a moment, and take it away themselves."""

@@ -16,7 +16,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -24,7 +24,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.git_files import MOST_READ, names_worktree_alone
+from ironcurtain_proxy.control_places.git_files import MOST_READ
 from ironcurtain_proxy.control_places.rules import ControlKind
 from ironcurtain_proxy.private_files import closed_after
 
@@ -111,17 +111,28 @@ def read_control_file(path: str, kind: FileKind) -> ControlFile | None:
     return replace(found, content=None, signature=(*found.signature, hash(found.content)))
 
 
-def is_plain_index(path: str) -> bool:
-    """Return whether an index lets git write files of its worktree alone."""
+class Index(Struct, frozen=True):
+    """An index of git."""
+
+    content: bytes
+    settings: bytes
+    """The configuration of its repository."""
+    written_ns: int
+    """The time of the last change: git reads each file again that is as new."""
+
+
+def read_index(path: str) -> Index | None:
+    """Return an index, or None if there is none that can be read."""
     holder = path.rpartition("/")[0]
-    settings = _whole(f"{holder}/config") or _whole(f"{holder}/../../config") or b""
+    settings = _whole(f"{holder}/config") or _whole(f"{holder}/../../config") or (b"", 0)
     index = _whole(path)
-    return index is not None and names_worktree_alone(index, settings)
+    return None if index is None else Index(index[0], settings[0], index[1])
 
 
-def _whole(path: str) -> bytes | None:
+def _whole(path: str) -> tuple[bytes, int] | None:
     with suppress(OSError), open(path, "rb", opener=_opener) as file:
-        return file.read() if os.fstat(file.fileno()).st_size <= MOST_READ else None
+        status = os.fstat(file.fileno())
+        return (file.read(), status.st_mtime_ns) if status.st_size <= MOST_READ else None
     return None
 
 
@@ -344,14 +355,45 @@ def restore(path: str, item: ControlFile) -> None:
         if item.is_link:
             os.symlink(os.fsdecode(content), name, dir_fd=place)
             return
-        new = f".{name}.{os.urandom(4).hex()}"
-        file = os.open(new, _NEW, 0o600, dir_fd=place)
-        try:
-            with os.fdopen(file, "wb") as writer:
-                writer.write(content)
-                os.fchmod(writer.fileno(), item.mode)
+        with _written(place, f".{name}.{os.urandom(4).hex()}", content, item.mode) as new:
             os.rename(new, name, src_dir_fd=place, dst_dir_fd=place)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(new, dir_fd=place)
-            raise
+
+
+def replace_index(path: str, before: Index, content: bytes) -> None:
+    """Write an index anew, under git's own lock. Whoever wrote it meanwhile wins.
+
+    Without a lock where one is there: it may be left by a process that stands still, or for good.
+    A git that goes on with that replaces our index, which is then looked at again.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    parent, _, name = path.rpartition("/")
+    with opened(parent) as place, ExitStack() as stack:
+        mode = stat.S_IMODE(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode)
+        try:
+            new = stack.enter_context(_written(place, f"{name}.lock", content, mode))
+        except FileExistsError:
+            aside = f"{name}.{os.urandom(4).hex()}.lock"
+            new = stack.enter_context(_written(place, aside, content, mode))
+        now = read_index(path)
+        if now is not None and now.content == before.content:
+            os.utime(new, ns=(before.written_ns, before.written_ns), dir_fd=place)
+            os.rename(new, name, src_dir_fd=place, dst_dir_fd=place)
+        else:
+            os.unlink(new, dir_fd=place)
+
+
+@contextmanager
+def _written(place: int, name: str, content: bytes, mode: int) -> Iterator[str]:
+    """Write a new file, which the block renames. It is removed if that fails."""
+    file = os.open(name, _NEW, 0o600, dir_fd=place)
+    try:
+        with os.fdopen(file, "wb") as writer:
+            writer.write(content)
+            os.fchmod(writer.fileno(), mode)
+        yield name
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=place)
+        raise

@@ -1,10 +1,4 @@
-"""The survey of control places, and where git's settings lead to.
-
-Paths that git's settings lead to: hooks, included configurations, targets of links.
-
-A file at such a path acts like a file of the repository itself, even if it does not exist yet.
-
-A complete survey of the control places below some directories, at the cost of what changed.
+"""A complete survey of the control places below some directories, at the cost of what changed.
 
 Every directory is looked at each time, and listed again if its stamp is another one. Whoever makes,
 renames or removes an entry changes the directory's time of change, which only the kernel sets. So
@@ -16,18 +10,18 @@ A bound that is reached is reported (`too_many`, `refused`): it never means that
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.control_places.git_files import is_index, named_files, named_programs
+from ironcurtain_proxy.control_places.git_files import is_index
 from ironcurtain_proxy.control_places.links import (
-    files_to_come,
+    CONFIGURATIONS,
+    Leads,
     leads_into,
     leads_into_cache,
     stays_below,
-    words_of_commands,
 )
 from ironcurtain_proxy.control_places.rules import (
     control_of,
@@ -36,190 +30,34 @@ from ironcurtain_proxy.control_places.rules import (
 )
 from ironcurtain_proxy.sandbox.putting_back import ControlFile, FileKind, Found, Inode
 
-# --- leads
-
-
-CONFIGURATIONS: Final = ("config", "config.worktree")
-_LARGEST: Final = 1 << 20
-_MOST: Final = 1000
-"""The most configurations that are followed from one: they may include each other without end."""
 _WITH_COMMANDS: Final = frozenset({"acted-on", "hook", "led-to"})
-_HUSKY: Final = "_"
-"""The directory of husky's hooks, which run scripts of the directory that holds it."""
 
 
-class Leads:
-    """The paths below some directories that settings lead to."""
-
-    def __init__(self, roots: tuple[str, ...]) -> None:
-        """Begin with none. `roots`: absolute and real."""
-        self._roots = roots
-        self._paths: set[str] = set()
-        self._names: dict[str, set[str]] = {}
-        self.above: set[str] = set()
-        """Directories on the way to a path. No link may come in their place."""
-        self._in_each: set[str] = set()
-        """Relative paths of hooks that the user's own settings name for every repository."""
-        self._in_linked: set[str] = set()
-        """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    @property
-    def paths(self) -> frozenset[str]:
-        """The paths that settings lead to, absolute."""
-        return frozenset(self._paths)
-
-    @property
-    def in_each(self) -> tuple[str, ...]:
-        """Where the user's own settings say that every repository has its hooks."""
-        return tuple(sorted(self._in_each))
-
-    def names_in(self, directory: str) -> set[str]:
-        """Return the names in a directory that settings lead to."""
-        return self._names.get(directory, set())
-
-    def of_user(self) -> None:
-        """Add the paths that the user's own settings of git lead to."""
-        home = os.path.expanduser("~")  # noqa: PTH111  text
-        beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-        for file in (f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"):
-            self._follow(file, top=None)
-
-    def of_files(self, files: Iterable[tuple[Found, ControlFile]]) -> None:
-        """Add the paths that files of control places lead to."""
-        # Repositories before the files that point to them: both have hooks of the same name.
-        for found, file in sorted(files, key=lambda one: one[0].kind == "pointer"):
-            content = file.content or b""
-            holder = found.path.rpartition("/")[0]
-            is_git = found.anchor.lower().endswith("/.git")
-            top = found.anchor.rpartition("/")[0] if is_git else found.anchor
-            if file.is_link and found.kind == "pointer" and _is_repository(found.path):
-                # It is looked at as any other.
-                continue
-            if file.is_link:
-                self._follow(os.path.join(holder, os.fsdecode(content)), top=top)  # noqa: PTH118  text
-            elif found.kind == "configuration" and found.path.endswith(CONFIGURATIONS):
-                self._of_configuration(os.fsdecode(content), holder, top)
-                self.of_repository(top, is_pointer=False)
-            elif found.kind == "pointer":
-                self.of_repository(holder, is_pointer=True)
-            elif found.kind in _WITH_COMMANDS:
-                self._of_commands(found, os.fsdecode(content))
-
-    def _of_configuration(self, text: str, holder: str, top: str) -> None:
-        for is_hooks, named in named_files(text):
-            if is_hooks and not named.startswith(("/", "~")):
-                self._in_linked.add(named)
-            path = os.path.expanduser(named)  # noqa: PTH111  text
-            self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
-        for named in named_programs(text):
-            self._run(named, top, self._in_linked)
-
-    def _of_commands(self, found: Found, text: str) -> None:
-        """Add the files that the commands of settings, or a hook, name."""
-        name = found.path.rpartition("/")[2]
-        if found.kind == "led-to" and "." in name:
-            return
-        # A hook runs at the top of its worktree, settings beside them or at the top of the project.
-        tops = [one for one in _above(found.path) if self._is_ours(one)]
-        for word in {*words_of_commands(name, text)}:
-            for top in tops:
-                if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
-                    self._run(word, top, set())
-        for word in {*files_to_come(name, text)}:
-            # Direnv goes to where its file lies.
-            for top in tops[:1] if name.startswith(".envrc") else tops:
-                self._run(word, top, set())
-
-    def of_repository(self, top: str, *, is_pointer: bool) -> None:
-        """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
-        for path in sorted(self._in_each | self._in_linked if is_pointer else self._in_each):
-            self._follow(f"{top}/{path}", top=top)
-
-    def _follow(self, path: str, *, top: str | None) -> None:
-        """Add a path, what lies on the way to it, and where the configuration at it leads to."""
-        waiting, seen = [path], set[str]()
-        while waiting and len(seen) < _MOST:
-            one = os.path.normpath(waiting.pop())
-            # No file has a name with NUL.
-            if one in seen or "\0" in one:
-                continue
-            seen.add(one)
-            target = os.path.realpath(one)
-            for each in (*self._links(one), target):
-                self._add(each)
-            waiting += self._named(one, target, top)
-
-    def _add(self, path: str) -> None:
-        if self._is_ours(path) and path not in self._roots and path not in self._paths:
-            self._paths.add(path)
-            parent, _, name = path.rpartition("/")
-            self._names.setdefault(parent, set()).add(name)
-            self.above.update(_above(path))
-
-    def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
-        """Yield the paths that the file or directory at a path leads to in turn."""
-        if target.endswith(f"/{_HUSKY}"):
-            yield target.rpartition("/")[0]
-        text = _text(target)
-        for program in named_programs(text):
-            self._run(program, top, self._in_each if top is None else set())
-        for is_hooks, written in named_files(text):
-            named = os.path.expanduser(written)  # noqa: PTH111  text
-            if not is_hooks:
-                yield os.path.join(path.rpartition("/")[0], named)  # noqa: PTH118  text
-            elif top is None and not named.startswith("/"):
-                self._in_each.add(named)
-            else:
-                yield os.path.join(top or "/", named)  # noqa: PTH118  text
-
-    def _run(self, program: str, top: str | None, relative: set[str]) -> None:
-        """Add a program that git runs in a worktree: what it reads in turn is not followed."""
-        if "\0" in program:
-            return
-        if not program.startswith(("/", "~")):
-            relative.add(program)
-        if top is not None or program.startswith(("/", "~")):
-            path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
-            for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
-                self._add(each)
-
-    def _is_ours(self, path: str) -> bool:
-        return any(f"{path}/".startswith(f"{root}/") for root in self._roots)
-
-    def _links(self, path: str) -> list[str]:
-        """Return the links on the way to a path: each could be exchanged."""
-        parts = path.split("/")
-        above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
-        return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
-
-
-def _above(path: str) -> Iterator[str]:
-    above = path.rpartition("/")[0]
-    while above:
-        yield above
-        above = above.rpartition("/")[0]
+def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
+    """Add the paths that files of control places lead to."""
+    # Repositories before the files that point to them: both have hooks of the same name.
+    for found, file in sorted(files, key=lambda one: one[0].kind == "pointer"):
+        text = os.fsdecode(file.content or b"")
+        holder, _, name = found.path.rpartition("/")
+        is_git = found.anchor.lower().endswith("/.git")
+        top = found.anchor.rpartition("/")[0] if is_git else found.anchor
+        if file.is_link:
+            # A repository is looked at as any other.
+            if found.kind != "pointer" or not _is_repository(found.path):
+                leads.of_link(found.path, text, top)
+        elif found.kind == "configuration" and found.path.endswith(CONFIGURATIONS):
+            leads.of_configuration(text, holder, top)
+            leads.of_repository(top, is_pointer=False)
+        elif found.kind == "pointer":
+            leads.of_repository(holder, is_pointer=True)
+        elif found.kind in _WITH_COMMANDS and not (found.kind == "led-to" and "." in name):
+            leads.of_commands(found.path, text)
 
 
 def _is_repository(link: str) -> bool:
     with suppress(OSError):
         return looks_like_repository(os.listdir(link))  # noqa: PTH208  names are enough
     return False
-
-
-def _text(path: str) -> str:
-    with suppress(OSError, ValueError):
-        if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                text = file.read(_LARGEST)
-                # A hook may be a link to a program.
-                return "" if "\0" in text else text
-    return ""
-
-
-# --- survey
 
 
 MOST_DIRECTORIES: Final = 60_000

@@ -472,9 +472,9 @@ def looked_after(
     except OSError as error:
         _LOGGER.warning("files that steer git are not looked after: %s", error.strerror)
         return None, confined
+    closed = lookout.closed()
     if lookout.unseen:
         _LOGGER.warning("%s, so that no call is contained", lookout.unseen)
-    closed = lookout.closed()
     return Watchman(lookout, _noted(notes, lookout)), {
         name: replace(one, profile=one.profile.without_writing(closed))
         for name, one in confined.items()

@@ -6,7 +6,7 @@ no other repository than before. An approved place stays whatever it holds.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,17 +14,18 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_files import (
+    EntryKey,
+    NotedFile,
     UnreadableIndexError,
     hash_length_of,
     is_harmless,
     is_index,
     keeps_worktree,
-    named_files,
-    named_programs,
+    notes_of,
     resolves_no_more,
-    special_entries,
 )
 from ironcurtain_proxy.control_places.links import (
+    Leads,
     changes_looks_alone,
     is_plain_version,
     leads_into,
@@ -122,10 +123,8 @@ class Control:
         self._closed = closed
         self._workspace = ""
         self._repositories: set[RelativeParts] = set()
-        self._led: set[RelativeParts] = set()
+        self._leads = Leads(())
         """Where the user's own settings of git, and links of control places, lead to."""
-        self._ways: set[RelativeParts] = set()
-        """The directories on the way there."""
 
     def enter(self, parts: RelativeParts, view: Collection[str], host: Collection[str]) -> bool:
         """Learn what a directory holds now, and held before.
@@ -203,34 +202,24 @@ class Control:
         Git runs the hooks of `core.hooksPath` and reads what `include.path` names; programs follow
         a link such as `.vscode`. What lies there is control, under whatever name.
         """
-        at = f"/proc/self/fd/{host}"
-        here = str(Path(at).readlink())
-        beginning = here.removesuffix("/".join(("", *parts))) + "/"
+        here = str(Path(f"/proc/self/fd/{host}").readlink())
         if not parts:
             self._workspace = here
-            for path in self._known.paths:
-                self._lead(path, beginning)
+            self._leads = Leads((here,), self._known.paths, self._known.hooks_in_each)
+            self._leads.of_user()
         is_repository = files.look(host, b".git") is not None
-        for target in (
-            _targets(here, is_repository=is_repository) if is_repository or not parts else ()
-        ):
-            # Both the place that is named, and what links on the way make of it.
-            for path in {os.path.normpath(target), os.path.realpath(target)}:
-                self._lead(path, beginning)
+        if not is_repository and parts:
+            return
+        with suppress(OSError), os.scandir(here) as found:
+            for one in found:
+                if one.is_symlink() and may_be_control("", one.name):
+                    self._leads.of_link(one.path, os.readlink(one.path), here)  # noqa: PTH115  text
+        if is_repository:
+            self._leads.of_git(_directory_of_git(f"{here}/.git"), here)
 
     def begins(self, parts: RelativeParts) -> None:
         """Learn that a directory holds a repository, which has hooks by the user's settings."""
-        for hooks in self._known.hooks_in_each:
-            path = os.path.normpath("/".join(["", *parts, hooks]))
-            self._lead(path, "/")
-
-    def _lead(self, path: str, beginning: str) -> None:
-        if path.startswith(beginning) and path != beginning:
-            led = tuple(path.removeprefix(beginning).split("/"))
-            # The hooks of husky's directory `_` run the scripts that lie beside it.
-            led = led[:-1] if led[-1] == "_" and led[1:] else led
-            self._led.add(led)
-            self._ways.update([led[:end] for end in range(1, len(led))])
+        self._leads.of_repository(self._absolute(parts), is_pointer=False)
 
     def _why_link(self, entry: Judged) -> str | None:
         """Return why a new link may not lead where it does, or None if it may."""
@@ -246,11 +235,10 @@ class Control:
 
     def _is_led_to(self, entry: Judged) -> bool:
         """Return whether a path is led to, or takes the place of a directory on the way there."""
-        if not self._led or self._is_approved(entry.parts):
+        if not len(self._leads) or self._is_approved(entry.parts):
             return False
-        if any(entry.parts[:end] in self._led for end in range(1, len(entry.parts) + 1)):
-            return True
-        return not entry.is_directory and entry.parts in self._ways
+        path = self._absolute(entry.parts)
+        return self._leads.holds(path) or (not entry.is_directory and path in self._leads.above)
 
     def _is_approved(self, parts: RelativeParts) -> bool:
         return any(parts[:end] in self._approved for end in range(1, len(parts) + 1))
@@ -261,28 +249,6 @@ class Control:
             parts[end].lower() == ".git" or parts[: end + 1] in self._repositories
             for end in range(len(parts))
         )
-
-
-def _targets(top: str, *, is_repository: bool) -> Iterator[str]:
-    """Yield where the control places in a directory, and the user's own settings, lead to."""
-    with suppress(OSError), os.scandir(top) as found:
-        yield from [one.path for one in found if one.is_symlink() and may_be_control("", one.name)]
-    home = os.path.expanduser("~")  # noqa: PTH111  text
-    beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    of_user = [f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"]
-    yield from of_user
-    git = _directory_of_git(f"{top}/.git")
-    if is_repository and os.path.islink(f"{git}/hooks"):  # noqa: PTH114  text
-        yield f"{git}/hooks"
-    of_git = (f"{git}/config", f"{git}/config.worktree") if is_repository else ()
-    for file in (*of_user, *of_git):
-        with suppress(OSError):
-            text = Path(file).read_text("utf-8", "surrogateescape")
-            for is_hooks, named in named_files(text):
-                path = os.path.expanduser(named)  # noqa: PTH111  text
-                yield os.path.join(top if is_hooks else file.rpartition("/")[0], path)  # noqa: PTH118  text
-            for named in named_programs(text):
-                yield os.path.join(top, os.path.expanduser(named))  # noqa: PTH111, PTH118  text
 
 
 def _directory_of_git(path: str) -> str:
@@ -323,13 +289,22 @@ def _why_index(entry: Judged) -> str | None:
     # An index can be made that reads as harmless with the wrong one.
     length = hash_length_of(entry.settings() or b"")
     try:
-        found = special_entries(new, hash_length=length)
+        found = notes_of(new, hash_length=length)
     except UnreadableIndexError as error:
         return str(error)
-    try:
-        known = special_entries(entry.before() or b"", hash_length=length)
-    except UnreadableIndexError:
-        known = special_entries(b"")
-    if not found.gitlinks <= known.gitlinks:
+    known: Mapping[EntryKey, NotedFile] = {}
+    with suppress(UnreadableIndexError):
+        known = notes_of(entry.before() or b"", hash_length=length)
+    links, hidden = _special(found)
+    links_before, hidden_before = _special(known)
+    if not links <= links_before:
         return _LINKED
-    return None if found.hidden <= known.hidden else _HIDING
+    return None if hidden <= hidden_before else _HIDING
+
+
+def _special(notes: Mapping[EntryKey, NotedFile]) -> tuple[set[bytes], set[bytes]]:
+    """Return the gitlinks, and the files of which git shows no change."""
+    return (
+        {path for (path, _), one in notes.items() if one.is_gitlink},
+        {path for (path, _), one in notes.items() if one.is_hidden},
+    )

@@ -22,6 +22,7 @@ from ironcurtain_proxy.control_places.git_files import (
     hash_length_of,
     looked_at_again,
     merged,
+    notes_of,
 )
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.transactions import files
@@ -179,7 +180,7 @@ def rewrite_index(git: int, settings: bytes | None) -> None:
     """
     with suppress(UnreadableIndexError):
         length = hash_length_of(settings or b"")
-        content = looked_at_again(b"", files.content(git, INDEX), hash_length=length)
+        content, _ = looked_at_again({}, files.content(git, INDEX), hash_length=length)
         opened = os.open(INDEX, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=git)
         with os.fdopen(opened, "wb") as file:
             file.write(content)
@@ -219,7 +220,8 @@ def _merge_index(
                     return False
                 content = both
         made = base.with_name(_MERGED)
-        made.write_bytes(looked_at_again(before, content, hash_length=length))
+        known = notes_of(before, hash_length=length)
+        made.write_bytes(looked_at_again(known, content, hash_length=length)[0])
         made.chmod(stat.S_IMODE(now.st_mode))
         # Git looks again at files that are newer than the index.
         oldest = min(now.st_mtime_ns, mine.st_mtime_ns)

@@ -201,10 +201,10 @@ class Walk:
 
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
-        if ".git" in names:
-            self._control.begins(place.parts)
         if place.host is not None:
             self._control.follow(place.parts, place.host)
+        if ".git" in names:
+            self._control.begins(place.parts)
         if place.host is not None and not place.is_new:
             self._judged_as[place.path] = names_that_decide(place.host)
         if place.host is None or place.is_new:

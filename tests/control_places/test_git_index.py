@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.control_places.git_files import (
     UnreadableIndexError,
     names_worktree_alone,
-    special_entries,
+    notes_of,
 )
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
@@ -16,7 +16,8 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/no
 
 def gitlinks(index: bytes, *, hash_length: int = 20) -> frozenset[bytes]:
     """The paths of the gitlinks in an index."""
-    return special_entries(index, hash_length=hash_length).gitlinks
+    notes = notes_of(index, hash_length=hash_length)
+    return frozenset([path for (path, _), one in notes.items() if one.is_gitlink])
 
 
 def git(directory: Path, *words: str) -> str:

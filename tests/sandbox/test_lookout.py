@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.sandbox import survey
+from ironcurtain_proxy.sandbox import lookout, survey
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
@@ -153,6 +153,17 @@ def test_a_workspace_that_becomes_too_large_is_said_and_looked_at_all_the_same(
     assert w.lookout.unseen
     assert w.look() == []
     assert [*w.top.glob("*/.claude")] == []
+
+
+def test_what_is_too_much_to_be_closed_ends_containment(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookout, "_MOST_CLOSED", 3)
+    for number in range(4):
+        assert not (number and w.lookout.unseen)
+        w.put(f"d{number}/.envrc")
+        w.begin()
+    assert w.lookout.unseen
 
 
 def test_a_directory_of_another_user_that_is_closed_to_us_is_no_hindrance(
@@ -434,6 +445,51 @@ def test_a_repository_in_the_place_of_the_users_has_no_other_remote(w: Watched) 
     for name, left in (("ours", 0), ("x", 1)):
         (w.top / ".git/config").write_text(url.format(name))
         assert len(w.look()) == left
+
+
+FORGE = """
+import hashlib, os, struct
+content = bytearray(open(".git/index", "rb").read()[:-20])
+file = os.stat("a.txt")
+times = (file.st_ctime_ns, file.st_mtime_ns)
+struct.pack_into(">IIII", content, 12, *[part for one in times for part in divmod(one, 10**9)])
+struct.pack_into(">II", content, 28, file.st_dev & 0xFFFFFFFF, file.st_ino & 0xFFFFFFFF)
+open(".git/index", "wb").write(content + hashlib.sha1(content).digest())
+os.utime(".git/index", (4e9, 4e9))
+"""
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        ("git update-index --assume-unchanged a.txt; echo evil > a.txt", 1),
+        ("git update-index --skip-worktree a.txt; echo evil > a.txt; touch .git/index.lock", 1),
+        ("git update-index --skip-worktree a.txt; rm a.txt", 1),
+        ("echo evil > a.txt; git update-index --split-index --assume-unchanged a.txt", 1),
+        ('echo "3vil" > a.txt; python3 -c "$FORGE"', 0),
+        ("mv .git aside; cp -a aside .git; git update-index --assume-unchanged a.txt; >a.txt", 1),
+    ],
+)
+def test_git_shows_what_a_call_changed_though_its_index_says_otherwise(
+    w: Watched, attack: str, said: int
+) -> None:
+    def run(script: str) -> str:
+        script = f"{script}; git status --porcelain -- a.txt b.txt"
+        words, home = ["sh", "-c", script], {**os.environ, "FORGE": FORGE, "HOME": str(w.state)}
+        return subprocess.run(
+            words, cwd=w.top, env=home, check=True, capture_output=True
+        ).stdout.decode()
+
+    commit = "git -c user.name=a -c user.email=b commit -qm x"
+    run(f"git init -q; echo mine > a.txt; >b.txt; git add -A; {commit}")
+    run("git update-index --skip-worktree b.txt; rm b.txt")
+    w.begin()
+    assert run(attack) == ""
+    assert len([one for one in w.look() if "index" in one]) == said
+    assert run("true").split()[1:] == (
+        ["a.txt"] if "aside" not in attack else ["a.txt", "D", "b.txt"]
+    )
+    assert w.look() == []
 
 
 def test_a_file_that_names_servers_and_was_there_is_closed_and_restored(w: Watched) -> None:
