@@ -196,11 +196,6 @@ def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
     )
 
 
-async def auto_approve(context: AutoApproveContext, model: Model) -> AutoApproveResult:
-    """Ask whether the message clearly authorizes the call. Never raises but when cancelled."""
-    return (await consult(context, model)).result
-
-
 class Consultation(Struct, frozen=True, kw_only=True):
     """One question with all that is known of its answer."""
 
@@ -213,7 +208,9 @@ class Consultation(Struct, frozen=True, kw_only=True):
 async def consult(
     context: AutoApproveContext, model: Model, least: float | None = None
 ) -> Consultation:
-    """Ask a model, and return its decision with the data for the log.
+    """Ask a model whether the message clearly authorizes the call.
+
+    Never raises but when cancelled.
 
     Args:
         context: the data that the model sees.

@@ -6,8 +6,8 @@
 - `arguments`, `facts`, `paths`: paths and URLs in arguments, members of objects, and texts that are
   read by their form.
 - `operations`: operations other than tool calls, and a server's questions.
-- `git`, `pushes`, `repositories`: repositories, their branches and remotes, and where a command
-  reaches.
+- `git`, `git_process`, `pushes`, `repositories`: repositories, their branches and remotes, and
+  where a command reaches.
 - `commands`: the shell command of a call, and where it runs. `sql`: the effect of statements.
 - `meanings`, `entries`: the files and hosts that give a command its meaning.
 - `client_tools`: clients' own tools as calls of servers.

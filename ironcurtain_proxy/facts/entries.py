@@ -21,7 +21,8 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.arguments import canonical_git_url, git_domain, is_ordinary_remote
-from ironcurtain_proxy.facts.git import GitRemotes, beginning_of
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_process import beginning_of
 from ironcurtain_proxy.facts.pushes import destinations
 from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import Json

@@ -1,180 +1,25 @@
-"""Read-only git: its processes, and the URLs of remotes. Small files, read without git.
-
-Read-only git commands, run concurrently with one deadline and a limit on their output.
-
-The URLs of a git remote, as git itself computes them.
+"""The URLs of git remotes, as git itself computes them.
 
 This module reads the output of `git remote`, `git config` and similar commands, which start no
 hook, alias, pager, credential helper or connection.
 
 A name does not determine its URL: `origin` may have a `pushurl`, several URLs, or be rewritten by
 `insteadOf` and `pushInsteadOf`; and a URL may be the name of a remote or of a group. So git is
-asked for names and URLs alike.
+asked for names and URLs alike. What it answers is kept with all that it rests on, and counts as
+long as that is read again and is the same.
 """
 
 import os
+import posixpath
 import re
 import secrets
-import selectors
-import stat
-import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from time import monotonic
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.arguments import Refusal
-
-# --- small files
-
-
-class IrregularFileError(OSError):
-    """A directory, a pipe or a device where a file was expected."""
-
-
-def beginning_of(path: str, most: int) -> bytes | None:
-    """Return the first bytes of a regular file, or None if there is none. Waits for no pipe.
-
-    Raises:
-        IrregularFileError: it is no regular file.
-        OSError: it cannot be read.
-        ValueError: the path is none.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise IrregularFileError(path)
-        content = b""
-        while block := os.read(descriptor, most - len(content)):
-            content += block
-        return content
-    finally:
-        os.close(descriptor)
-
-
-# --- git process
-
-
-_MAX_OUTPUT: Final = 1 << 20
-"""Bytes. A repository's configuration may have been written by the agent."""
-
-
-class GitOutput(Struct, frozen=True):
-    """The result of one command."""
-
-    status: int | None
-    """The exit status of git, or None if it did not start, took too long, or printed too much."""
-    text: str = ""
-    no_repository: bool = False
-    """The command failed because the directory belongs to no repository."""
-
-
-def run_git(
-    commands: Sequence[Sequence[str]],
-    directory: str,
-    environment: Mapping[str, str],
-    deadline: float,
-) -> list[GitOutput]:
-    """Run the commands in a directory concurrently. Returns their results in order.
-
-    Args:
-        commands: the arguments after `git`.
-        directory: where they run.
-        environment: the whole environment.
-        deadline: seconds for all of them; what still runs is killed.
-    """
-    until = monotonic() + deadline
-    with _started(commands, directory, environment) as processes:
-        return [_collect(process, errors, until) for process, errors in processes]
-
-
-_Process = tuple["subprocess.Popen[bytes] | None", int]
-
-
-@contextmanager
-def _started(
-    commands: Sequence[Sequence[str]], directory: str, environment: Mapping[str, str]
-) -> Iterator[list[_Process]]:
-    processes: list[_Process] = []
-    try:
-        for command in commands:
-            errors = _scratch()
-            processes.append((_start(command, directory, environment, errors), errors))
-        yield processes
-    finally:
-        for process, errors in processes:
-            os.close(errors)
-            if process is not None:
-                process.kill()
-                process.wait()
-                if process.stdout is not None:
-                    process.stdout.close()
-
-
-def _scratch() -> int:
-    """Return a file for git's standard error: a pipe without a reader could block it."""
-    descriptor, name = tempfile.mkstemp()
-    os.unlink(name)  # noqa: PTH108  a string, as mkstemp gave it
-    return descriptor
-
-
-def _start(
-    command: Sequence[str], directory: str, environment: Mapping[str, str], errors: int
-) -> "subprocess.Popen[bytes] | None":
-    try:
-        return subprocess.Popen(  # noqa: S603  argument list, no shell
-            ("git", *command),  # noqa: S607  found on the PATH of the server's environment
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        )
-    except (OSError, ValueError):
-        return None
-
-
-def _collect(process: "subprocess.Popen[bytes] | None", errors: int, until: float) -> GitOutput:
-    if process is None or process.stdout is None:
-        return GitOutput(None)
-    data = _read_all(process.stdout.fileno(), until)
-    if data is None:
-        return GitOutput(None)
-    try:
-        status = process.wait(timeout=max(0.0, until - monotonic()))
-    except subprocess.TimeoutExpired:
-        return GitOutput(None)
-    complaint = os.pread(errors, 4096, 0)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return GitOutput(None)
-    return GitOutput(status, text, status != 0 and b"not a git repository" in complaint)
-
-
-def _read_all(descriptor: int, until: float) -> bytes | None:
-    """Read to the end, or None when the deadline or the limit is passed."""
-    data = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while len(data) <= _MAX_OUTPUT:
-            if not selector.select(timeout=max(0.0, until - monotonic())):
-                return None
-            chunk = os.read(descriptor, 65536)
-            if not chunk:
-                return bytes(data)
-            data += chunk
-    return None
-
-
-# --- git
-
+from ironcurtain_proxy.facts.git_process import GitOutput, GitState, run_git, state_of
 
 RemoteOperation: TypeAlias = Literal["push", "fetch", "both"]
 """The operation of a call on a remote. `both`: unknown, so either."""
@@ -223,6 +68,15 @@ class _Remotes(Struct, frozen=True):
                 return fetched + pushed
 
 
+_Answer: TypeAlias = tuple[str, ...] | Refusal
+_MOST_KEPT: Final = 256
+_LEADS_NOWHERE: Final = (
+    *("GIT_SSL_", "GIT_SSH", "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_TRACE", "GIT_EDITOR"),
+    *("GIT_PAGER", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT", "GIT_CONFIG_NOSYSTEM"),
+)
+"""Variables by which git reads no other settings than it would without them."""
+
+
 class GitRemotes:
     """Asks git, with the environment that the server's own git has.
 
@@ -239,6 +93,54 @@ class GitRemotes:
         """
         self._environment = dict(environment)
         self._deadline = deadline
+        self._settings: tuple[str, ...] | None = None
+        self._answers: dict[tuple[str, ...], tuple[GitState, _Answer]] = {}
+
+    def _kept(
+        self, repository: str, question: Sequence[str], ask: Callable[[], _Answer]
+    ) -> _Answer:
+        """Return what git answers about a repository; it is asked again once anything changed."""
+        state = self._state(repository)
+        known = self._answers.get((repository, *question))
+        if state is not None and known is not None and known[0][0] == state[0]:
+            return known[1]
+        answer = ask()
+        # INVARIANT: an answer counts for the state that it was given in, with no other between.
+        if state is not None and not isinstance(answer, Refusal):
+            if len(self._answers) >= _MOST_KEPT:
+                self._answers.clear()
+            if self._state(repository) == state:
+                self._answers[repository, *question] = (state, answer)
+        return answer
+
+    def _state(self, repository: str) -> GitState | None:
+        try:
+            settings = self._files_of_settings()
+            return None if settings is None else state_of(repository, settings)
+        except (OSError, ValueError):
+            return None
+
+    def _files_of_settings(self) -> tuple[str, ...] | None:
+        """Return the files of settings of the machine and the user, or None if not all are known.
+
+        Where the machine's file lies was chosen when git was built. Git tells it to an editor.
+        """
+        home = self._environment.get("HOME", "")
+        leading = [name for name in self._environment if not name.startswith(_LEADS_NOWHERE)]
+        if not home.startswith("/") or any(name.startswith("GIT_") for name in leading):
+            return None
+        if self._settings is None:
+            (found,) = run_git(
+                (("config", "--system", "--edit"),),
+                "/",
+                {**_git_environment(self._environment, ()), "GIT_EDITOR": "echo"},
+                self._deadline,
+            )
+            machine, users = found.text.removesuffix("\n"), self._environment.get("XDG_CONFIG_HOME")
+            is_known = found.status == 0 and posixpath.isabs(machine) and "\n" not in machine
+            known = (machine, f"{users or f'{home}/.config'}/git/config", f"{home}/.gitconfig")
+            self._settings = known if is_known else ()
+        return self._settings or None
 
     def destinations(
         self, remote: str, repository: str | None, operation: RemoteOperation
@@ -258,7 +160,9 @@ class GitRemotes:
             return self._outside(remote)
         if not os.path.isdir(repository):  # noqa: PTH112  a text
             return (remote,)
-        return self._inside(remote, repository, operation)
+        return self._kept(
+            repository, (operation, remote), lambda: self._inside(remote, repository, operation)
+        )
 
     def default_destinations(
         self, repository: str, operation: RemoteOperation
@@ -269,6 +173,9 @@ class GitRemotes:
         """
         if not os.path.isdir(repository):  # noqa: PTH112  a text
             return ()
+        return self._kept(repository, (operation,), lambda: self._defaults(repository, operation))
+
+    def _defaults(self, repository: str, operation: RemoteOperation) -> _Answer:
         listing, settings, head = self._run(
             repository,
             (
@@ -363,8 +270,13 @@ class GitRemotes:
         plain = remote is not None and re.fullmatch(r"[A-Za-z0-9_]+", remote)
         name = remote if remote is not None and plain else ".*"
         pattern = _STEERING.replace("NAME", name)
-        (found,) = self._run(repository, (("config", "-z", "--get-regexp", pattern),))
-        return found.text if found.status in {0, 1} else None
+
+        def ask() -> _Answer:
+            (found,) = self._run(repository, (("config", "-z", "--get-regexp", pattern),))
+            return (found.text,) if found.status in {0, 1} else _UNKNOWN
+
+        said = self._kept(repository, ("steering", name), ask)
+        return None if isinstance(said, Refusal) else said[0]
 
     def names_hooks(self, repository: str) -> bool:
         """Return whether a setting may name another directory of hooks."""

@@ -23,7 +23,8 @@ from ironcurtain_proxy.facts.entries import (
     mise_entry,
     scripts_entry,
 )
-from ironcurtain_proxy.facts.git import GitRemotes, beginning_of
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_process import beginning_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
 from ironcurtain_proxy.model.request import CommandPlace, DiskLookups, Family
 

@@ -23,12 +23,8 @@ from ironcurtain_proxy.facts.arguments import (
     is_unambiguous,
     strings_of,
 )
-from ironcurtain_proxy.facts.git import (
-    GitRemotes,
-    IrregularFileError,
-    RemoteOperation,
-    beginning_of,
-)
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
+from ironcurtain_proxy.facts.git_process import IrregularFileError, beginning_of
 from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath

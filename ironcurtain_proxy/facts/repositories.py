@@ -23,7 +23,7 @@ import anyio
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
-from ironcurtain_proxy.facts.git import beginning_of
+from ironcurtain_proxy.facts.git_process import TICK, beginning_of
 from ironcurtain_proxy.model.values import Arguments, RealPath
 
 # --- repositories
@@ -255,13 +255,8 @@ class _References(Struct, frozen=True):
     def is_current(self) -> bool:
         """Return whether nothing has changed since, as far as the clock of the disk tells."""
         return all(
-            changed < self.at - _TICK and _changed(path) == changed
-            for path, changed in self.changes
+            changed < self.at - TICK and _changed(path) == changed for path, changed in self.changes
         )
-
-
-_TICK: Final = 20_000_000
-"""Nanoseconds in which a file system may give two changes one time."""
 
 
 def _changed(path: str) -> int:

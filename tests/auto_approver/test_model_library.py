@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.auto_approver.intent import ANSWER_SCHEMA, INVALID, AutoApproveContext
-from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, auto_approve, create_model
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, parse_model_id
 from ironcurtain_proxy.mailbox.user_message import UserMessage
@@ -122,7 +122,7 @@ async def test_a_live_model_decides_the_twenty_scenarios_rightly() -> None:
             escalation_reason=one.escalation.ground.reason,
         )
         # What hangs on arguments the model is not shown: the target check decides that.
-        result = await auto_approve(context, model)
+        result = (await consult(context, model)).result
         if result.decision != one.label and one.category != "other target":
             wrong.append((one.id, result))
     assert wrong == []

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.auto_approver import reviewer
-from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, auto_approve, create_model
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, Model
 from ironcurtain_proxy.mailbox.user_message import UserMessage
@@ -37,7 +37,7 @@ pytestmark = [
 async def test_an_approval_is_an_approval(provider: str, address: str) -> None:
     with scripted_model(says("approve", "It was asked for.")) as server:
         async with local(server, provider) as model:
-            result = await auto_approve(CONTEXT, model)
+            result = (await consult(CONTEXT, model)).result
     assert (result.decision, result.reasoning) == ("approve", "It was asked for.")
     ((path, headers, _),) = server.requests
     assert path.partition("?")[0].endswith(address)
@@ -75,7 +75,7 @@ ESCALATING = {
 async def test_every_other_answer_escalates(step: Step) -> None:
     with scripted_model(step) as server:
         async with local(server) as model:
-            result = await auto_approve(CONTEXT, model)
+            result = (await consult(CONTEXT, model)).result
         assert result.decision == "escalate"
         assert result.reasoning
         assert len(server.requests) == 1, "nothing is retried"
@@ -85,7 +85,7 @@ async def test_a_closed_port_escalates() -> None:
     with scripted_model(Step()) as server:
         gone = server
     async with local(gone) as model:
-        result = await auto_approve(CONTEXT, model)
+        result = (await consult(CONTEXT, model)).result
     assert result.decision == "escalate"
     assert result.reasoning.startswith("Auto-approver error: ")
     assert result.reasoning.endswith("; escalating to human")
@@ -139,7 +139,7 @@ async def test_a_server_of_ones_own_is_not_sent_the_key_of_the_shell(
     with scripted_model(says("approve")) as server:
         async with local(server, provider) as model:
             model.api_key = ""
-            result = await auto_approve(CONTEXT, model)
+            result = (await consult(CONTEXT, model)).result
     assert result.decision == "approve"
     assert "of-the-shell" not in repr(server.requests)
 
@@ -148,7 +148,7 @@ async def test_a_key_that_a_provider_repeats_does_not_end_up_in_a_log() -> None:
     body = b'{"error":{"message":"Incorrect API key provided: key-123","type":"x"}}'
     with scripted_model(Step(status=401, body=body)) as server:
         async with local(server) as model:
-            result = await auto_approve(CONTEXT, model)
+            result = (await consult(CONTEXT, model)).result
     assert result.decision == "escalate"
     assert "key-123" not in result.reasoning
 

@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_approver.intent import NO_MESSAGE, AutoApproveContex
 from ironcurtain_proxy.auto_approver.reviewer import (
     AutoApprover,
     AutoApproverConfig,
-    auto_approve,
+    consult,
     create_model,
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog
@@ -154,14 +154,14 @@ async def test_what_the_model_says_beside_its_decision_changes_nothing(
 async def test_the_same_question_has_the_same_answer_whatever_was_asked_before() -> None:
     model = ScriptedAnswers()
     other = AutoApproveContext(user_message="clean up", tool_name="a/b", escalation_reason="c")
-    first = await auto_approve(CONTEXT, model)
+    first = await consult(CONTEXT, model)
     model.fault = RuntimeError("down")
     for _ in range(30):
-        assert (await auto_approve(other, model)).decision == "escalate"
+        assert (await consult(other, model)).result.decision == "escalate"
     model.fault = None
-    assert await auto_approve(CONTEXT, model) == first
+    assert await consult(CONTEXT, model) == first
     assert model.asked[0] == model.asked[-1]
-    assert inspect.isfunction(auto_approve), "no class, which could keep something"
+    assert inspect.isfunction(consult), "no class, which could keep something"
 
 
 @contextmanager
@@ -190,7 +190,7 @@ async def test_without_a_message_nobody_is_asked() -> None:
 @pytest.mark.parametrize("message", ["", "  \n\t"])
 async def test_a_blank_message_escalates_without_a_question(message: str) -> None:
     model = ScriptedAnswers()
-    result = await auto_approve(replace(CONTEXT, user_message=message), model)
+    result = (await consult(replace(CONTEXT, user_message=message), model)).result
     assert (result.decision, result.reasoning, model.asked) == ("escalate", NO_MESSAGE, [])
 
 

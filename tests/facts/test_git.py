@@ -1,9 +1,12 @@
 """Where git would connect to, asked of a real git."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
+from mmap import mmap
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -308,3 +311,82 @@ def test_the_servers_own_settings_by_environment_count(
     }
     seeing = GitRemotes({**environment(home), **own, "GIT_PAGER": "less"})
     assert seeing.destinations("origin", repository(ORIGIN), "push") == (EVIL,)
+
+
+def in_memory(path: Path) -> None:
+    """Change a file without a new time, as a program does that holds it in its memory."""
+    before = path.stat()
+    with path.open("r+b") as file, mmap(file.fileno(), 0) as content:
+        content[:] = content[:].replace(b"github.com", b"hijack.com")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def rewrite(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(INSTEAD)
+
+
+def lead_away(pointer: Path) -> None:
+    """Lead a worktree to another repository."""
+    other = pointer.parents[1] / "other"
+    shutil.copytree(pointer.parents[1] / "repo", other)
+    config = other / ".git" / "config"
+    config.write_text(config.read_text().replace(GOOD, EVIL))
+    pointer.write_text(f"gitdir: {other}/.git/worktrees/tree\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "of_worktree"),
+    [
+        pytest.param(in_memory, "repo/.git/config", False, id="the repository's settings"),
+        pytest.param(in_memory, "repo/.git/config", True, id="those of a worktree's repository"),
+        pytest.param(lead_away, "tree/.git", True, id="where a worktree belongs"),
+        pytest.param(rewrite, "home/.gitconfig", False, id="the user's settings"),
+        pytest.param(rewrite, "home/.config/git/config", True, id="the user's other settings"),
+        pytest.param(
+            lambda head: head.write_text("ref: refs/heads/away\n"), "repo/.git/HEAD", False,
+            id="the branch",
+        ),
+    ],
+)  # fmt: skip
+def test_git_is_asked_anew_once_what_its_answer_rests_on_has_changed(
+    repository: Callable[[str], str],
+    home: Path,
+    tmp_path: Path,
+    change: Callable[[Path], None],
+    name: str,
+    of_worktree: bool,
+) -> None:
+    path = repository(ORIGIN + BAD + '[branch "away"]\n\tremote = bad\n')
+    log, plain = tmp_path / "log", {"PATH": os.environ["PATH"], "HOME": str(home)}
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho x >> {log}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    if of_worktree:
+        named = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+        commit = ("commit", "-q", "--allow-empty", "-m", "a")
+        subprocess.run(["git", "-C", path, *named, *commit], check=True, env=plain)
+        add = ("worktree", "add", "-q", "-b", "tree", str(tmp_path / "tree"))
+        subprocess.run(["git", "-C", path, *add], check=True, env=plain)
+        path = str(tmp_path / "tree")
+    remotes = GitRemotes({**plain, "PATH": f"{program.parent}:{plain['PATH']}"})
+
+    def ask() -> tuple[bool, object]:
+        """Return whether git was started, and the URLs."""
+        before = log.read_text() if log.exists() else ""
+        urls = remotes.default_destinations(path, "push")
+        return log.read_text() != before, urls
+
+    until = monotonic() + 60
+    asked, first = ask()
+    assert first == (GOOD,)
+    while asked:
+        asked, again = ask()
+        assert again == first
+        assert monotonic() < until
+    change(tmp_path / name)
+    asked, urls = ask()
+    assert asked
+    assert urls not in (first, ())
+    assert not isinstance(urls, Refusal)

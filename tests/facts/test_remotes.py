@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.facts.arguments import Refusal
-from ironcurtain_proxy.facts.git import GitOutput, GitRemotes, _git_environment, _read_settings
+from ironcurtain_proxy.facts.git import GitRemotes, _git_environment, _read_settings
+from ironcurtain_proxy.facts.git_process import GitOutput
 from ironcurtain_proxy.facts.pushes import RemoteReader
 from ironcurtain_proxy.model.request import UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath

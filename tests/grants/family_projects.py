@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from ironcurtain_proxy.facts.commands import CommandContext, observed
-from ironcurtain_proxy.facts.git import GitOutput, GitRemotes
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_process import GitOutput
 from ironcurtain_proxy.facts.repositories import OriginBranches, repository_of
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
