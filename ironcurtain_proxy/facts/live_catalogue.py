@@ -430,6 +430,8 @@ class LiveCatalogue:
         """The results of `names` in the current catalogue, by server and tool."""
         self._listed: set[str] = set()
         """The servers whose tools are known."""
+        self.beside: LiveCatalogue | None = None
+        """That of the other door of the same kernel; None: there is one door."""
 
     @property
     def tools(self) -> tuple[CataloguedTool, ...]:
@@ -513,9 +515,19 @@ class LiveCatalogue:
         return f"{server}{SEPARATOR}{tool}" if self.naming.has_prefix else tool
 
     def definition(self, server: str, tool: str) -> str:
-        """SHA-256 of the tool's definition as it is now, in hexadecimal."""
+        """SHA-256 of the tool's definition as it is now, in hexadecimal.
+
+        It is that of the other door's tool where this one takes the same arguments, so that what is
+        remembered of one counts for both.
+        """
         found = self.lookup(server, tool)
-        return "" if found is None else fingerprint(server, tool, found.definition.raw)
+        if found is None:
+            return ""
+        other = None if self.beside is None else self.beside.lookup(server, tool)
+        if other is not None and not other.held:
+            is_same = other.definition.input_schema == found.definition.input_schema
+            found = other if is_same else found
+        return fingerprint(server, tool, found.definition.raw)
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         """Return a tool's names: `server/tool`, and `tool` if only one server has it."""

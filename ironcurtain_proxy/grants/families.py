@@ -286,7 +286,9 @@ def _is_about_the_project(call: EscalatedCall) -> bool:
         return False
     if not HISTORY.isdisjoint(call.open_roles):
         return False
-    values = [value for role in call.open_roles for value in call.values(role)]
+    # The command is read by itself, and is what the families are of.
+    roles = [role for role in call.open_roles if role != "command"]
+    values = [value for role in roles for value in call.values(role)]
     inside = RealPath.from_text(workspace)
     return all(isinstance(one, PathValue) and one.path.is_within(inside) for one in values)
 

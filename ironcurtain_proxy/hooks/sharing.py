@@ -77,6 +77,7 @@ async def serve_beside(client: HookClient, pid: int, proxy: Proxy) -> None:
             listener = await anyio.to_thread.run_sync(
                 partial(listener_of, settings, DIALECTS[client], place, exits, beside=proxy.shared)
             )
+            listener.proxy.catalogue.beside = proxy.catalogue
             listener.proxy.servers.start_processes()
             write_whole(note, client.encode())
             await listener.run()

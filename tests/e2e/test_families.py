@@ -28,7 +28,7 @@ class Shell:
         assert isinstance(schema, dict)
         definition["inputSchema"] = {**schema, "required": ["command"]}
         installation.add_scripted(
-            "box", {"run": {"command": ["none"], "cwd": ["read-path"]}}, tools=[definition]
+            "box", {"run": {"command": ["command"], "cwd": ["read-path"]}}, tools=[definition]
         )
         installation.rules = [rule("ask", "escalate", "a person must agree", tool=["run"])]
         state = installation.home / ".ironcurtain"

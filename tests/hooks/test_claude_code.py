@@ -1,16 +1,12 @@
 """The real Claude Code, driven by a scripted model: what its hooks decide is what it does."""
 
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
-from ironcurtain_proxy.hooks.kernel import SHARED
-from tests.hooks.agreement import stand_ins
 from tests.hooks.hooked import CLAUDE, HookedHome
 from tests.hooks.scripted_model import serving
 
@@ -82,38 +78,6 @@ def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_no
     assert undone.returncode == 0, undone.stderr
     assert notes.read_text() == "old\n"
     assert new.read_text() == "x"
-
-
-def test_servers_and_hooks_at_once_have_one_kernel(home: HookedHome) -> None:
-    config = orjson.loads((home.state / "config.json").read_bytes())
-    home.write("config.json", {**config, "mcpServers": orjson.loads(stand_ins(home.state))})
-    served = home.home / "mcp.json"
-    words = ["-m", "ironcurtain_proxy", "serve"]
-    ours = {"command": sys.executable, "args": words, "env": {"HOME": str(home.home)}}
-    served.write_bytes(orjson.dumps({"mcpServers": {"ironcurtain": ours}}))
-    native, made = str(home.workspace / "native"), str(home.workspace / "made")
-    calls = [
-        ("Write", {"file_path": native, "content": "x"}),
-        ("mcp__ironcurtain__filesystem__write_file", {"path": made, "content": "y"}),
-    ]
-
-    def until_shared() -> None:
-        while not list((home.state / "sessions").glob(f"*/{SHARED}")):
-            time.sleep(0.01)
-
-    with serving([(name, dict(given)) for name, given in calls]) as model:
-        # It asks the model before its servers have started.
-        model.before[0] = until_shared
-        flags = ("--permission-mode", "bypassPermissions", "--strict-mcp-config")
-        finished(home.run_claude(model, *flags, "--mcp-config", str(served)))
-    assert [is_error for is_error, _ in model.results] == [False, False]
-    (log,) = [one for one in home.state.glob("audit.jsonl*") if b'"door"' in one.read_bytes()]
-    ended = [orjson.loads(one) for one in log.read_bytes().splitlines() if b'"result"' in one]
-    assert [one.get("door") for one in ended] == ["hook", None]
-    assert len({one["session"] for one in ended}) == 1
-    listed = home.command("rollback", "--list").stdout
-    assert ("created native" in listed, "created made" in listed) == (True, True)
-    assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
 
 
 def test_the_user_s_own_rules_and_modes_hold_where_the_policy_has_no_objection(

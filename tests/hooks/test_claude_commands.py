@@ -4,18 +4,25 @@ import os
 import re
 import shutil
 import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
+from ironcurtain_proxy.hooks.kernel import SHARED
+from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH
-from tests.hooks.hooked import CLAUDE, HookedHome
+from tests.hooks.hooked import CLAUDE, ROOT, HookedHome
 from tests.hooks.scripted_model import serving
 from tests.hooks.test_claude_code import finished
 from tests.hooks.test_lost_data import HELD, contents, furnish
+from tests.hooks.test_questions import waiting
 from tests.hooks.test_runs import tree
 
 pytestmark = [
@@ -154,3 +161,68 @@ def test_a_project_that_replaces_the_shell_prefix_gets_no_command_through(tmp_pa
         finished(home.run_claude(model, *BYPASS))
     assert [is_error for is_error, _ in model.results] == [True]
     assert not (home.workspace / "made").exists()
+
+
+def shared_home(root: Path, outside: Path) -> tuple[HookedHome, Path]:
+    """Return a home with hooks and a server in its sandbox, and the client's file of servers."""
+    home = HookedHome(root, path=PATH)
+    install(place_in("claude", home.home, home.state))
+    program = str(ROOT / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+    words: list[Json] = [program, str(home.workspace), str(outside)]
+    config = orjson.loads((home.state / "config.json").read_bytes())
+    servers: Json = {"filesystem": {"command": "node", "args": words}}
+    home.write("config.json", {**config, "mcpServers": servers})
+    served, variables = home.home / "mcp.json", {"HOME": str(home.home), "PATH": PATH}
+    serve = ["-m", "ironcurtain_proxy", "serve"]
+    ours = {"command": sys.executable, "args": serve, "env": variables}
+    served.write_bytes(orjson.dumps({"mcpServers": {"ironcurtain": ours}}))
+    return home, served
+
+
+def test_servers_in_sandboxes_and_hooks_have_one_kernel_one_approval_and_one_timeline(
+    tmp_path: Path,
+) -> None:
+    outside = tmp_path / "other/a.txt"
+    outside.parent.mkdir()
+    outside.write_text("outside")
+    home, served = shared_home(tmp_path, outside.parent)
+    before, server = tree(home.workspace), "mcp__ironcurtain__"
+    calls: list[tuple[str, dict[str, Json]]] = [
+        ("Bash", {"command": "mkdir made; echo x > made/native"}),
+        (f"{server}write_file", {"path": str(home.workspace / "made/served"), "content": "y"}),
+        ("Read", {"file_path": str(outside)}),
+        (f"{server}read_text_file", {"path": str(outside)}),
+    ]
+    with ThreadPoolExecutor(1) as person, serving(calls) as model, ExitStack() as exits:
+
+        def until_shared() -> None:
+            # The client asks the model before its servers have started.
+            while not list((home.state / "sessions").glob(f"*/{SHARED}")):
+                time.sleep(0.01)
+            lock = ListenerLock.acquire(home.state / "sessions")
+            assert lock is not None
+            exits.callback(lock.release)
+
+        model.before[0] = until_shared
+        model.before[2] = lambda: person.submit(
+            lambda: home.command("approve", waiting(home), "--remember")
+        )
+        finished(
+            home.run_claude(model, *BYPASS, "--strict-mcp-config", "--mcp-config", str(served))
+        )
+    assert [one for one in model.results if one[0]] == []
+    (log,) = [one for one in home.state.glob("audit.jsonl*") if b'"door"' in one.read_bytes()]
+    ended = [orjson.loads(one) for one in log.read_bytes().splitlines() if b'"result"' in one]
+    assert len({one["session"] for one in ended}) == 1
+    found = [(one.get("door"), one["decidedBy"].split(":")[0], one["sandboxed"]) for one in ended]
+    assert found == [
+        ("hook", "containment", True),
+        (None, "kernel", True),
+        ("hook", "human", False),
+        (None, "grant", True),
+    ]
+    undone = home.command("rollback", "--to", str(ended[0]["requestId"]))
+    assert undone.returncode == 0, undone.stderr
+    assert tree(home.workspace) == before
+    # The client kills a proxy that takes long to end: then the lock of the door stays, and no door.
+    assert [one for one in (home.state / "doors").iterdir() if one.is_socket()] == []
