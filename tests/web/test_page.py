@@ -367,6 +367,8 @@ async def test_equal_calls_share_a_card_and_arguments_can_be_changed(
         box.asked(first, PATIENCE),
         box.asked(second, PATIENCE),
     ):
+        # What joins a card that is shown gets one of its own: the page opens when both wait.
+        await page.reload()
         await expect(page.locator("#waiting button")).to_have_count(1)
         await expect(page.locator("#body")).to_contain_text("And 2 of 2: files/read_file")
         await page.locator("#end").scroll_into_view_if_needed()
