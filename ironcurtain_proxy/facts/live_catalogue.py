@@ -523,11 +523,11 @@ class LiveCatalogue:
         found = self.lookup(server, tool)
         if found is None:
             return ""
-        other = None if self.beside is None else self.beside.lookup(server, tool)
-        if other is not None and not other.held:
-            is_same = other.definition.input_schema == found.definition.input_schema
-            found = other if is_same else found
-        return fingerprint(server, tool, found.definition.raw)
+        own = found.definition
+        other = self.beside and self.beside.lookup(server, tool)
+        if other and not other.held and other.definition.input_schema == own.input_schema:
+            own = other.definition
+        return fingerprint(server, tool, own.raw)
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         """Return a tool's names: `server/tool`, and `tool` if only one server has it."""

@@ -80,7 +80,7 @@ class Door:
     calls: int = 0
     """The number of calls that have been judged, of which this kernel alone knows."""
     _open: list[OpenCall] = field(default_factory=list, init=False)
-    _is_turn: bool = field(default=False, init=False)
+    is_turn: bool = field(default=False, init=False)
     """Whether an agent is at work, so that a command is none of the user's own."""
 
     async def answer(self, event: str, raw: bytes, is_waiting: Callable[[], bool]) -> bytes:
@@ -105,7 +105,7 @@ class Door:
         """Return the verdict on a call; None: the event asks for none."""
         self.calls += isinstance(event, BeforeCall | OwnQuestion)
         if isinstance(event, BeforeCall):
-            self._is_turn = True
+            self.is_turn = True
             verdict = await self._before(event, is_waiting)
             return NoObjection() if self.observes else verdict
         if isinstance(event, OwnQuestion):
@@ -127,10 +127,10 @@ class Door:
                 if caller == CallingAgent():
                     self._prompt(text)
             case TurnEnded(caller=caller):
-                self._is_turn = self._is_turn and bool(caller.id)
+                self.is_turn = self.is_turn and bool(caller.id)
                 self._close([one for one in self._open if one.caller.id == caller.id])
             case SessionStarted():
-                self._is_turn = False
+                self.is_turn = False
                 self.on_prompt("")
             case SessionEnded():
                 self._close(self._open)
@@ -296,11 +296,6 @@ class Door:
         """Whether a command that is to be held has not started."""
         return any(one.digest and not one.has_come for one in self._open)
 
-    @property
-    def is_turn(self) -> bool:
-        """Whether an agent is at work."""
-        return self._is_turn
-
     def fetched(self, digest: str) -> HeldRun | None:
         """Return the client's process that waits for our own shell, which fetches it once."""
         for call in self._open:
@@ -334,7 +329,7 @@ class Door:
 
     def _prompt(self, text: str) -> None:
         """Take the user's words, unless a command is running that could have forged them."""
-        self._is_turn = True
+        self.is_turn = True
         running = [
             one
             for one in self._open
