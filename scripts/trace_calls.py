@@ -8,6 +8,9 @@
 A proxy runs under `sys.setprofile`, with a scripted server; this program is the agent and the
 reviewer. It counts the calls of functions of `ironcurtain_proxy` in all threads. A coroutine that
 goes on after a wait counts as resumed, not as called. The time of a traced call says nothing.
+
+The mailbox, the reload and others look around each second, beside any call. So a way that can be
+repeated is gone seven times, and what it called is what all seven called.
 """
 
 import argparse
@@ -35,6 +38,10 @@ PACKAGE: Final = f"{ROOT}/ironcurtain_proxy/"
 OUTPUT: Final = "TRACE_CALLS_OUTPUT"
 QUIET: Final = 0.6
 """Seconds without a call after which a way is over."""
+
+REPEATED: Final = 7
+SHORT: Final = 0.15
+"""Seconds after the answer, for what is repeated: its record is synchronized meanwhile."""
 
 
 # --- the traced process
@@ -107,6 +114,17 @@ class Way:
         """The files of the called functions, sorted."""
         return sorted({file for file, _ in self.calls})
 
+    def common(self, other: "Way") -> "Way":
+        """Return what both called, and the smaller of each other figure."""
+        return Way(
+            self.name,
+            self.calls & other.calls,
+            *[
+                min(getattr(self, one), getattr(other, one))
+                for one in ("resumed", "switches", "imported")
+            ],
+        )
+
     def row(self) -> str:
         """Return the line of the table."""
         folders = {file.split("/")[0] for file in self.files}
@@ -125,16 +143,22 @@ class Traced:
         self.spans: list[tuple[str, float, float]] = []
 
     @contextmanager
-    def way(self, name: str) -> Iterator[None]:
+    def way(self, name: str, quiet: float = QUIET) -> Iterator[None]:
         """Note when a way begins and ends."""
         start = time.monotonic()
         yield
-        time.sleep(QUIET)
+        time.sleep(quiet)
         self.spans.append((name, start, time.monotonic()))
         time.sleep(QUIET)
 
     def ways(self) -> Iterator[Way]:
-        """Read what the ways called, once the proxy has ended."""
+        """Read what the ways called, once the proxy has ended. Equal names are one way."""
+        known: dict[str, Way] = {}
+        for way in self._each():
+            known[way.name] = known[way.name].common(way) if way.name in known else way
+        yield from known.values()
+
+    def _each(self) -> Iterator[Way]:
         rows, imported = orjson.loads(self.output.read_bytes())
         for name, start, end in self.spans:
             found = Way(name)
@@ -171,10 +195,12 @@ def plain(root: Path) -> Iterator[Way]:
     time.sleep(QUIET)
     with traced.way("allowed call, first"):
         agent.call("answer", {"text": "x"})
-    with traced.way("allowed call, later"):
-        agent.call("answer", {"text": "y"})
-    with traced.way("refused (no annotation)"):
-        agent.call("forbidden", {})
+    for number in range(REPEATED):
+        with traced.way("allowed call, later", SHORT):
+            agent.call("answer", {"text": f"y{number}"})
+    for _ in range(REPEATED):
+        with traced.way("refused (no annotation)", SHORT):
+            agent.call("forbidden", {})
     with traced.way("escalated, approved by file"):
         call = agent.start_call("ask", {"text": "x"})
         person.until_asked()
