@@ -6,13 +6,15 @@ enough.
 """
 
 import math
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
 
 import sqlalchemy as sa
-from msgspec import Struct
+from msgspec import Struct, convert
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, SAFE_BANDS
@@ -350,18 +352,13 @@ FigureValue: TypeAlias = Ratio | Distribution | int
 
 
 class Figure(Struct, frozen=True):
-    """One of the metrics."""
+    """One of the metrics, as `metrics.toml` describes it."""
 
     field: str
-    """Of `Metrics`."""
     title: str
-    """The line for people."""
     gauge: str = ""
-    """The name for Prometheus, without `ironcurtain_`. Empty: counted there by status."""
     help: str = ""
     target: str = ""
-    met: Callable[[Metrics], bool | None] = lambda _: None
-    """Returns whether the value meets the target, or None if it cannot be said."""
     unit: Literal["", "ms", "s"] = ""
 
     def value(self, metrics: Metrics) -> FigureValue:
@@ -369,83 +366,28 @@ class Figure(Struct, frozen=True):
         found: FigureValue = getattr(metrics, self.field)
         return found
 
+    def met(self, metrics: Metrics) -> bool | None:
+        """Return whether the value meets the target, or None if it cannot be said."""
+        judge = _MET.get(self.field)
+        return None if judge is None else judge(metrics)
 
-FIGURES: Final = (
-    Figure("interactions", "interactions"),
-    Figure(
-        *("missing", "missing from the store", "missing_interactions"),
-        "Interactions of this machine that are not in the store. Target: 0.",
-        target="target: 0",
-        met=lambda m: False if m.missing else None,
+
+_MET: Final[Mapping[str, Callable[[Metrics], bool | None]]] = {
+    "missing": lambda m: False if m.missing else None,
+    "safe_auto_approved": lambda m: is_share_met(m, m.safe_auto_approved, SAFE_TARGET),
+    "decision_ms": lambda m: is_quick(m.decision_ms, LATENCY_TARGET_MS),
+    "manual_interventions": is_without_people,
+    "high_risk_escalated": lambda m: is_share_met(m, m.high_risk_escalated, 1.0),
+    "response_seconds": lambda m: is_quick(
+        m.response_seconds, RESPONSE_TARGET_SECONDS, m.answered.whole
     ),
-    Figure(
-        *("safe_auto_approved", "safe operations auto-approved", "safe_auto_approved_ratio"),
-        "Share of SAFE and LOW operations approved without a reviewer. Target: 0.95 or more.",
-        target="target: 95% or more",
-        met=lambda m: is_share_met(m, m.safe_auto_approved, SAFE_TARGET),
-    ),
-    Figure(
-        *("decision_ms", "time to decide, p50 / p99", "decision_seconds"),
-        "Time to decide, without models and reviewers.",
-        target="target: below 100 ms",
-        met=lambda m: is_quick(m.decision_ms, LATENCY_TARGET_MS),
-        unit="ms",
-    ),
-    Figure(
-        *("manual_interventions", "manual interventions", "manual_interventions"),
-        "Decisions that a person had to make. Target: 0.",
-        target="target: 0",
-        met=is_without_people,
-    ),
-    Figure(
-        *("high_risk_escalated", "high risk sent to a reviewer", "high_risk_escalated_ratio"),
-        "Share of HIGH and CRITICAL operations that a reviewer was asked about. Target: 1.",
-        target="target: 100%",
-        met=lambda m: is_share_met(m, m.high_risk_escalated, 1.0),
-    ),
-    Figure(
-        *("response_seconds", "reviewers' response, p50 / p99", "review_response_seconds"),
-        "Time from holding a call to a reviewer's decision.",
-        target="target: below 300 s",
-        met=lambda m: is_quick(m.response_seconds, RESPONSE_TARGET_SECONDS, m.answered.whole),
-        unit="s",
-    ),
-    Figure(
-        *("answered", "questions that reviewers answered", "answered_ratio"),
-        "Share of ended calls that a reviewer was asked about and decided.",
-    ),
-    Figure(
-        *("unasked", "refused, no reviewer was asked", "unasked_ratio"),
-        "Share of held calls that ended without any reviewer being asked. Target: 0.",
-        target="target: 0",
-        met=lambda m: is_none(m, m.unasked.part),
-    ),
-    Figure(
-        *("stuck_sessions", "stuck sessions", "stuck_sessions"),
-        "Sessions with a call that should long have been decided. Target: 0.",
-        target="target: 0",
-        met=lambda m: is_none(m, m.stuck_sessions),
-    ),
-    Figure(
-        *("audited", "interactions with a decision", "audited_ratio"),
-        "Share of all interactions, with the missing ones, with a complete trail. Target: 1.",
-        target="target: 100%",
-        met=lambda m: is_share_met(m, m.audited, 1.0),
-    ),
-    Figure(
-        *("auto_approved", "auto-approved", "auto_approved_ratio"),
-        "Share of all interactions approved without a reviewer.",
-        target="expected: 99%",
-    ),
-    Figure(
-        *("escalated", "sent to a reviewer", "escalated_ratio"),
-        "Share of all interactions that a reviewer was asked about.",
-        target="expected: 1%",
-    ),
-    Figure(
-        *("passed_on", "passed on to another reviewer", "passed_on"),
-        "How often a question that reviewers saw went on to the next of them.",
-    ),
+    "unasked": lambda m: is_none(m, m.unasked.part),
+    "stuck_sessions": lambda m: is_none(m, m.stuck_sessions),
+    "audited": lambda m: is_share_met(m, m.audited, 1.0),
+}
+FIGURES: Final = convert(
+    tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["figure"],
+    tuple[Figure, ...],
 )
 """In the order of the lines."""
 

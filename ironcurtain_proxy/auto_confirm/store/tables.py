@@ -1,6 +1,6 @@
 """The tables of the store, and their version.
 
-The current tables; `schema` makes and completes them.
+The current tables stand in `tables.toml`.
 
 On SQLite, types and defaults are those that other programs of the store expect. The further columns
 of this project are optional.
@@ -15,10 +15,12 @@ older proxy from using a newer store.
 
 import os
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -107,144 +109,75 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
 
 METADATA: Final = sa.MetaData()
-_NOW: Final = sa.func.current_timestamp()
+_TYPES: Final = {
+    "text": StoredText(), "time": UtcTimestamp(), "number": sa.Float(), "integer": sa.Integer(),
+    "flag": sa.Boolean(),
+}  # fmt: skip
+_MARKS: Final = frozenset({"filled", "unique", "key"})
 
 
-def _table(name: str, *parts: "sa.Column[object] | sa.Index") -> sa.Table:
-    # Column types differ; a table takes them all. An id is never reused.
+def _column(name: str, text: str) -> "sa.Column[object]":
+    """Return a column by its type, default and marks, as `tables.toml` writes them."""
+    kind, *more = text.split()
+    if kind == "interaction":
+        key = sa.ForeignKey("claude_interactions.id")
+        return sa.Column(name, sa.Integer, key, nullable=False)
+    return sa.Column(
+        name,
+        cast("TypeEngine[object]", _TYPES[kind]),
+        primary_key="key" in more,
+        nullable={"filled", "key"}.isdisjoint(more),
+        unique="unique" in more or None,
+        server_default=next((_default(kind, one) for one in more if one not in _MARKS), None),
+    )
+
+
+def _default(
+    kind: str, word: str
+) -> "str | sa.TextClause | sa.ColumnElement[datetime] | sa.ColumnElement[bool]":
+    match kind:
+        case "text":
+            return word
+        case "time":
+            return sa.func.current_timestamp()
+        case "flag":
+            return sa.false()
+        case _:
+            return sa.text(word)
+
+
+def _index(name: str, text: str) -> sa.Index:
+    *columns, last = text.split()
+    is_unique = last == "unique"
+    return sa.Index(name, *columns, *(() if is_unique else (last,)), unique=is_unique)
+
+
+def _table(name: str, columns: Mapping[str, str], indexes: Mapping[str, str]) -> sa.Table:
+    parts = [*starmap(_column, columns.items()), *starmap(_index, indexes.items())]
+    if any("key" in text.split() for text in columns.values()):
+        return sa.Table(name, METADATA, *parts)
+    # An id is never reused.
     key = sa.Column("id", sa.Integer, primary_key=True)
     return sa.Table(name, METADATA, key, *parts, sqlite_autoincrement=True)
 
 
-def _interaction_id() -> "sa.Column[object]":
-    key = sa.ForeignKey("claude_interactions.id")
-    return sa.Column("interaction_id", sa.Integer, key, nullable=False)
-
-
-def _written_at(name: str = "created_at") -> "sa.Column[object]":
-    return sa.Column(name, UtcTimestamp, server_default=_NOW)
-
-
-INTERACTIONS: Final = _table(
-    "claude_interactions",
-    sa.Column("session_name", StoredText),
-    sa.Column("prompt_type", StoredText),
-    sa.Column("prompt_text", StoredText),
-    sa.Column("file_path", StoredText),
-    sa.Column("action_requested", StoredText),
-    sa.Column("response", StoredText),
-    sa.Column("matched_pattern_id", sa.Integer),
-    _written_at(),
-    sa.Column("responded_at", UtcTimestamp),
-    sa.Column("status", StoredText, server_default="pending"),
-    sa.Column("escalation_target", StoredText),
-    sa.Column("escalation_reason", StoredText),
-    sa.Column("escalation_time", UtcTimestamp),
-    sa.Column("escalation_task_id", sa.Integer),
-    sa.Column("auto_approved", sa.Boolean, server_default=sa.false()),
-    sa.Column("risk_score", sa.Float, server_default=sa.text("0.5")),
-    sa.Column("confidence_score", sa.Float, server_default=sa.text("0.5")),
-    sa.Column("request_id", StoredText),
-    sa.Column("held_at", UtcTimestamp),
-    sa.Column("escalation_count", sa.Integer, server_default=sa.text("0")),
-    sa.Column("operation", StoredText),
-    sa.Column("scope", StoredText),
-    sa.Column("session_type", StoredText),
-    sa.Column("risk_band", StoredText),
-    sa.Column("factors", StoredText),
-    sa.Column("decided_by", StoredText),
-    sa.Column("decision_ms", sa.Float),
-    sa.Column("succeeded", sa.Boolean),
-    sa.Column("owner", StoredText),
-    sa.Index("ix_interactions_request", "request_id", unique=True),
-    sa.Index("ix_interactions_session", "session_name", "created_at"),
-    sa.Index("ix_interactions_status", "status"),
-    sa.Index("ix_interactions_created", "created_at"),
-)
-
-DECISIONS: Final = _table(
-    "permission_decisions",
-    _interaction_id(),
-    sa.Column("decision", StoredText, nullable=False),
-    sa.Column("reason", StoredText),
-    sa.Column("auto_decision", sa.Boolean, server_default=sa.false()),
-    sa.Column("escalation_target", StoredText),
-    _written_at(),
-    sa.Column("decided_by", StoredText),
-    sa.Index("ix_decisions_interaction", "interaction_id"),
-    sa.Index(
-        "ix_decisions_final",
-        "interaction_id",
-        unique=True,
-        sqlite_where=sa.text("decision IN ('approved', 'rejected')"),
-        postgresql_where=sa.text("decision IN ('approved', 'rejected')"),
-    ),
-)
+_TABLES: Final = {
+    name: _table(name, one["columns"], one.get("indexes", {}))
+    for name, one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
+}
+INTERACTIONS: Final = _TABLES["claude_interactions"]
+DECISIONS: Final = _TABLES["permission_decisions"]
+_ENDS: Final = sa.text("decision IN ('approved', 'rejected')")
+sa.Index("ix_decisions_final", DECISIONS.c.interaction_id, unique=True, sqlite_where=_ENDS,
+         postgresql_where=_ENDS)  # fmt: skip
 """INVARIANT: an interaction is approved or rejected at most once, by any process."""
-
-PATTERNS: Final = _table(
-    "approval_patterns",
-    sa.Column("name", StoredText, unique=True, nullable=False),
-    sa.Column("operation", StoredText, nullable=False),
-    sa.Column("scope_regex", StoredText),
-    sa.Column("session_type", StoredText),
-    sa.Column("risk_level", StoredText),
-    sa.Column("auto_approve", sa.Boolean, server_default=sa.false()),
-    _written_at(),
-    sa.Column("created_by", StoredText),
-    sa.Column("usage_count", sa.Integer, server_default=sa.text("0")),
-    sa.Column("success_rate", sa.Float, server_default=sa.text("1.0")),
-)
-
-SAFE_PATHS: Final = _table(
-    "safe_paths",
-    sa.Column("path", StoredText, unique=True, nullable=False),
-    sa.Column("operation", StoredText),
-    _written_at(),
-)
-
-TASKS: Final = _table(
-    "escalation_tasks",
-    _interaction_id(),
-    sa.Column("type", StoredText, server_default="claude_permission_review"),
-    sa.Column("priority", sa.Integer, server_default=sa.text("9")),
-    sa.Column("timeout_minutes", sa.Float, server_default=sa.text("5")),
-    sa.Column("assign_to", StoredText, nullable=False),
-    sa.Column("content", StoredText, nullable=False),
-    sa.Column("status", StoredText, server_default="open"),
-    _written_at(),
-    sa.Column("answered_at", UtcTimestamp),
-    sa.Index("ix_tasks_interaction", "interaction_id"),
-)
-
-HISTORY: Final = _table(
-    "escalation_history",
-    _interaction_id(),
-    sa.Column("from_target", StoredText),
-    sa.Column("to_target", StoredText, nullable=False),
-    sa.Column("reason", StoredText),
-    _written_at(),
-    sa.Index("ix_history_interaction", "interaction_id"),
-)
-
-REVIEWER_DECISIONS: Final = _table(
-    "escalation_decisions",
-    _interaction_id(),
-    sa.Column("decision", StoredText, nullable=False),
-    sa.Column("decided_by", StoredText, nullable=False),
-    _written_at("decided_at"),
-    sa.Column("reason", StoredText),
-    sa.Column("response_seconds", sa.Float),
-    sa.Index("ix_reviewer_decisions_interaction", "interaction_id"),
-)
+PATTERNS: Final = _TABLES["approval_patterns"]
+SAFE_PATHS: Final = _TABLES["safe_paths"]
+TASKS: Final = _TABLES["escalation_tasks"]
+HISTORY: Final = _TABLES["escalation_history"]
+REVIEWER_DECISIONS: Final = _TABLES["escalation_decisions"]
 """Decisions of people and reviewers: the only ones that the engine learns from."""
-
-UPKEEP: Final = sa.Table(
-    "ironcurtain_upkeep",
-    METADATA,
-    sa.Column("name", StoredText, primary_key=True),
-    sa.Column("done_at", UtcTimestamp),
-)
+UPKEEP: Final = _TABLES["ironcurtain_upkeep"]
 """Times of work that one of several proxies does. The document has no such table."""
 
 
