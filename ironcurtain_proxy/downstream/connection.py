@@ -5,11 +5,14 @@ neither processes nor the meaning of a call. Every message of a server is untrus
 errors are handed back as they came.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec import structs
 
 from ironcurtain_proxy.downstream import eras
@@ -25,8 +28,6 @@ from ironcurtain_proxy.downstream.notifications import (
 )
 from ironcurtain_proxy.downstream.open_questions import PASSED_ON, Listeners, OpenServerQuestions
 from ironcurtain_proxy.errors import (
-    CallLostError,
-    CallTimedOutError,
     DownstreamError,
     UnansweredError,
 )
@@ -51,6 +52,9 @@ SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 
 _STATE_ONLY: Final = 0.25
 """Seconds before a request that only has a state is sent again."""
+
+_DOUBT: Final = 5.0
+"""Seconds between two looks at whether a server over HTTP still is what it was."""
 
 
 class Connection:
@@ -87,6 +91,11 @@ class Connection:
         self.mirrored: dict[str, MirroredPaths] = {}
         """The arguments that stand in headers, by the tool."""
         self._task_tools: frozenset[str] = frozenset()
+        self._group: TaskGroup | None = None
+        self._looked_at = -math.inf
+        """When the server was last asked what it is."""
+        self._tasks: set[str] = set()
+        """The names of the server's tasks under way."""
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
@@ -97,6 +106,7 @@ class Connection:
         """Receive until the server closes its output; all waits end then."""
         try:
             async with anyio.create_task_group() as group:
+                self._group = group
                 self._questions.answer_in(group)
                 self._subscriptions.listen_in(group)
                 await self._talk.run()
@@ -188,17 +198,34 @@ class Connection:
             DownstreamError: it speaks no version in common, or it cannot be reached.
         """
 
-        async def ask(params: Mapping[str, Json]) -> ToolResult:
+        async def ask(_: Mapping[str, Json]) -> ToolResult:
             try:
-                return await self.request("server/discover", params, seconds)
-            except (UnansweredError, CallTimedOutError, CallLostError):
+                return await self.request("server/discover", asked, seconds)
+            except UnansweredError:
                 return ToolResult(error={})
 
-        self.is_modern = True
-        try:
-            return await eras.discover(self._server, ask)
-        finally:
-            self.is_modern = False
+        asked = eras.enveloped({}, eras.NO_CAPABILITIES)
+        return await eras.discover(self._server, ask)
+
+    def _doubt(self) -> None:
+        """Look again at what a server over HTTP is: only errors come from one that has changed."""
+        now = anyio.current_time()
+        if self._talk.over_http and self._group is not None and now > self._looked_at + _DOUBT:
+            self._looked_at = now
+            self._group.start_soon(self._end_if_changed)
+
+    async def _end_if_changed(self) -> None:
+        """End the conversation if its server speaks otherwise than at its beginning.
+
+        It was started again in another version, and no connection told us. A call under way is
+        left alone: a server that only errs for a moment, or a gateway before it, looks the same.
+        """
+        with suppress(DownstreamError):
+            found = await self._discovered(_DISCOVER)
+            was_found = self.is_modern or self._serves_both
+            if (found is not None) != was_found and self._questions.is_idle and self._group:
+                self._dropped.note("it speaks otherwise than before, and is greeted again")
+                self._group.cancel_scope.cancel()
 
     async def list_entries(
         self, method: str, keys: tuple[str, str], seconds: float
@@ -270,11 +297,20 @@ class Connection:
         try:
             with self.standing:
                 if method == TOOL_CALL and params.get("name") in self._task_tools:
-                    return await eras.call_as_task(self._server, self.request, params, seconds)
+                    return await eras.call_as_task(
+                        self._server, self.request, params, seconds, self._tasks
+                    )
                 may_choose = self._serves_both and method not in SUBSCRIBING
                 if self.is_modern or (may_choose and caller is not None):
-                    return await self._call_modern(method, params, seconds, caller)
-                return await self.request(method, params, seconds)
+                    answer = await self._call_modern(method, params, seconds, caller)
+                else:
+                    answer = await self.request(method, params, seconds)
+                if answer.error is not None:
+                    self._doubt()
+                return answer
+        except UnansweredError:
+            self._doubt()
+            raise
         finally:
             if key is not None and self._progress.get(key) is on_progress:
                 del self._progress[key]
@@ -301,7 +337,13 @@ class Connection:
                 break  # it is withheld as a question that nobody may ask
             if not responses:
                 await anyio.sleep(_STATE_ONLY)
-            answer = await self.request(method, wanted.retried(sent, responses), seconds)
+            try:
+                answer = await self.request(method, wanted.retried(sent, responses), seconds)
+            except UnansweredError:
+                raise
+            except DownstreamError as error:
+                # The server has begun: nobody may take this for a call that was never sent.
+                raise UnansweredError(str(error)) from None
         return answer
 
     async def _inputs(self, wanted: eras.Wanted, caller: Caller | None) -> dict[str, Json] | None:
@@ -320,9 +362,11 @@ class Connection:
             found[key] = said
         return found
 
-    async def _listen(self, wanted: Mapping[str, Json]) -> ToolResult:
+    async def _listen(
+        self, wanted: Mapping[str, Json], note_id: Callable[[int], None]
+    ) -> ToolResult:
         sent = eras.enveloped({"notifications": dict(wanted)}, eras.NO_CAPABILITIES, self.log_level)
-        return await self._talk.exchange(eras.LISTEN, sent, _FOR_EVER)
+        return await self._talk.exchange(eras.LISTEN, sent, _FOR_EVER, note_id)
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
@@ -362,7 +406,7 @@ class Connection:
             case str() if method in PASSED_ON:
                 await self._pass_on(method, known, size)
             case _:
-                self._note(method, known)
+                self._note(method, params)
 
     async def note_stream_ended(self) -> None:
         """Tell our front that the server has ended the stream of a call before its answer."""
@@ -376,7 +420,7 @@ class Connection:
             case "notifications/cancelled":
                 self._questions.withdraw(message_id(params.get("requestId")))
             case eras.ACKNOWLEDGED:
-                self._subscriptions.note_acknowledged()
+                self._subscriptions.note_acknowledged(params)
             case _:
                 pass
 

@@ -17,7 +17,7 @@ after a message that has no answer.
 A person's approval of a call lifts it (`release`), until the next contained call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import anyio
@@ -189,13 +189,21 @@ class Conversation:
         self._writer.abort()
         self._reader.close()
 
-    async def exchange(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
+    async def exchange(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        seconds: float,
+        note_id: Callable[[int], None] | None = None,
+    ) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
 
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
         request_id, answer = self._answers.expect(seconds)
+        if note_id is not None:
+            note_id(request_id)
         printed = self._dropped.lines_printed
         try:
             try:

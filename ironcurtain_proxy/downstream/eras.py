@@ -348,7 +348,7 @@ def task_tools(tools: Sequence[ToolDefinition], capabilities: Mapping[str, Json]
 
 
 async def call_as_task(
-    server: str, ask: Ask, params: Mapping[str, Json], seconds: float
+    server: str, ask: Ask, params: Mapping[str, Json], seconds: float, under_way: set[str]
 ) -> ToolResult:
     """Call a tool as a task, and wait for the result of the task.
 
@@ -357,6 +357,7 @@ async def call_as_task(
         ask: sends a request.
         params: of the call.
         seconds: for the task as a whole.
+        under_way: the names of the server's other tasks.
 
     Raises:
         DownstreamError: no answer, or none in time; the task is cancelled then.
@@ -369,6 +370,10 @@ async def call_as_task(
     task = value_at(answer.result, "task", "taskId")
     if not isinstance(task, str) or len(task) > _LONGEST_ID:
         raise UnansweredError(f'server "{server}" began a task without a name')
+    if task in under_way:
+        # Attack: one call would get the result of the other, and cancel it at its end.
+        raise UnansweredError(f'server "{server}" began a task under the name of another')
+    under_way.add(task)
     try:
         answer = await ask("tasks/result", {"taskId": task}, max(0.0, end - anyio.current_time()))
         if value_at(answer.result, "_meta", _RELATED, "taskId") not in (None, task):
@@ -384,3 +389,5 @@ async def call_as_task(
         with anyio.CancelScope(shield=True), suppress(DownstreamError):
             await ask("tasks/cancel", {"taskId": task}, _CANCEL)
         raise
+    finally:
+        under_way.remove(task)

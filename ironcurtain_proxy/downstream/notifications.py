@@ -33,6 +33,9 @@ from ironcurtain_proxy.downstream.session_log import (
     printable,
 )
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
+from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 
@@ -44,17 +47,47 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is listened to again."""
 
 
+class _Listening:
+    """One request that stays open."""
+
+    def __init__(self, wanted: Mapping[str, Json]) -> None:
+        self.wanted = wanted
+        self.id: int | None = None
+        self.scope = anyio.CancelScope()
+        self.is_settled = anyio.Event()
+        """Set when its server has acknowledged or refused it, or it has ended."""
+        self.granted: frozenset[Json] | None = None
+        """The resources that its server tells of; None: it has not said which."""
+        self.refusal: Mapping[str, Json] | None = None
+
+    def note_id(self, number: int) -> None:
+        """Note the id under which it is sent."""
+        self.id = number
+
+    def why_not(self, uri: str) -> Mapping[str, Json] | None:
+        """Return the error if its server does not tell of a resource."""
+        if self.granted is None or uri in self.granted:
+            return self.refusal
+        return {"code": INVALID_PARAMS, "message": "the server does not tell of this resource"}
+
+
 class ServerSubscriptions:
     """What one server is listened to for."""
 
-    def __init__(self, listen: Callable[[Mapping[str, Json]], Awaitable[ToolResult]]) -> None:
+    def __init__(
+        self, listen: Callable[[Mapping[str, Json], Callable[[int], None]], Awaitable[ToolResult]]
+    ) -> None:
+        """Begin without requests.
+
+        Args:
+            listen: sends a request for what is wanted, and notes its id.
+        """
         self._listen = listen
         self._capabilities: Mapping[str, Json] = {}
         self._uris: dict[str, None] = {}
         self._group: TaskGroup | None = None
-        self._scopes: list[anyio.CancelScope] = []
-        """Of the requests that are open, the newest last."""
-        self._acknowledged = anyio.Event()
+        self._open: list[_Listening] = []
+        """The newest last."""
 
     def listen_in(self, group: TaskGroup) -> None:
         """Listen in tasks of this group."""
@@ -70,53 +103,66 @@ class ServerSubscriptions:
         resources = self._capabilities.get("resources")
         if not isinstance(resources, dict) or resources.get("subscribe") is not True:
             return ToolResult(error={"code": METHOD_NOT_FOUND, "message": "Method not found"})
-        before = [*self._uris]
+        if wanted == (uri in self._uris):
+            return ToolResult(result={})
         if wanted:
             self._uris[uri] = None
         else:
-            self._uris.pop(uri, None)
-        if [*self._uris] != before and self._renew():
+            del self._uris[uri]
+        one = self._renew()
+        if one is not None:
             with anyio.move_on_after(seconds):
-                await self._acknowledged.wait()
+                await one.is_settled.wait()
+            if wanted and (error := one.why_not(uri)) is not None:
+                self._uris.pop(uri, None)
+                return ToolResult(error=error)
         return ToolResult(result={})
 
-    def note_acknowledged(self) -> None:
-        """Note that the server listens to the newest request; end those before."""
-        self._acknowledged.set()
-        for scope in self._scopes[:-1]:
-            scope.cancel()
+    def note_acknowledged(self, params: Mapping[str, Json]) -> None:
+        """Note what the server grants to a request; end those before."""
+        number = value_at(params, "_meta", SUBSCRIPTION_KEY)
+        for at, one in enumerate(self._open):
+            if one.id == number and not one.is_settled.is_set():
+                told = value_at(params, "notifications", "resourceSubscriptions")
+                texts = told if isinstance(told, list) else []
+                one.granted = frozenset([uri for uri in texts if isinstance(uri, str)])
+                one.is_settled.set()
+                for old in self._open[:at]:
+                    old.granted = one.granted if old.granted is None else old.granted
+                    old.scope.cancel()
 
-    def _renew(self) -> bool:
-        """Ask for what is wanted now. Return False if that is nothing."""
+    def _renew(self) -> _Listening | None:
+        """Ask for what is wanted now, or return None if that is nothing."""
         wanted = wanted_news(self._capabilities, [*self._uris])
-        self._acknowledged = anyio.Event()
         if not wanted or self._group is None:
-            for scope in self._scopes:
-                scope.cancel()
-            return False
-        scope = anyio.CancelScope()
-        self._scopes.append(scope)
-        self._group.start_soon(self._keep_listening, wanted, scope)
-        return True
+            for one in self._open:
+                one.scope.cancel()
+            return None
+        one = _Listening(wanted)
+        self._open.append(one)
+        self._group.start_soon(self._keep_listening, one)
+        return one
 
-    async def _keep_listening(self, wanted: Mapping[str, Json], scope: anyio.CancelScope) -> None:
+    async def _keep_listening(self, one: _Listening) -> None:
         pause = _FIRST_PAUSE
         try:
-            with scope:
+            with one.scope:
                 while True:
                     began = anyio.current_time()
                     try:
-                        answer = await self._listen(wanted)
+                        answer = await self._listen(one.wanted, one.note_id)
                     except DownstreamError:
                         answer = ToolResult(result={})
                     if answer.error is not None:
+                        one.refusal = answer.error
                         return  # it knows no such request, or refuses this one
                     if anyio.current_time() - began > _LONGEST_PAUSE:
                         pause = _FIRST_PAUSE
                     await anyio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._scopes.remove(scope)
+            self._open.remove(one)
+            one.is_settled.set()
 
 
 # --- progress tokens

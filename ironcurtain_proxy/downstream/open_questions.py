@@ -70,6 +70,11 @@ class OpenServerQuestions:
         """Answer questions in tasks of this group."""
         self._group = group
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no operation of the agent is under way."""
+        return not self._under_way
+
     def begin(self, caller: Caller | None) -> None:
         """Note that an operation of the agent begins."""
         self._under_way.append(caller)

@@ -133,6 +133,8 @@ for line in sys.stdin:
         answer = {"error": {"code": -32602, "message": "no envelope"}}
     elif method == "server/discover":
         answer = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+    elif message.get("params", {}).get("name") == "crash":
+        sys.exit(3)
     elif method == "tools/list":
         answer = {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
     else:

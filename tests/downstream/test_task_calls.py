@@ -144,3 +144,15 @@ async def test_a_task_without_a_name_is_no_answer(name: Json) -> None:
     async with talking_to(server.site) as servers:
         with pytest.raises(UnansweredError, match="without a name"):
             await servers.forward(a_call("echo"))
+
+
+async def test_a_task_under_the_name_of_another_is_no_answer_and_ends_not_the_first() -> None:
+    """Attack: one of the two calls would get the result of the other, and cancel it at its end."""
+    server = Endless()
+    async with talking_to(server.site) as servers, anyio.create_task_group() as tasks:
+        tasks.start_soon(text_of, servers, "echo")
+        await until(lambda: bool(server.site.said("tasks/result")))
+        with anyio.fail_after(20), pytest.raises(UnansweredError, match="name of another"):
+            await servers.forward(a_call("echo"))
+        assert server.site.said("tasks/cancel") == []
+        tasks.cancel_scope.cancel()
