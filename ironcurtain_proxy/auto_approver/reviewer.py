@@ -291,6 +291,14 @@ class AutoApprover:
         """Approve, or let the next one be asked."""
         if not self._is_consulted(escalation):
             return Unreachable()
+        try:
+            return await self._ask(escalation)
+        except Exception:  # noqa: BLE001  any failure counts as an objection
+            # A defect of the check must not end the call that it could only have approved.
+            _log.exception("the target check failed on %s", escalation.id)
+            return _passed_on("not asked", "the target check failed")
+
+    async def _ask(self, escalation: Escalation) -> Ruling:
         message = await anyio.to_thread.run_sync(self.message)
         if message is None:
             return _passed_on("not asked", NO_MESSAGE)
@@ -373,14 +381,7 @@ class AutoApprover:
         )
 
     def _objection(self, message: UserMessage, escalation: Escalation) -> str | None:
-        if not self.config.target_check:
-            return None
-        try:
-            return veto(message.text, escalation, self.around)
-        except Exception:  # noqa: BLE001  any failure counts as an objection
-            # A defect of the check must not end the call that it could only have approved.
-            _log.exception("the target check failed on %s", escalation.id)
-            return "the target check failed"
+        return veto(message.text, escalation, self.around) if self.config.target_check else None
 
     async def _consult(self, escalation: Escalation, message: UserMessage) -> AutoApproveResult:
         """Ask within the deadline, count outages, write the log."""

@@ -76,6 +76,11 @@ FLAGS: Final = frozenset(
 )
 """Arguments of any type that change a call's effect, in lower case without `_` and `-`. Every
 argument that is true or false counts, too."""
+_STEERS: Final = re.compile(
+    r"(?:\A|[_-]|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))"
+    r"(?i:actions?|command|method|mode|op|operation|permissions?|verb|visibility)(?![a-z])"
+)
+"""Words that make an argument one of these wherever they stand in its name: `http_method`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +131,7 @@ class EscalatedCall:
             name
             for name in names
             if isinstance(self.arguments.get(name), bool)
-            or _plain(name) in FLAGS
+            or _steers(name, self.arguments.get(name))
             or not PINNED.isdisjoint(annotated.get(name, ()))
         )
 
@@ -389,8 +394,18 @@ def _lasting_path_role(fact: ArgumentFact) -> ArgumentRole | None:
     return next((role for role in paths if role not in HISTORY), None)
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", "").replace("-", "").lower()
+def _steers(name: str, value: Json) -> bool:
+    """Return whether an argument, or a member inside it, is one that changes a call's effect."""
+    open_: list[tuple[str, Json]] = [(name, value)]
+    while open_:
+        name, value = open_.pop()
+        if name.replace("_", "").replace("-", "").lower() in FLAGS or _STEERS.search(name):
+            return True
+        if isinstance(value, dict):
+            open_ += [one for one in value.items() if one[1] is not None]
+        elif isinstance(value, list):
+            open_ += [("", one) for one in value]
+    return False
 
 
 def _short(value: Json) -> str:

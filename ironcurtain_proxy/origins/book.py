@@ -43,6 +43,7 @@ from ironcurtain_proxy.origins.keys import (
     Spelling,
     TargetPiece,
     coarse_keys,
+    exact_key,
     exact_keys,
     folded,
     key_of,
@@ -217,7 +218,7 @@ class OriginBook:
         return [self._origin(piece) for piece in pieces]
 
     def _origin(self, piece: TargetPiece) -> TargetOrigin:
-        exact = key_of(piece.kind, piece.text)
+        exact = exact_key(piece)
         if any(exact in keys for _, keys in self._messages) or self._is_said(piece):
             return ByUser()
         if piece.own or self._digest(exact) in self._own:

@@ -5,10 +5,11 @@ addresses. A piece and a word of a text are the same target where their keys are
 
     key_of("url", "https://Evil.example./a/../b?x#y")  ==  "url:evil.example/b?x"
 
-A key is exact: nothing that a service may tell apart is the same. The user's words and the user's
-own records are compared by it. `folded` is coarse: case, percent escapes, full-width letters and
-characters that cannot be seen do not count. Results are compared by it, so that a page does not
-hide that it named a target by another spelling.
+A key leaves out what no usual service tells apart: a slash or `.git` at the end, a fragment. The
+user's words and the user's own records are compared by it, and `http` is another service than
+`https` (`exact_key`). `folded` is coarse: case, percent escapes, full-width letters and characters
+that cannot be seen do not count. Results are compared by it, so that a page does not hide that it
+named a target by another spelling.
 
 A word stands whole or not at all: the text `kim@example.org.evil.example` does not name
 `kim@example.org`.
@@ -17,6 +18,7 @@ A word stands whole or not at all: the text `kim@example.org.evil.example` does 
 import re
 import unicodedata
 from collections.abc import Iterator
+from html import unescape
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, Literal, TypeAlias, assert_never
@@ -62,7 +64,11 @@ _IN_BRACKETS: Final = re.compile(r"[^<>@]*<([^<>\s]+@[^<>\s]+)>")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SCP: Final = re.compile(r"(?:git@)?([\w.-]+):(?!/|\d+(?:/|$))(.+)")
 _HOST: Final = re.compile(r"(?:[\w-]+\.)+[^\W\d_][\w-]*\.?(?::\d+)?(?:[/?#].*)?", re.DOTALL)
-_LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>`]+", re.IGNORECASE)
+_LINK: Final = re.compile(
+    r"(?:https?:[/\\]|www\.|(?<=[(\"'=])[/\\]{2}(?=[\w-]+\.))[^\s\"'<>`]+", re.IGNORECASE
+)
+"""A link in a text that other people read, also as a browser reads one in markup."""
+_SLASHES: Final = re.compile(r"\A(https?:)[/\\]+", re.IGNORECASE)
 _BLOCK: Final = re.compile(r"[^\s\"'<>`]+")
 _WORD: Final = re.compile(r"[^\s\"'`<>()\[\]{}|,;=\\]+")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,256})\"|'([^'\n]{1,256})'|`([^`\n]{1,256})`")
@@ -92,7 +98,9 @@ def pieces_of(
             own = is_name and not _SCHEME.match(value.text) and not _SCP.fullmatch(value.text)
             return [TargetPiece("url", value.text, own=own)]
         case TextValue() if not TEXT_ROLES.isdisjoint(roles):
-            return [TargetPiece("url", _bare(one)) for one in _LINK.findall(value.text)]
+            found = (*_LINK.findall(value.text), *_LINK.findall(unescape(value.text)))
+            links = dict.fromkeys([_SLASHES.sub(r"\1//", _bare(one)) for one in found])
+            return [TargetPiece("url", one) for one in links]
         case TextValue() if roles[0] == "proxy-domain":
             return [TargetPiece("url", value.text)]
         case TextValue() if any(_is_target(role) for role in roles):
@@ -139,13 +147,26 @@ def key_of(kind: TargetKind, text: str) -> str:
             return f"url:{_url(text)}"
         case "address":
             local, _, domain = text.rpartition("@")
-            return f"address:{local}@{_host(domain)}".lower()
+            # Only ASCII letters have one lower case: the Kelvin sign is no `k` to a mail server.
+            return f"address:{local.lower() if local.isascii() else local}@{_host(domain)}"
         case "path":
             return f"path:{text}"
         case "name":
             return f"name:{text}"
         case _:
             assert_never(kind)
+
+
+def exact_key(piece: TargetPiece) -> str:
+    """Return the key by which a target is looked for in the user's words."""
+    key = key_of(piece.kind, piece.text)
+    is_open = piece.kind == "url" and _OPEN.match(piece.text)
+    return f"{_UNENCRYPTED}{key}" if is_open else key
+
+
+_OPEN: Final = re.compile(r"http:", re.IGNORECASE)
+_UNENCRYPTED: Final = "http:"
+"""Before a key: others can read what goes there, and answer it."""
 
 
 def _host(text: str) -> str:
@@ -163,7 +184,8 @@ def _url(text: str) -> str:
         return text
     if url.protocol not in {"http:", "https:", "ssh:", "git:"}:
         return str(url.href)
-    user = "" if url.username in {"", "git"} else f"{url.username}:{url.password}@"
+    is_usual = url.username in {"", "git"} and not url.password
+    user = "" if is_usual else f"{url.username}:{url.password}@"
     host = url.hostname.removesuffix(".")
     port = f":{url.port}" if url.port else ""
     return f"{user}{host}{port}{url.pathname.removesuffix('/').removesuffix('.git')}{url.search}"
@@ -181,7 +203,10 @@ def exact_keys(text: str, spelling: Spelling) -> Iterator[str]:
 
 def _keys_of_word(word: str, spelling: Spelling) -> Iterator[str]:
     if _SCHEME.match(word) or _HOST.fullmatch(word) or _SCP.fullmatch(word):
-        yield key_of("url", word)
+        key = key_of("url", word)
+        yield key
+        if word[:6].lower() != "https:":
+            yield f"{_UNENCRYPTED}{key}"
     if word.startswith("~/"):
         yield key_of("path", normpath(spelling.home + word[1:]))
     elif word.startswith("/"):

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from msgspec import structs
 
+from ironcurtain_proxy.auto_approver import reviewer
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.intent import NO_MESSAGE, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import (
@@ -148,6 +149,16 @@ async def test_what_the_model_says_beside_its_decision_changes_nothing(
     ruling = await Session(model=ScriptedAnswers(decision, reasoning)).ask()
     assert isinstance(ruling, Approved) == (decision == "approve")
     assert isinstance(ruling, Approved | Unreachable)
+
+
+async def test_a_defect_of_the_check_passes_the_question_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a call that the check cannot read would end without anybody being asked."""
+    for name in ("operations_of", "veto"):
+        with monkeypatch.context() as patched:
+            patched.setattr(reviewer, name, lambda *_: 1 // 0)
+            assert isinstance(await Session().ask(), Unreachable)
 
 
 @pytest.mark.requirement("A-10")

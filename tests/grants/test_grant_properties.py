@@ -29,7 +29,7 @@ from ironcurtain_proxy.model.grant import (
     WithinDirectory,
 )
 from ironcurtain_proxy.model.request import TextValue, UrlValue
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.grants.test_book import NOW, a_call, fact, path
 
 pytestmark = pytest.mark.requirement("X-12")
@@ -278,6 +278,7 @@ def test_a_call_that_names_no_resource_is_covered_by_no_grant(role: ArgumentRole
             "sub-command",
         ),
         *("recursive", "overwrite", "amend", "confirm", "delete", "action", "state", "strategy"),
+        *("http_method", "requestMethod", "HTTPMethod", "operation-type"),
     ],
 )
 def test_an_argument_that_changes_what_a_call_does_must_be_what_it_was(name: str) -> None:
@@ -289,6 +290,18 @@ def test_an_argument_that_changes_what_a_call_does_must_be_what_it_was(name: str
     assert covers(kept, same, NOW)
     assert not covers(kept, other, NOW)
     assert not covers(grant(within("read-path")), same, NOW)
+
+
+@pytest.mark.parametrize(
+    "options", [{"dryRun": False}, {"a": [{"force": "yes"}]}, [{"http_method": "DELETE"}]]
+)
+def test_what_changes_a_call_inside_an_object_is_no_part_of_a_grant(options: Json) -> None:
+    """A dry run was approved, and a deletion is none."""
+    place = fact("path", "read-path", path("/data/a"))
+    kept = grant(within("read-path"))
+    assert not covers(kept, a_call(place, arguments={"path": "/data/a", "more": options}), NOW)
+    plain = a_call(place, arguments={"path": "/data/a", "more": [{"text": "force"}, {"op": None}]})
+    assert covers(kept, plain, NOW)
 
 
 @pytest.mark.parametrize("role", ["branch-name", "email-address", "share-permission"])

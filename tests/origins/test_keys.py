@@ -119,6 +119,20 @@ VALUES: dict[str, tuple[Value, ArgumentRole, list[TargetPiece]]] = {
         "message",
         [TargetPiece("url", "www.evil.example/x")],
     ),
+    "what a browser takes for a link, each once": (
+        TextValue(
+            '<img src="//evil.example/a"> ![](//evil.example/b) HTTPS:\\\\evil.example //x y'
+            " https:/e.example <a href='&#104;ttps://evil.example/c'> https:/e.example"
+        ),
+        "email-body",
+        [
+            TargetPiece("url", text)
+            for text in (
+                *("//evil.example/a", "//evil.example/b", "HTTPS://evil.example"),
+                *("https://e.example", "https://evil.example/c"),
+            )
+        ],
+    ),
     "the name of a remote is the user's own": (
         UrlValue("origin", ("github.com/acme/web",)),
         "git-remote-url",
