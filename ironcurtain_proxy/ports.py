@@ -472,7 +472,7 @@ class NothingPinned:
     """Pins of nothing: all is used as servers say it."""
 
     def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> HeldParts:
-        """Return no part is held."""
+        """Return an empty mapping: no part is held."""
         return {}
 
     def is_listed(self, _server: str, _section: Section) -> bool:

@@ -1,19 +1,13 @@
-"""Questions that the agent's client puts to its user, and what it is told of servers.
+"""What the agent's client is asked, and what it is told of servers.
 
-Allowed questions of servers, sent to the agent's client.
+Two kinds of questions go to the client, both as MCP elicitation. A server's own question is passed
+on where the policy allows it; the client shows its user the proxy's name only, so each message
+begins with the server's name. An escalated call is asked as a form, and an answer that a program
+could have filled in does not count.
 
-The client shows its user the proxy's name only, so each message begins with the server's name.
-
-Questions to a reviewer through the agent's own client: MCP elicitation.
-
-The client shows a form to its user. An answer that a program could have filled in does not count.
-
-Servers' instructions, quoted under the servers' names and bounded.
-
-A server's instructions are untrusted. The quotation under a line of ours prevents that a server
-speaks for the proxy or for another server.
-
-The instructions on approvals, which the agent gets when it connects (MCP `instructions`).
+When it connects, the agent gets `instructions`: the proxy's own words on approvals, and each
+server's, quoted under the server's name and bounded. A server's instructions are untrusted; the
+quotation under a line of ours prevents that it speaks for the proxy or for another server.
 """
 
 import re

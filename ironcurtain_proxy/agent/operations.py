@@ -1,14 +1,10 @@
-"""Requests besides tool calls, and what clients listen to.
-
-The agent's requests besides tool calls: their methods, and their answers.
+"""The agent's requests besides tool calls, their answers, and what clients listen to.
 
 A denial has the error code of a missing resource or prompt, so that it does not reveal which exist.
 
-What clients without a handshake listen to: `subscriptions/listen`.
-
-Such a client is told of nothing that it did not ask for. The request lasts as long as the client
-listens. Its first message names what it will be told of: changes of lists, and the resources that
-the policy lets it read. Each message names the request.
+A client without a handshake is told of nothing that it did not ask for: its request
+`subscriptions/listen` lasts as long as it listens. The first message names what it will be told of:
+changes of lists, and the resources that the policy lets it read. Each message names the request.
 """
 
 from collections.abc import Mapping

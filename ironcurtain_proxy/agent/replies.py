@@ -1,15 +1,11 @@
-"""What the agent reads: the proxy's own tools, and the texts of replies.
-
-The texts of replies to the agent.
+"""What the agent reads: the texts of replies, and the proxy's own tools.
 
 A refusal has two blocks: the first says what happened, in words that other programs match; the
 second says why, and what to do. The texts name no files, commands of servers or exceptions.
 
-The proxy's own tools.
-
-They show the state of the session, announce a plan, or carry out a composite of calls that the
-operator wrote; each of its calls is decided like any other. Their prefix is reserved: a server's
-tool with such a name is never reached.
+The proxy's own tools show the state of the session, announce a plan, or carry out a composite of
+calls that the operator wrote; each of its calls is decided like any other. Their prefix is
+reserved: a server's tool with such a name is never reached.
 """
 
 from collections.abc import Mapping, Sequence

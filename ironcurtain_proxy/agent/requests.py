@@ -1,16 +1,10 @@
-"""The agent's requests: read, bounded, answered.
+"""The agent's requests in progress: read from lines, bounded, answered, cancelled or abandoned.
 
-Lines of the agent, read as messages, answers or errors.
-
-This module checks the JSON-RPC envelope only.
-
-The capacity for calls in progress, in bytes.
-
-A call is in memory several times: as received, as sent, as recorded. The size of one message is
-limited elsewhere; this limits the sum. Small calls have a separate capacity, so that large calls
-that wait for a reviewer do not block them.
-
-The agent's requests in progress: answered concurrently, cancelled or abandoned.
+A line becomes a message, an answer or an error; only the JSON-RPC envelope is checked here.
+Requests are answered concurrently, within a capacity in bytes. A call is in memory several times:
+as received, as sent, as recorded. The size of one message is limited elsewhere; the capacity limits
+the sum. Small calls have a separate capacity, so that large calls that wait for a reviewer do not
+block them.
 """
 
 import asyncio  # noqa: TID251  the tasks of lanes

@@ -1,11 +1,8 @@
-"""What a record says to people, and a choice of records.
-
-Records as text for people.
+"""Records as text for people, the choice of some of them, and statistics of calls.
 
 Any part of a record can come from an agent or a server. Characters that move a terminal's cursor
-or change the direction of writing are shown as escapes.
-
-A selection of calls of the audit log, and statistics of calls in constant memory.
+or change the direction of writing are shown as escapes. Statistics need constant memory, however
+long the log is.
 """
 
 import unicodedata

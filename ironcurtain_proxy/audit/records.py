@@ -1,11 +1,7 @@
-"""The lines of the log: made, bounded, chained.
-
-Records as JSON objects.
+"""The lines of the log: records as JSON objects, bounded, and chained by hashes.
 
 The original's keys come first, in its order, so that programs that read its logs read ours. Our
 own keys follow. `chain` adds the position.
-
-The chain through the lines of a log.
 
 Every line ends in `"seq"`, its number, and `"prev"`, the SHA-256 of the line before it: of all its
 bytes but the newline. Whoever edits, removes, inserts or reorders lines must forge all that follow,

@@ -1,17 +1,12 @@
-"""Secrets taken out of what is recorded, answered and sent.
-
-Card numbers and social security numbers in a text.
-
-Knows digits and what stands around them. A number that only looks like one of the two, such as a
-time stamp, a UUID or an order number, must come through unharmed: an audit log with damaged
-identifiers is worth little.
-
-Redaction of a text and of a server's answer, and secrets in what a server is sent.
-
-A quick check says that most records need no redaction.
+"""Secrets taken out of what is recorded and answered, and found in what a server is sent.
 
 The original masks cards, social security numbers and five key formats in argument values; this
-masks the formats of `secrets` and `numbers`, wherever they stand. It does not know records.
+masks the formats of `secrets`, and numbers of cards and of social security, wherever they stand. A
+quick check says that most records need no redaction.
+
+A number is judged by its digits and by what stands around them. One that only looks like a card's,
+such as a time stamp, a UUID or an order number, must come through unharmed: an audit log with
+damaged identifiers is worth little.
 """
 
 import re

@@ -1,18 +1,13 @@
-"""Secrets, recognised by the format of keys and by names.
+"""Secrets, recognised by the format of provider keys, by other formats, and by names.
 
-Provider keys in a text: where each begins and ends.
+The expressions for provider keys are in `provider_keys.json`, which `scripts/provider_keys.py`
+makes of a table. Every key has a long run of letters, digits, hyphens and underscores. One
+translation and a search for a literal find such runs, both at the speed of memory. Only the text at
+a run is compared with these expressions, so a text without long words costs nearly nothing.
 
-The expressions are in `provider_keys.json`, which `scripts/provider_keys.py` makes of a table.
-
-Every key has a long run of letters, digits, hyphens and underscores. One translation and a search
-for a literal find such runs, both at the speed of memory. Only the text at a run is compared with
-these expressions, so a text without long words costs nearly nothing.
-
-Formats of keys, tokens and passwords.
-
-Every pattern takes linear time on any text: it begins with a literal, and only a single class may
-repeat without bound, which either matches or ends the attempt. Where a run could be entered at many
-places, a look-behind permits only one.
+Every other pattern takes linear time on any text, too: it begins with a literal, and only a single
+class may repeat without bound, which either matches or ends the attempt. Where a run could be
+entered at many places, a look-behind permits only one.
 """
 
 import re

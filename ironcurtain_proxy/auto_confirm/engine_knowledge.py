@@ -1,15 +1,13 @@
-"""The engine's knowledge, cached: read in threads, and refreshed while calls use it.
+"""The engine's knowledge, read from the store in threads and cached, and the upkeep of the store.
 
     knowledge  ◀── cache ◀── refresh in the background, every 0.5 s while it is used
 
 Parts of the knowledge have their own lifetimes: failures and queue 0.5 s, patterns and rates 2 s,
 history 60 s. A call waits for a fresh read only if the cache is older than 5 s.
 
-The store of a session, opened when it is needed, and its upkeep.
-
-A session ends abandoned rows, removes old ones, and copies the log.
-
-Each step is a transaction in the background, because the session may end in between.
+The store is opened when it is first needed. A session ends abandoned rows, removes old ones, and
+copies the log. Each step is a transaction in the background, because the session may end in
+between.
 """
 
 import logging

@@ -1,25 +1,21 @@
-"""Files of git that make it run something.
+"""Files of git that make it run something: what waits, the index, and configurations.
 
-Whether a waiting rebase, cherry-pick or revert runs nothing when the user goes on with it.
+A waiting rebase, cherry-pick or revert may run a program when the user goes on with it. `git rebase
+--continue` reads its orders from files in `rebase-merge`, and `git cherry-pick --continue` from
+files in `sequencer`. A file that is not listed here, or a line that is not understood, may name a
+program: a command, a merge strategy, a program that signs. Of a waiting `git am` and of a bisect
+nothing is listed.
 
-`git rebase --continue` reads its orders from files in `rebase-merge`, and `git cherry-pick
---continue` from files in `sequencer`. A file that is not listed here, or a line that is not
-understood, may name a program: a command, a merge strategy, a program that signs. Of a waiting `git
-am` and of a bisect nothing is listed.
+The index has gitlinks, directories that git looks into as repositories of their own: `git status`
+runs git again in each, with the configuration that lies there. Two commands that ran at once have
+changed one index, and mean different entries of it: these are merged by path. An index that is not
+understood, or that leaves entries to another file, is refused. So is a path that git never adds:
+`git checkout .` writes whatever the index names, also `.git/hooks/post-checkout` or a file beside
+the worktree. The format is git's `index-format`: versions 2, 3 and 4.
 
-The entries of git's index: its gitlinks, and the merge of two changes of it.
-
-A gitlink is a directory that git looks into as a repository of its own: `git status` runs git again
-in each, with the configuration that lies there. Two commands that ran at once have changed one
-index, and mean different entries of it: these are merged by path. An index that is not understood,
-or that leaves entries to another file, is refused. So is a path that git never adds: `git checkout
-.` writes whatever the index names, also `.git/hooks/post-checkout` or a file beside the worktree.
-The format is git's `index-format`: versions 2, 3 and 4.
-
-Whether a change of a git configuration can make git run, or send, anything else.
-
-Most keys of git can: commands, hooks, filters, other configurations to include, other places to
-push to. The few settings that are harmless are known, such as those of a clone or a new branch.
+Most keys of a configuration can make git run, or send, something: commands, hooks, filters, other
+configurations to include, other places to push to. The few settings that are harmless are known,
+such as those of a clone or a new branch.
 """
 
 import hashlib

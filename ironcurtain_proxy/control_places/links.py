@@ -1,16 +1,13 @@
-"""Where control places lead: git's settings, commands and links.
+"""Where control places lead: by the settings of git, by commands, and by links.
 
-A file at a path that they lead to acts like one of them, even if it does not exist yet.
+A file at a path that a control place leads to acts like one, even if it does not exist yet. So do
+files that the user's own settings and hooks name: `"command": "./tools/lint.sh"` in the settings of
+an agent makes the agent run that file by itself.
 
-Links of a workspace that lead to where servers may write and nobody looks.
-
-A server has directories of its own in the proxy's, such as its `/tmp`, which are not looked after
-as the workspace is. Through a link a repository there would be one of the workspace. So would the
-settings of an editor in `node_modules`, where names are not judged. This module reads links and
-changes nothing.
-
-Files that the commands of the user's own settings and hooks name: `"command": "./tools/lint.sh"` in
-the settings of an agent makes the agent run that file by itself.
+Some links of a workspace lead to where servers may write and nobody looks. A server has directories
+of its own in the proxy's, such as its `/tmp`, which are not looked after as the workspace is.
+Through a link a repository there would be one of the workspace. So would the settings of an editor
+in `node_modules`, where names are not judged. This module reads links and changes nothing.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The table of `table.txt`, read once: which files hold credentials, and who needs them.
+"""The files that hold credentials, and who needs them: the table of `table.txt`, read once.
 
-Names of files, as patterns over the last components of a path.
+It names files by patterns over the last components of a path:
 
     `.env`, `*.pem`      the last component; `*` stands for any part of one component
     `.aws/credentials`   the last components

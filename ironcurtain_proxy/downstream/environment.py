@@ -1,11 +1,8 @@
-"""What a server sees, and secrets that are masked in what it says.
-
-The environment variables of a server.
+"""The environment of a server, and the masking of secrets in what it says.
 
 A server gets the variables that every program needs. The rest of the proxy's environment holds the
-secrets of all servers and is not passed on.
-
-Secrets taken out of a stream of bytes that comes in pieces.
+secrets of all servers and is not passed on. Its output comes in pieces, so that a secret may be cut
+in two: `Masker` keeps the beginning of one until the rest has come.
 """
 
 import re

@@ -1,17 +1,12 @@
-"""Open requests and listeners of a server, and the bytes of its answers.
+"""Open requests of a server, its listeners, and the bytes of its answers.
 
-The open requests of one server: elicitation, sampling, and methods that are not served.
+A server asks by elicitation or sampling, or by a method that is not served. A question belongs to
+the server's operations in progress. A question without an operation is refused, and questions that
+are open when the last operation ends are withdrawn. A server may withdraw its own question, too.
 
-A question belongs to the server's operations in progress. A question without an operation is
-refused, and questions that are open when the last operation ends are withdrawn. A server may
-withdraw its own question, too.
-
-The capacity for large answers on their way to the agent, in bytes, over all servers.
-
-The size of one answer is limited elsewhere; this limits the sum: no server is read further while
-the agent has not read the answers sent before. Small answers are never delayed.
-
-The listeners of one server's notifications and requests.
+Large answers have a capacity in bytes, over all servers, on their way to the agent. The size of one
+answer is limited elsewhere; this limits the sum: no server is read further while the agent has not
+read the answers sent before. Small answers are never delayed.
 """
 
 import logging

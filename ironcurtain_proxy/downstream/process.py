@@ -1,26 +1,16 @@
-"""The processes of servers: their start, files, standard error and end.
+"""The processes of servers: start, files, standard error, end, and what a killed guardian leaves.
 
-Limits on the open files of the proxy and its servers.
-
-Shells set a low limit and allow a higher one. The proxy raises its own, because without descriptors
-no record can be written and no call forwarded. Servers get the original limit, because programs
-that use `select` fail with a higher one.
-
-Orphaned processes of killed guardians.
+A server runs under its guardian. Nothing here needs an event loop, so that servers start before
+slow imports. A thread drains a server's standard error into the session log: it works before the
+loop exists, and keeps floods of output and slow disks from delaying calls.
 
 On Linux the proxy is a subreaper: processes that lose their guardian become children of the proxy,
-which kills them. On other systems they are lost.
+which kills them. On other systems they are lost. The proxy's process is protected against servers
+of the same user, which could attach to it as a debugger does.
 
-One server process under its guardian: start, wait, end.
-
-Nothing here needs an event loop, so that servers start before slow imports.
-
-A thread that drains a server's standard error into the session log.
-
-A thread works before the event loop exists, and keeps floods of output and slow disks from delaying
-calls.
-
-Protection of the proxy's process against servers of the same user.
+Shells set a low limit on open files and allow a higher one. The proxy raises its own, because
+without descriptors no record can be written and no call forwarded. Servers get the original limit,
+because programs that use `select` fail with a higher one.
 """
 
 import contextlib

@@ -1,13 +1,10 @@
-"""All servers behind the proxy, and the calls that go to them.
+"""All servers behind the proxy, and the forwarding of authorized calls to them.
 
-A call whose session its server had forgotten: sent once more, where nothing can run twice.
+The `params` of a request are built from the arguments that were judged.
 
-The server answered that it does not know the session, so it took nothing. The call was authorized
-for the tool as it was: where the greeted server describes it otherwise, the call is not sent.
-
-The `params` of an authorized operation, built from its judged arguments.
-
-All servers behind the proxy, and the forwarding of authorized calls to them.
+A server over HTTP may have forgotten the session of a call. It took nothing then, so the call is
+sent once more where nothing can run twice. It was authorized for the tool as it was: where the
+greeted server describes it otherwise, the call is not sent.
 """
 
 import logging

@@ -1,14 +1,11 @@
-"""The session log, and how much a server may say in it.
-
-The session log: the output of servers, and notes about them.
+"""The session log: the output of servers and notes about them, at a bounded rate and size.
 
 Secrets are masked before. A line that cannot be written is lost, and no call is delayed. A full
 file is renamed to `<name>.1` and replaces the previous one, so the two files bound the log. Several
 objects and proxies may write to one file; each notices that another has renamed it.
 
-Rate limits on a server's notifications and output; the excess is counted.
-
-A flood is cut to a steady rate, so that later messages still pass.
+A flood of notifications or output is cut to a steady rate and the excess counted, so that later
+messages still pass.
 """
 
 import contextlib

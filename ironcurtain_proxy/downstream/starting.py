@@ -1,17 +1,11 @@
-"""The start of a server: directory, environment, sandbox, probe.
+"""The start of a server from its configuration: environment, directory, sandbox, standard error.
 
-The start of a server from its configuration: environment, directory, sandbox, standard error.
-
-Needs no event loop.
-
-The restrictions of a server's process, probed once for each process.
-
-A server's working directory, and the meaning of relative paths in its command.
+It needs no event loop. What the sandbox of a process restricts is probed once for each process.
 
 A server does not run in the workspace or in the proxy's directory, which are often the same: `npx`
 takes programs from `node_modules` there, and Python imports modules from there, and the agent may
 have written either. Every path that the agent sends is made absolute, so no server needs to run
-there.
+there; relative paths in its command are resolved before.
 """
 
 import logging

@@ -1,23 +1,13 @@
-"""The arguments of a call, each read by its role.
-
-The absolute spelling of a path in an argument, or the reason why it has none.
-
-This module handles text only: `~`, the container's name for the workspace, `file:` URLs, blanks and
-look-alikes.
+"""The arguments of a call, each read by its role in the tool's annotation.
 
 The proxy and the server must read the same path. So a text that two readers could take for two
-different paths is refused, and the judged spelling is sent.
+different paths is refused, and the judged spelling is sent: `~`, the container's name for the
+workspace, `file:` URLs, blanks and look-alikes are handled as text here, links elsewhere. URLs and
+git remotes get one spelling, too, by the WHATWG standard; names of remotes stay unchanged.
 
-The reading of each argument of a tool, by its annotation.
-
-The working directory of a git server, from earlier calls.
-
-The tools of a git server take `path` as optional once a directory was set; the policy must
-see which one it will be, so it is written into the call before it is judged.
-
-The canonical spelling of URLs and git remotes, and their hosts.
-
-URLs follow the WHATWG standard. Names of remotes stay unchanged.
+The tools of a git server take `path` as optional once a directory was set; the policy must see
+which one it will be, so the working directory of earlier calls is written into the call before it
+is judged.
 """
 
 import posixpath

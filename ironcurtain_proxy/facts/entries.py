@@ -1,15 +1,13 @@
-"""Tasks defined in files, and the hosts that a command is known to reach.
+"""Tasks that files define, and the hosts that a command is known to reach.
 
-The entry of a task in a file of tasks, with the entries that it leads to.
+The entry of a task comes with the entries that it leads to. Where entries cannot be separated, the
+whole text is the entry. In doubt an entry is too large: then a change of something else costs a
+question.
 
-Where entries cannot be separated, the whole text is the entry. In doubt an entry is too large: then
-a change of something else costs a question.
-
-The hosts that a family of commands is known to reach: remotes of git, and registries.
-
-The hosts come from the configuration that the command itself would read; it is not run. If the
-configuration may name hosts that cannot be read here, the result is empty: the sandbox then stops
-the command, and the question about the next attempt names the host.
+The hosts of a family of commands are remotes of git, and registries. They come from the
+configuration that the command itself would read; it is not run. If the configuration may name hosts
+that cannot be read here, the result is empty: the sandbox then stops the command, and the question
+about the next attempt names the host.
 """
 
 import os

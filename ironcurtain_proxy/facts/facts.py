@@ -1,16 +1,13 @@
-"""The facts of a call.
+"""The facts of a call: every argument read by its roles, and the arguments to send.
 
-Arguments whose texts are read one by one: members of objects, and texts without a role.
+`FactReader` reads the disk and asks git only where an argument needs it. `resolver.py` uses it for
+a live agent, and the `decide` command directly. It blocks as long as the disk and git do: see
+`looks_up`.
 
-A specification with `inside` gives each member of an object its own roles, however many lists lie
-around it. A text of the role `unclear` is read as what it looks like: a path, a URL, or the paths
-and URLs in what looks like a command. It is sent as it came, because it may be none of these; what
-it looks like only adds reasons to deny. This module does not know how a path or a URL is read.
-
-The facts of a call: every argument read by its roles, and the arguments to send.
-
-It reads the disk and asks git only where an argument needs it. `resolver.py` uses it for a live
-agent, and the `decide` command directly. It blocks as long as the disk and git do: see `looks_up`.
+Some texts are read one by one. A specification with `inside` gives each member of an object its own
+roles, however many lists lie around it. A text of the role `unclear` is read as what it looks like:
+a path, a URL, or the paths and URLs in what looks like a command. It is sent as it came, because it
+may be none of these; what it looks like only adds reasons to deny.
 """
 
 import os

@@ -1,25 +1,15 @@
-"""The tools of all servers, the agent's names, and tools that nobody described.
+"""The tools of all servers, the agent's names for what servers have, and tools nobody described.
 
-The agent's names of prompts and resources, and their translation.
+A catalogue is a value: when a server changes its list of tools, a new one is built. With one server
+the agent's names are the server's own. With several, or where the operator wants it always, a
+prompt is `server__prompt`, as a tool is, and a resource `server+scheme:…`; a view of MCP Apps must
+stay `ui://` and becomes `ui://server+…`. Any other name belongs to no server. URIs of a server's
+own resources in its answers are renamed, too. A name grants nothing: the request for it is judged
+when it comes.
 
-With one server, the names are the server's own. With several, or where the operator wants it
-always, a prompt is `server__prompt`, as a tool is, and a resource `server+scheme:…`; a view of MCP
-Apps must stay `ui://` and becomes `ui://server+…`. Any other name belongs to no server.
-
-URIs of a server's own resources in its answers are renamed, too. A name grants nothing: the request
-for it is judged when it comes.
-
-The current catalogue, built again when servers change their lists.
-
-Tools and arguments that nobody described, where the operator is asked instead of denying them.
-
-Every text in its arguments is read by its form. The guess adds reasons to deny, and opens nothing.
-
-The tools of all servers, and the agent's names of them.
-
-A catalogue is a value: when a server changes its list of tools, a new one is built.
-
-Digests that identify equal calls and equal servers.
+Where the operator is asked about tools and arguments that nobody described, instead of denying
+them, every text in the arguments is read by its form. The guess adds reasons to deny, and opens
+nothing. Digests identify equal calls and equal servers.
 """
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses

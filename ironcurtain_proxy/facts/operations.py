@@ -1,15 +1,11 @@
 """The facts of operations other than tool calls, and of a server's questions.
 
-The arguments and roles of operations other than tool calls.
-
 A URI is read by its scheme: `file:` is a path, `http:` and `https:` are URLs, any other is itself.
 A prompt has the roles that the operator gave its arguments. A completion is read as the resource or
 prompt that it completes.
 
-The facts of a server's question to the user.
-
-Every text that the user would read is searched for a request for credentials, including titles and
-messages.
+In a server's question, every text that the user would read is searched for a request for
+credentials, including titles and messages.
 """
 
 import re
@@ -54,7 +50,7 @@ ViewFinder: TypeAlias = Callable[[str, str], bool]
 
 
 def no_view(_server: str, _uri: str) -> bool:
-    """Return no tool declares a view."""
+    """Return an empty set, where no tool declares a view."""
     return False
 
 

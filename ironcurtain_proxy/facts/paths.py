@@ -1,22 +1,17 @@
 """Real paths, and file systems that may hang.
 
-The real path of a path: every link followed, however much of the tail is missing.
-
-`os.path.realpath` will not do: it follows `/proc/self/cwd` as if the server were this process, and
-gives up silently where it may not look. Here each of these has an answer:
+The real path has every link followed, however much of the tail is missing. `os.path.realpath` will
+not do: it follows `/proc/self/cwd` as if the server were this process, and gives up silently where
+it may not look. Here each of these has an answer:
 
 - a dangling link leads to its target, existing or not;
 - a missing tail is kept as it is, of any length;
 - a cycle of links cannot be opened: the path is judged at the first link that is part of it;
 - what means another thing in another process (`/proc/self`, `/dev/fd`, …) is refused.
 
-Whether access to the file system may hang.
-
-Reads the kernel's table of mounts and keeps it open, because the kernel reports its changes.
-
 A mount that is served over a network or by another program (NFS, FUSE) can block a system call for
 as long as its server likes. Where there is none, a path is looked up faster than a thread is asked
-to do it.
+to do it. So the kernel's table of mounts is read, and kept open: the kernel reports its changes.
 """
 
 import ctypes

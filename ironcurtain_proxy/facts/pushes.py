@@ -1,10 +1,7 @@
-"""Where a git command reaches: targets of pushes, remotes, credentials.
+"""Where a git command reaches: the hosts of its remotes, the targets of pushes, credentials.
 
-The hosts of a git remote argument, present or omitted.
-
-The targets of git commands in a shell: the branch, its upstream, and the remotes' URLs.
-
-Passwords and tokens in the configuration of a repository.
+A tool has a remote argument, present or omitted. A command of a shell has a branch, its upstream,
+and the remotes' URLs. The configuration of a repository may hold passwords and tokens.
 """
 
 import os

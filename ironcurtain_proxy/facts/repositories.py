@@ -1,12 +1,8 @@
-"""Repositories of git: their branches, and the locks on them.
-
-The locks on git repositories: exclusive for a push, shared for other calls.
+"""Repositories of git: layout and branches, read from small files without git, and locks.
 
 The target of a push is in the repository's configuration, which another call may rewrite. So from
 the last check of its remotes until its answer, a push is the only call on its repository. Other
-calls run concurrently.
-
-The layout and current branch of a repository, read from small files without git.
+calls run concurrently: they share the lock.
 """
 
 import os

@@ -1,9 +1,5 @@
 """The facts of a call in a live session: a call gives facts or a refusal.
 
-The directories among a call's resolved paths, for remembered approvals.
-
-The facts of a call in a live session: a call gives facts or a refusal.
-
 Theory of operation:
 
     call ── lookup ─┬─ trusted server ───────────────────────────────▶ facts, arguments unread
@@ -170,7 +166,7 @@ OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]
 
 
 async def no_origins(_request: AccessRequest) -> tuple[Target, ...]:
-    """Return nothing asks for origins."""
+    """Return no targets, where nothing asks for origins."""
     return ()
 
 

@@ -1,16 +1,12 @@
-"""The validation of arguments, and its cost.
+"""The validation of arguments against the input schema of their tool, and its cost.
 
-The cost of a schema's validation.
+A server writes the schema. `$ref`s that leave it are not followed, and patterns run in linear time.
+It is no reason to deny a tool: what of it cannot be used is left out of the check, and said once.
+The roles of arguments hold without it.
 
-A server writes the schema. Forty levels of `anyOf` that name the next level twice are a few hundred
-bytes and 2^40 steps, and the validator cannot be interrupted. So a schema is refused if its
-expanded references are too large, or if it refers to itself without going deeper into the value.
-
-The validation of arguments against the input schema of their tool.
-
-A schema is untrusted: `$ref`s that leave it are not followed, and patterns run in linear time. It
-is no reason to deny a tool: what of it cannot be used is left out of the check, and said once. The
-roles of arguments hold without it.
+Forty levels of `anyOf` that name the next level twice are a few hundred bytes and 2^40 steps, and
+the validator cannot be interrupted. So a schema is refused if its expanded references are too
+large, or if it refers to itself without going deeper into the value.
 """
 
 import math

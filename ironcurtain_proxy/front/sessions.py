@@ -1,17 +1,9 @@
-"""Sessions of the front: all, one, and its process.
+"""The sessions of the front: one proxy for each, in a process of its own.
 
-The proxy of one session: `ironcurtain-proxy serve` on pipes, in a process of its own.
-
-Knows how it is started and ended; does not know what is said.
-
-One session of an agent: its proxy, and the stream of each message.
-
-Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
-
-All sessions of the front, from their beginning to their end.
-
-A session is a proxy of its own (docs/adr/0012): what one agent does, holds or breaks is nothing to
-another. Its name is that of its principal and 128 random bits.
+A session is `ironcurtain-proxy serve` on pipes (docs/adr/0012): what one agent does, holds or
+breaks is nothing to another. Its name is that of its principal and 128 random bits. The front knows
+how the process is started and ended, and of JSON-RPC only what says on which stream a message goes;
+the proxy behind it decides.
 """
 
 import logging

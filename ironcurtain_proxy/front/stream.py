@@ -1,13 +1,8 @@
-"""Numbered messages for a client, as server-sent events.
+"""Numbered messages for a client, in their order, as server-sent events.
 
-Numbered messages for a client, in their order.
-
-Knows how much is kept for a client whose connection broke; does not know what a message says.
-
-A stream of messages as server-sent events.
-
-Each event has an id, by which a client asks for what it missed. From 2025-11-25 on a stream begins
-with an event that says nothing, so that there is an id from the start.
+Each event has an id, by which a client asks for what it missed; how much is kept for a client whose
+connection broke is bounded. From 2025-11-25 on a stream begins with an event that says nothing, so
+that there is an id from the start. What a message says is not known here.
 """
 
 import re

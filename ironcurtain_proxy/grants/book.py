@@ -1,16 +1,12 @@
-"""The grants of a session, and the budgets of plans.
-
-A grant lives as long as its session, in memory.
+"""The grants of a session, which live in memory and as long as it, and the budgets of plans.
 
 A plan is a list of announced calls. Its approval is a budget: capabilities, and a number of calls
 of each tool, until the run ends. A budget settles only the profile's reasons; every call still
 passes the policy.
 
-Approvals of calls whose arguments no pattern describes: the identical call, or a whole tool.
-
 A tool without an annotation, an argument without a role, and SQL have no pattern that is both
-narrow and useful. Identifiers have one, but the next call names another thing: there the whole tool
-is offered besides.
+narrow and useful. There the identical call is remembered. Identifiers have a pattern, but the next
+call names another thing: there the whole tool is offered besides.
 """
 
 from collections import Counter

@@ -1,15 +1,11 @@
-"""Grants of shell commands, here and in other worktrees.
-
-Families of shell commands in the other worktrees of a repository.
-
-All worktrees hold branches of one repository, between which a session in one of them may change
-anyway. So a family means the same in each, if nothing in it names a place outside its project.
-
-Grants of shell commands.
+"""Grants of shell commands, in this project and in other worktrees of its repository.
 
 A command is covered when each of its parts that does more than read belongs to a family that was
 approved for this project, or when it is the identical call. `shell.families` makes the families;
 their meanings in files are part of the command's place, read with its facts.
+
+All worktrees hold branches of one repository, between which a session in one of them may change
+anyway. So a family means the same in each, if nothing in it names a place outside its project.
 """
 
 import re

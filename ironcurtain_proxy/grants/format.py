@@ -1,8 +1,4 @@
-"""Grants as text, and the form of an entry.
-
-The form of an entry in the file of kept grants, as msgspec reads and writes it.
-
-The encoding of kept grants.
+"""The form of an entry in the file of kept grants, as msgspec reads and writes it.
 
 Reading is strict: an entry counts only if this program wrote it exactly so. Each has a digest over
 its content, so that entries changed by a torn write, a failing disk or an editor are ignored. The

@@ -1,14 +1,11 @@
-"""What grants settle, and what an approval makes.
-
-The reasons of an escalation that grants settle, and the grants that an approval creates.
+"""Which reasons of an escalation grants settle, and which grants an approval creates.
 
 Each origin has its own kind of grant: a pattern for the policy, "always allow" of the tool for the
 approval mode, and a capability for the profile.
 
-Earlier approvals of a call: grants, and the budgets of plans.
-
-They are looked up before the question, and used when the call is forwarded: an approval that ends
-in between does not count, and a call that is not forwarded uses nothing.
+Earlier approvals, grants and the budgets of plans, are looked up before the question, and used when
+the call is forwarded: an approval that ends in between does not count, and a call that is not
+forwarded uses nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

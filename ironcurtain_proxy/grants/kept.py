@@ -1,13 +1,8 @@
-"""Grants that outlive their session, and their file.
+"""Grants that outlive their session: their choice, their validity, and their file.
 
-The file of kept grants: read, and changed under a lock.
-
-Every proxy of this user shares it. `format` has its content, and `kept` the choice of its grants.
-
-Grants that outlive their session: their choice, their validity, and the writes of their file.
-
-The session's book decides; the file only stores grants. A grant from the file covers only its own
-tool in its approved definition, and no denial.
+The session's book decides; the file only stores grants. Every proxy of this user shares it, so it
+is changed under a lock. `format` has its content. A grant from the file covers only its own tool in
+its approved definition, and no denial.
 """
 
 import logging

@@ -1,14 +1,9 @@
-"""The patterns of grants, and whether one covers a call.
-
-The patterns that a reviewer may remember of one call.
+"""The patterns that a reviewer may remember of one call, and whether one covers another call.
 
 A pattern is as narrow as is useful: the named directory, not its parent; the host of a remote, not
 its name; and every argument that changes the call's effect, unchanged. A call without such a
-pattern cannot be remembered.
-
-Whether a grant covers a call.
-
-A grant settles escalations of its own kind only, and is void when its tool's definition changes.
+pattern cannot be remembered. A grant settles escalations of its own kind only, and is void when its
+tool's definition changes.
 """
 
 import re
@@ -512,7 +507,7 @@ def _roles_hold(
 
 
 def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bool:
-    """Return each value needs one of the constraints, and there must be a value."""
+    """Return whether each value fulfils one of the constraints, and there is a value."""
     return bool(values) and all(_one_holds(value, constraints) for value in values)
 
 

@@ -1,15 +1,11 @@
-"""Requests that wait for an answer, and digests of long results.
+"""Requests that wait for their answer, by id, and digests of long results.
 
-Requests that wait for their answer, by id.
-
-One timer for all: a cancel scope for each deadline would cost ten times as much as the look-up, and
-a timer for each as much again.
-
-Digests of long results, computed in a thread while the results are read and written again.
+One timer serves all requests: a cancel scope for each deadline would cost ten times as much as the
+look-up, and a timer for each as much again.
 
 A record names the SHA-256 of a result as the proxy writes it. Most servers write the same bytes, so
-the bytes that came are hashed on that guess, on another processor. Where the proxy writes other
-bytes, the guess is worth nothing.
+the bytes that came are hashed on that guess, in a thread, while the result is read and written
+again. Where the proxy writes other bytes, the guess is worth nothing.
 """
 
 import asyncio  # noqa: TID251  futures and timers, see above

@@ -1,18 +1,12 @@
-"""Lines in and out of pipes, and the interface to a connection.
-
-Descriptors of each kind, opened for the event loop.
-
-asyncio waits for pipes and sockets only. It refuses files, fails late on `/dev/null`, and makes a
-terminal non-blocking for its shell, too. A thread reads these through a pipe, and plain blocking
-writes write them.
-
-Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
+"""Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
 
 A pipe is read into a queue of lines. While the queue is full, the pipe is not read, so that the
 writer at its other end has to wait. A line longer than the limit is dropped as it arrives, except
 for its two ends, which may hold the id of the message.
 
-The interface between a conversation and its connection: pipes, or HTTP.
+asyncio waits for pipes and sockets only. It refuses files, fails late on `/dev/null`, and makes a
+terminal non-blocking for its shell, too. A thread reads these through a pipe, and plain blocking
+writes write them. A conversation sees a `LineSource` and a `LineSink`, be it pipes or HTTP.
 """
 
 import asyncio  # noqa: TID251  pipe transports

@@ -1,16 +1,13 @@
-"""Answers to open questions, and what has changed since they were asked.
-
-Answers to requests: writing one, and finding out whether it was in time.
+"""Answers to open questions: written, seen to be in time, and held against what changed meanwhile.
 
 This proxy marks the very file that it accepted before it removes it (see `private_directory`),
 so that acceptance is known for certain. The original's proxies do not; there, a request that
 still lies beside the answer counts instead.
 
-The change that a call would make to a file, as a diff against the present file.
-
-Knows the arguments by which file tools commonly name a file, a text and its replacement; any other
-call has no diff. Reads a file only if it is regular and small. The approval does not cover the
-present content of the file: a server reads it anew when the call is carried out.
+A call that would change a file is shown as a diff against the present file. The arguments by which
+file tools commonly name a file, a text and its replacement are known; any other call has no diff. A
+file is read only if it is regular and small. The approval does not cover the present content of the
+file: a server reads it anew when the call is carried out.
 """
 
 import os

@@ -3,13 +3,12 @@
 A `Consent` is valid from the question until the call is forwarded. Meanwhile grants may end, and
 the tool may change.
 
-The one place that decides whether an answer may settle a question that needs signatures.
-
-Every question of a session is asked by `SignedAnswers.ask`, whatever asks and whoever answers. An
-answer by the mailbox comes here twice: `weigh` decides, at each answer, whether the question is
-settled, and `ask` looks at all of it again when the answer is used, because a key may have been
-revoked meanwhile. An approval that has not come by `weigh` is refused: no channel, engine, model
-or program can make one.
+`SignedAnswers` is the one place that decides whether an answer may settle a question that needs
+signatures. Every question of a session is asked by `SignedAnswers.ask`, whatever asks and whoever
+answers. An answer by the mailbox comes there twice: `weigh` decides, at each answer, whether the
+question is settled, and `ask` looks at all of it again when the answer is used, because a key may
+have been revoked meanwhile. An approval that has not come by `weigh` is refused: no channel,
+engine, model or program can make one.
 
 Nothing here reads a file or knows a library: the keys and the check of a signature are given.
 """

@@ -1,22 +1,14 @@
 """What the operator says of a tool: its arguments, its effect, its capabilities.
 
-The operator's annotations of a tool: what its arguments name and what the tool does.
+An annotation is trusted, unlike a server's own hints (MCP `ToolAnnotations`). The operator's
+further words about a tool can only add. A declaration of capabilities and danger describes and
+never decides: it has no word about approval. Some capabilities a call needs because of its
+arguments, besides those of its tool.
 
-Trusted, unlike a server's own hints (MCP `ToolAnnotations`).
-
-The arguments that a tool's input schema declares.
-
-Servers declare them not only in `properties`: also through `$ref`, `allOf`, `anyOf` and their
-siblings at the root. Annotation, `init`, `check` and the check of a call ask here, so that none of
-them overlooks an argument that another one sees. A schema is untrusted and may be any JSON.
-
-The capabilities of a tool, and its danger.
-
-A declaration describes and never decides: it has no word about approval.
-
-Capabilities that a call needs because of its arguments, besides those of its tool.
-
-The operator's words about one tool, as data. They can only add.
+Servers declare arguments not only in `properties`: also through `$ref`, `allOf`, `anyOf` and their
+siblings at the root. Annotation, `init`, `check` and the check of a call read an input schema here,
+so that none of them overlooks an argument that another one sees. A schema is untrusted and may be
+any JSON.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,10 +1,7 @@
-"""One call in progress, and its judgement.
+"""One call in progress: its arrival, its judgement, its outcome, and the audit record of both.
 
-The judgement of a call: the policy's decision and all further reasons for a review.
-
-One call in progress: its arrival, its outcome, and the audit record of both.
-
-The policy's decision is never edited: what settled an escalation stands beside it.
+The judgement is the policy's decision and all further reasons for a review. The decision is never
+edited: what settled an escalation stands beside it.
 """
 
 from dataclasses import dataclass

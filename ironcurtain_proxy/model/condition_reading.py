@@ -1,11 +1,7 @@
-"""The reading of conditions: documents, patterns and host names.
-
-How the conditions of rules are read: what a document gives them, and their patterns.
+"""How the conditions of rules are read: what a document gives them, patterns, and host names.
 
 The document and the file around a condition belong to `config`; here stand the protocols by which
-a condition reads them.
-
-Host names in conditions: which names are public, and which a pattern matches.
+a condition reads them. Of host names it is told which are public, and which a pattern matches.
 """
 
 import re

@@ -1,14 +1,10 @@
-"""The parts of a request: what is judged, and what reaches a server.
-
-The part of a call's `params` that reaches a server.
+"""A request as it stands on the wire, divided: what is judged, and what else reaches a server.
 
 The arguments are judged elsewhere. Beside them the protocol has room for data that no rule speaks
 of (`_meta`, `task`, `inputResponses`, keys of later versions), and a server may act on each. Only
 named keys of `_meta` cross, and only small values: what crosses is recorded and shown to reviewers.
 
-Requests as they stand on the wire, taken apart into what is judged and what else they carry.
-
-`serve`, `explain`, `decide` and `policy test` read them here, so that all judge the same.
+`serve`, `explain`, `decide` and `policy test` divide requests here, so that all judge the same.
 """
 
 from collections.abc import Mapping

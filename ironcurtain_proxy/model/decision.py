@@ -1,14 +1,11 @@
-"""A decision, its grounds, and who made it.
+"""A decision, its grounds, and who settled what it left open.
 
-The policy's decision, with its grounds.
+The policy decides `Allow`, `Escalate` or `Deny`, each with its ground. A decision is a value and is
+never edited: what a reviewer adds stands beside it. The mediator has a few grounds of its own, such
+as a call that cannot be recorded.
 
-A decision is a value and is never edited: what a reviewer adds stands beside it.
-
-Grounds of the mediator's own decisions, beside those of the policy.
-
-Who settled an escalation: a closed union of kinds, with their rights and their words in records.
-
-The rights stand on the class of a kind. `is_automatic` means that no person decided: the record
+Who settles an escalation is a `Decider`, a closed union of kinds. The rights stand on the class of
+a kind. `is_automatic` means that no person decided: the record
 says `autoApproved`, and nothing is remembered unless the answer names it. `sight` is what was
 looked at before the approval, and so the most that it can open beyond a sandbox. Every reader
 matches the union whole, so that the type checker names all readers of a new kind.
@@ -145,12 +142,12 @@ HELD_ADVICE: Final = (
 
 
 def held_part(what: str, why: str) -> Ground:
-    """Return a prompt, a template or a view differs from what was accepted."""
+    """Return the ground where a prompt, a template or a view differs from what was accepted."""
     return Ground(HELD_RULE, f"The {what} {why}. {HELD_ADVICE}")
 
 
 def asking_answer(asked: str) -> Ground:
-    """Return the server's answer carries a question, and the policy lets no server ask."""
+    """Return the ground where an answer carries a question, and no server may ask."""
     return Ground(
         "server-asks", f"the server's answer asks for something ({asked}), which no setting allows"
     )

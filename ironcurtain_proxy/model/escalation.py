@@ -1,18 +1,10 @@
-"""A question to a reviewer: its facts, its text, and its answer.
-
-An escalation: an open question to a reviewer, and its ruling.
-
-The text of an open question for a person.
+"""An escalation: an open question to a reviewer, its text for a person, and its ruling.
 
 Names and arguments come from an agent. Invisible characters and those that change how their
 neighbours are displayed (control, bidirectional, zero-width, filler characters, odd spaces) are
 shown as escapes. Every argument stands on one line of its own, so that none can imitate the
-proxy's words.
-
-Names in the sentences of a question: visible, short, and never more than they are.
-
-A name is an agent's text. With a blank or a sign of punctuation in it, it could go on as a sentence
-of the proxy's own; so such a name stands in quotes.
+proxy's words. A name with a blank or a sign of punctuation in it could go on as a sentence of the
+proxy's own; so such a name stands in quotes.
 """
 
 import re

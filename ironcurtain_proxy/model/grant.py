@@ -1,11 +1,8 @@
-"""Approvals that are remembered, and what one opens.
-
-Access that was approved for one call beyond its server's sandbox.
-
-Grants: approvals that are remembered, as patterns of calls.
+"""Grants: approvals that are remembered, as patterns of calls, and what one opens.
 
 A grant can only turn an escalation of its own tool into a forwarded call. It never speaks of a
-denial, and is never read from what an agent or a server sent.
+denial, and is never read from what an agent or a server sent. What was approved for one call beyond
+its server's sandbox is a `SandboxOpening`.
 """
 
 from dataclasses import dataclass, field

@@ -1,19 +1,14 @@
 """What an agent asks for, and who asks.
 
-Who makes a request, where the request itself says so.
+Theory of operation: whatever asks for something that a server or the user holds is an `Operation`.
+Its `tool` is the name that rules, records and grants know it by. For a call it is the tool's own
+name; for everything else it begins with the method, as in `prompts/get fetch`. No tool has such a
+name, because a listed tool whose name begins with a method is hidden. A composite tool is a list of
+calls that the operator combined under one name.
 
 Since protocol 2026-07-28 there is no handshake: the `_meta` of each request names the version, the
 client and what the client can do. Nothing is remembered from one request to the next. What a client
 says of itself is shown and recorded, and decides nothing.
-
-One operation of the protocol that is decided: a call of a tool, or another request.
-
-Theory of operation: whatever asks for something that a server or the user holds is an `Operation`.
-Its `tool` is the name that rules, records and grants know it by. For a call it is the tool's own
-name; for everything else it begins with the method, as in `prompts/get fetch`. No tool has such a
-name, because a listed tool whose name begins with a method is hidden.
-
-A composite tool: a list of calls that the operator combined under one name.
 """
 
 from collections.abc import Mapping

@@ -1,18 +1,12 @@
 """The policy's input: an operation turned into facts.
 
-A parsed shell command: the programs that would run, with their arguments.
-
-A `ParsedCommand` is flat. Pipes, lists, substitutions, loops and here-documents are gone; every
-simple command in them stands for itself, in the order of the text, because a command is judged by
-all that it could run.
-
-Families of shell commands: patterns of similar simple commands that one grant covers.
-
-The place where a shell command runs: its directory, repository and writable paths.
-
-The policy's input: an operation turned into facts.
-
 All access to disk, git and parsers happens before one of these values exists.
+
+A `ParsedCommand` is a shell command, flat: pipes, lists, substitutions, loops and here-documents
+are gone; every simple command in them stands for itself, in the order of the text, because a
+command is judged by all that it could run. Its `CommandPlace` has the directory, the repository and
+the writable paths where it runs. A `Family` is a pattern of similar simple commands that one grant
+covers.
 """
 
 import re

@@ -1,17 +1,9 @@
-"""A server behind the proxy: how it is started or reached, and what it is held to.
+"""A server behind the proxy, as the operator configured it: started or reached over HTTP.
 
-The pinned parts of a server, and the modes of pinning.
-
-Public network addresses, and those that only the operator may name.
-
-A server's words must not lead the proxy to this machine, to its network or to the metadata of its
-cloud: whoever stands there trusts requests that come from here.
-
-A server that is reached over HTTP, as the operator configured it.
-
-A server behind the proxy, as the operator configured it.
-
-The measured limits of a server's process.
+It is held to its pinned parts, by the mode of pinning, and to the limits of its process. A server's
+words must not lead the proxy to this machine, to its network or to the metadata of its cloud:
+whoever stands there trusts requests that come from here. So addresses that are not public count
+only where the operator names them.
 """
 
 import re

@@ -1,19 +1,10 @@
 """Small values of which the other nouns are made.
 
-The types of JSON values.
-
-Vocabularies written as text: a list of a hundred words reads better without quotes.
-
-A moment counted since the machine booted, which no change of the wall clock moves.
-
-The effects of SQL statements on a database and its machine.
-
-A path with all links resolved.
-
-Names of files that steer a client, Mercurial or the proxy, in any directory.
-
-Programs that they name run outside every sandbox, with all rights of the user; or they let a client
-run programs without a question. In lower case, as they are compared.
+There are JSON values; vocabularies written as text, because a list of a hundred words reads better
+without quotes; a moment counted since the machine booted, which no change of the wall clock moves;
+the effects of SQL; paths with all links resolved; and names of files that steer a client, Mercurial
+or the proxy in any directory. Programs that such files name run outside every sandbox, with all
+rights of the user; or they let a client run programs without a question.
 """
 
 from collections.abc import Mapping

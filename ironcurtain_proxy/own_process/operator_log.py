@@ -1,18 +1,13 @@
-"""What the operator reads of the process, and its memory.
+"""What the operator reads of the process: messages, and that a reviewer is needed.
 
-Messages to the operator: one line each on standard error, in full in the session log.
+A message is one line on standard error, and stands in full in the session log. A repeated fault is
+printed a few times a minute and then counted: a thousand identical lines would hide the others and
+fill the disk that the audit log needs. A failure to write these messages, such as a full disk,
+causes neither a traceback on standard error nor another exit code.
 
-A repeated fault is printed a few times a minute and then counted: a thousand identical lines
-would hide the others and fill the disk that the audit log needs. A failure to write these
-messages, such as a full disk, causes neither a traceback on standard error nor another exit
-code.
-
-The notice for the user when a call needs a reviewer and nobody reviews.
-
-The operator reads it on standard error, the client's user as a log message of the protocol.
-Replies to the agent name no command: see `agent.replies`.
-
-The return of the memory of large messages to the system.
+Where a call needs a reviewer and nobody reviews, the operator reads it on standard error, and the
+client's user as a log message of the protocol. Replies to the agent name no command: see
+`agent.replies`. The memory of large messages is returned to the system.
 """
 
 import ctypes

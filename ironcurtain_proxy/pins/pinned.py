@@ -1,17 +1,13 @@
 """What is pinned of a server, what changed in it, and signs of an attack.
 
-The parts of a server that are pinned, as values.
-
 A part is anything that a server says of itself before it is used: its instructions, a tool, a
 prompt, a template, the words about a resource in its list, the HTML of a view. Which resources
-there are is data, which changes as files do: a new one of a known scheme is no change.
+there are is data, which changes as files do: a new one of a known scheme is no change. A server is
+compared with its pins: parts are changed, new or renamed, said in words.
 
-The difference of a server from its pins: changed, new and renamed parts, in words.
-
-Signs of an attack in a server's description, found by rules with ids.
-
-A finding is a reason to look and never a decision: a server that means harm has other words, and
-one that means well may have these. Patterns take linear time on any text.
+Rules with ids find signs of an attack in a description. A finding is a reason to look and never a
+decision: a server that means harm has other words, and one that means well may have these. Patterns
+take linear time on any text.
 """
 
 import difflib

@@ -1,8 +1,4 @@
-"""Transcripts of clients, and the calls in them.
-
-A recorded call, and the result of reading transcripts.
-
-Transcripts on the disk: their files, and the calls of their lines.
+"""Transcripts of clients on the disk: their files, and the calls that their lines record.
 
 Lines that are too long, broken or of another form are counted and skipped, and so are unreadable
 files.

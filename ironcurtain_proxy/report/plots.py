@@ -1,13 +1,8 @@
-"""Plots, and the page that holds them.
+"""Plots as inline SVG, and the HTML page that holds them: figures, plots and tables.
 
-Plots as inline SVG, coloured by the page's style, and the periods that they show.
-
-Every text goes through `shown`: an agent's words never become markup. The caller gives the
-names and their colours (`Palette`).
-
-One HTML page: tiles with figures, plots and tables. No script, nothing fetched, light and dark.
-
-Texts go through `plots.shown`, so that no words of an agent become markup.
+The page has no script, fetches nothing, and is light or dark as the reader's system is. The caller
+gives the names and their colours (`Palette`). Every text goes through `shown`: an agent's words
+never become markup.
 """
 
 import html

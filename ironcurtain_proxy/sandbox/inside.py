@@ -110,7 +110,7 @@ def _mounted_in_memory() -> dict[str, str]:
 
 
 def _unescaped(path: str) -> str:
-    """Return blanks, tabs, line feeds and backslashes stand there as octal numbers."""
+    """Return a path in which blanks, tabs, line feeds and backslashes were octal numbers."""
     for character in " \t\n\\":
         path = path.replace(f"\\{ord(character):03o}", character)
     return path

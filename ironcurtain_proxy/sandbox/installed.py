@@ -1,13 +1,8 @@
-"""Installed programs in place of launchers that fetch them.
+"""Installed programs in place of launchers that fetch them, such as `npx`.
 
-The places where a launcher's package is installed. Looks at files; starts no program.
-
-Knows the layout of packages that npm, uv and pipx install. A program in a directory that the agent
-may write is never chosen: the agent would choose what runs.
-
-Servers that a launcher such as `npx` would fetch: replaced by the installed program, if any.
-
-A launcher needs a network and a place to write programs to, which no sandbox gives.
+A launcher needs a network and a place to write programs to, which no sandbox gives. The layouts of
+packages that npm, uv and pipx install are known, and files are looked at; no program is started. A
+program in a directory that the agent may write is never chosen: the agent would choose what runs.
 """
 
 import hashlib

@@ -1,11 +1,7 @@
-"""What a server may touch, and how much of the machine it may use.
-
-The limits of a sandbox on the machine's resources: section `limits` of a server's `sandbox`.
-
-The sandbox profile of a server: its readable and writable paths, and its hosts.
+"""The sandbox profile of a server: its readable and writable paths, its hosts, and its limits.
 
 It comes from the operator's entry of the server and from the policy: the sandbox allows what a rule
-can allow.
+can allow. `limits` in the section `sandbox` of an entry bounds the use of the machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,10 +1,4 @@
-"""Control files: read, removed, restored.
-
-Files at control places: what is read of one, and how directories are opened on the way to it.
-
-This module reads files and changes none.
-
-The removal of forbidden files into a directory of ours, and the restoring of earlier ones.
+"""Control files that a server left: read, moved into a directory of ours, earlier ones restored.
 
 Servers may change the directories meanwhile, so each is reached without following links, and each
 entry is moved in one step. Moved entries are kept, because they may be the user's own.

@@ -1,13 +1,10 @@
-"""Checks of steering files while confined servers run: after each call, and between calls.
+"""Checks of control files while confined servers run: after each call, and between calls.
 
-Implements `ports.Lookout` with `sandbox.lookout`, in threads.
-
-Notes of the steering files at the start of a watch, for the start after a killed proxy.
-
-At its end a proxy checks once more what its servers left. A killed proxy cannot. Files that a
-process of a call made in the last moments would then count as the user's at the next start. So each
-proxy notes the state at its start in its own directory, and removes the note at its end. The next
-start with the same directories finds the note, and checks as the killed proxy would have done.
+`Watchman` implements `ports.Lookout` with `sandbox.lookout`, in threads. At its end a proxy checks
+once more what its servers left. A killed proxy cannot. Files that a process of a call made in the
+last moments would then count as the user's at the next start. So each proxy notes the state at its
+start in its own directory, and removes the note at its end. The next start with the same
+directories finds the note, and checks as the killed proxy would have done.
 
 A note is locked while its proxy lives; the kernel releases the lock however the proxy dies. The
 servers of the killed proxy can have made only what changed while it lived. The time of change tells

@@ -1,23 +1,14 @@
-"""Running sessions: what they use, by which settings, and who asks.
+"""Running sessions: the settings of each, its state for `status`, and who asks in it.
 
-The configuration of the session that asks, for a reviewer in another process.
+Clients start sessions with variables and files of their own, so the configuration of a reviewer's
+terminal can be another one. A session therefore writes its settings as variables into a file of its
+directory. That file is read from the reviewer's own `~/.ironcurtain` alone, where whoever can write
+can change the policy itself. A mailbox that lies elsewhere names no configuration: its owner could
+make a rule look narrow that opens everything.
 
-A client starts a session with variables of its own, so the configuration of the reviewer's terminal
-can be another one. A session therefore writes its settings as variables to its state file.
-
-That file is read from the reviewer's own `~/.ironcurtain` alone, where whoever can write can change
-the policy itself. A mailbox that lies elsewhere names no configuration: its owner could make a rule
-look narrow that opens everything.
-
-The state of each running session, in a file of its directory, for `status`.
-
-The configuration tells what the next session would use. Clients start sessions with variables
-and files of their own, which only the session itself knows.
-
-The asker of a question: its session's client, workspace and last words of the user.
-
-All of it is what a client says of itself, or what a program wrote down: it helps a reviewer to tell
-two agents apart, and proves nothing.
+The asker of a question is its session's client, workspace and last words of the user. All of it is
+what a client says of itself, or what a program wrote down: it helps a reviewer to tell two agents
+apart, and proves nothing.
 """
 
 import logging

@@ -1,13 +1,8 @@
 """Programs that fetch what they run, by the table `launchers.toml`.
 
-Packages as a launcher's command line names them, and whether an installed one is what is meant.
-
-Pure: what is installed is an argument.
-
-Programs that fetch what they run.
-
-In a sandbox they have no network to do so, and no cache they may write. Knows their command lines;
-does not know what is installed.
+In a sandbox they have no network to do so, and no cache they may write. Their command lines are
+known: which package one names, and whether an installed one is what is meant. What is installed is
+an argument, so all functions are pure.
 """
 
 import functools

@@ -1,18 +1,14 @@
-"""What the engine and a profile ask of a command: its operation, and its capabilities.
-
-The kind of operation of a command, for the auto-confirm engine.
+"""What the engine and a profile ask of a command: its kind, its branches, its capabilities.
 
 A command has the most dangerous kind of all commands that it would run, in wrappers, too. Where two
 kinds are possible, the more dangerous one counts.
 
-The branches that a shell command commits and pushes to.
+The branches that it commits and pushes to are known only where nothing in the command could lead
+git elsewhere: another directory or repository, a variable, a wrapper, a remote that the repository
+does not have. The engine treats an unknown branch as `main`.
 
-They are known only where nothing in the command could lead git elsewhere: another directory or
-repository, a variable, a wrapper, a remote that the repository does not have. The engine treats an
-unknown branch as `main`.
-
-The answer is coarse and errs to more: a profile may deny a capability, so each one that a command
-may need is named. Only for a command that is shown to read is the answer exact.
+The capabilities err to more: a profile may deny one, so each that a command may need is named. Only
+for a command that is shown to read are they exact.
 """
 
 import re

@@ -1,20 +1,16 @@
 """What a command does beside its main part, on this machine alone.
 
-The local parts of a command that run no other program, so that the sandbox holds their effects.
-
-Such a part may stand beside an approved one that reaches out, as in `git fetch origin && git merge
+Some parts of a command run no other program, so that the sandbox holds their effects. Such a part
+may stand beside an approved one that reaches out, as in `git fetch origin && git merge
 origin/main`, without an approval of its own: it has no use for the network that is open meanwhile,
 and the timeline takes back what it changes. The table is short. A program that runs code of the
 project, by a script, a hook or an option, is missing on purpose.
 
-The files of the workspace that a command runs: by an interpreter, as a module, or by their path.
+A command may run files of the workspace: by an interpreter, as a module, or by their path. An
+approval of the command is one of what they say. In doubt a file is among them.
 
-An approval of the command is one of what they say. In doubt a file is among them.
-
-Changes that one part of a command may make to the meaning of its other parts.
-
-The meaning of `npm test` is looked up before the command runs. In `cp x package.json && npm test`
-it has changed by the time that the part runs.
+One part may change the meaning of another. The meaning of `npm test` is looked up before the
+command runs; in `cp x package.json && npm test` it has changed by the time that the part runs.
 """
 
 import re

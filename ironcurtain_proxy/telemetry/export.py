@@ -1,11 +1,8 @@
-"""Calls as spans and metrics of OpenTelemetry.
+"""Calls as spans and metrics of OpenTelemetry, exported to a collector over OTLP and HTTP.
 
-A recorder that makes one span and some measurements of each recorded call.
-
-The record comes first, and telemetry is no reason to refuse a call: what goes wrong here is said in
-the log. No argument, result or reason leaves: they may hold what only the record may.
-
-The export of spans and metrics to a collector, over OTLP and HTTP.
+Each recorded call makes one span and some measurements. The record comes first, and telemetry is no
+reason to refuse a call: what goes wrong here is said in the log. No argument, result or reason
+leaves: they may hold what only the record may.
 
 The SDK's threads send; a collector that does not answer costs the calls nothing. What waits is
 bounded, and the end of a session waits for a few seconds at most.

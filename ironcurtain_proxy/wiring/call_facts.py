@@ -1,9 +1,4 @@
-"""The overlay and the resolver of facts, joined from the settings.
-
-The resolver of facts, joined from the settings.
-
-The overlay, joined from the settings and the sandboxes.
-"""
+"""The overlay and the resolver of facts, joined from the settings and the sandboxes."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping

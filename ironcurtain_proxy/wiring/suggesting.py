@@ -1,16 +1,13 @@
 """Recorded calls judged again, and rules that would have spared questions.
 
-Recorded calls judged again, by the policy in force and by a candidate.
+Calls are judged by the policy in force and by a candidate. The facts of a call are gathered once,
+here and now: what a link led to when the call was made is not recorded. Nothing is started,
+forwarded or written. Judgement, overlay and facts are the parts of `serve`; the annotations are
+those of the policy in force.
 
-The facts of a call are gathered once, here and now: what a link led to when the call was made is
-not recorded. Nothing is started, forwarded or written. Judgement, overlay and facts are the parts
-of `serve`; the annotations are those of the policy in force.
-
-Rules that would have spared questions, found in recorded calls.
-
-Greedy: the rule that spares the most questions comes first, and of equal ones the narrowest; what
-it spares is taken away, and the next is looked for. A rule that would allow a call which a person
-denied is left out.
+The search for rules is greedy: the rule that spares the most questions comes first, and of equal
+ones the narrowest; what it spares is taken away, and the next is looked for. A rule that would
+allow a call which a person denied is left out.
 """
 
 import re

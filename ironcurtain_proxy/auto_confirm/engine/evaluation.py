@@ -1,14 +1,10 @@
-"""The whole evaluation of a call, and its result.
+"""The whole evaluation of a call by the engine, and its result.
 
-The engine's decision and its reasons, for the record, and the end of unanswered questions.
-
-The engine never denies: a reviewer decides on calls that it does not approve.
-
-The engine: approve, approve with safeguards, or send to a reviewer.
-
-The checks stand in a table in their order; the first one with an answer decides. Each check that
+The engine approves, approves with safeguards, or sends the call to a reviewer. It never denies. The
+checks stand in a table in their order; the first one with an answer decides. Each check that
 approves asks `_may_approve` first: no evidence outweighs a rule that escalates, a high risk, or an
-unknown or unhealthy session.
+unknown or unhealthy session. The result has the reasons for the record, and says what becomes of a
+question that nobody answers.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,19 +1,13 @@
-"""The risk of a call, and the rules of safety.
+"""The risk of a call, the confidence in it, and the rules that limit what the engine may approve.
 
-The risk of a call, and the confidence in it, in hundredths, each factor by name.
+Risk and confidence are hundredths, each factor by name. The matrix row gives the base, to which the
+touched things and the session's health add. Integers keep the borders between bands exact.
 
-The matrix row gives the base, to which the touched things and the session's health add. Integers
-keep the borders between bands exact.
+The matrix and the operator's rules answer on each part of a call, and the strictest answer counts.
+A rule can make it stricter; a rule can approve only where the matrix leaves the question open.
 
-The answer of the matrix and the operator's rules on a call, and who reviews it.
-
-The strictest answer on any part of a call counts. A rule can make it stricter; a rule can approve
-only where the matrix leaves the question open.
-
-The comparison of a call with earlier work, and how many calls may be held.
-
-Novelty counts against a call, and repetition never counts for it: an agent gains nothing by doing
-a thing often.
+A call is compared with earlier work. Novelty counts against it, and repetition never counts for it:
+an agent gains nothing by doing a thing often. The number of calls that may be held is limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,18 +1,12 @@
 """The two protocols of a reviewer that is a process, and the queue of its questions.
 
-The lines between the proxy and a reviewer process.
+Each line is a JSON object. The proxy sends `review` and `cancel`; the process answers. The form of
+answers is checked here for both protocols. A call has one result: after an invalid one, the next
+reviewer is asked, and an answer to another question does not count. The process is untrusted.
+Sampling, elicitation and roots are not offered to it.
 
-Each line is a JSON object. The proxy sends `review` and `cancel`; the process answers. This module
-checks the form of answers for all dialects.
-
-A priority queue for reviewers with a limited number of concurrent reviews.
-
-The highest priority is next, and within it the longest wait.
-
-`json_lines` checks the form of answers. A call has one result: after an invalid one, the next
-reviewer is asked, and an answer to another question does not count.
-
-The process is untrusted. Sampling, elicitation and roots are not offered to it.
+Only a limited number of reviews run at once. The highest priority is next, and within it the
+longest wait.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing

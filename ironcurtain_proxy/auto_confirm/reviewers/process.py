@@ -4,12 +4,9 @@ The process is started on first use, and restarted a limited number of times. It
 the lines, and the first valid answer counts. A line that is no answer is logged only. When the
 dialect says that no answer can come, the next reviewer is asked.
 
-The start of a reviewer process: its command, its environment, its token.
-
-`Launch` starts and ends the process, with its descendants and its standard error.
-
-The token goes through a separate pipe. The environment of a process is readable for all processes
-of the user, and its children inherit it. Standard input is shown to the reviewer's model.
+`launcher` starts and ends the process, with its descendants and its standard error. Its token goes
+through a separate pipe: the environment of a process is readable for all processes of the user and
+inherited by its children, and standard input is shown to the reviewer's model.
 """
 
 import logging

@@ -1,8 +1,6 @@
 """The values of the store, and its errors.
 
-The values of the store. The import of this file loads no database library.
-
-The errors of the store. The import of this file loads no database library.
+Importing them loads no database library, so a proxy without the engine may name them.
 """
 
 import re

@@ -1,11 +1,9 @@
-"""The engine's store: its interface and its health.
+"""The engine's store: its interface, its health, and the state of sessions.
 
-The state of sessions, from their recorded interactions.
-
-The store: the engine's memory. The audit log stays the record; the store is an index.
-
-Every method is one transaction and raises `StoreError` if it fails; the engine then approves
-nothing. Synchronous and thread-safe: an async caller calls it in a thread.
+The store is the engine's memory and an index; the audit log stays the record. Every method is one
+transaction and raises `StoreError` if it fails; the engine then approves nothing. It is synchronous
+and thread-safe: an async caller calls it in a thread. The state of a session is computed from its
+recorded interactions.
 """
 
 from collections.abc import Callable

@@ -1,16 +1,9 @@
-"""The tables of the store, and their version.
+"""The tables of the store, their version, and the opening of a store.
 
-The current tables stand in `tables.toml`.
-
-On SQLite, types and defaults are those that other programs of the store expect. The further columns
-of this project are optional.
-
-The opening of a store, and its migration to the current tables.
-
-A database may be new, ours, or another program's.
-
-Missing tables and columns are made; existing ones stay. The version number in the store keeps an
-older proxy from using a newer store.
+The current tables stand in `tables.toml`. A database may be new, ours, or another program's. On
+SQLite, types and defaults are those that other programs of the store expect; the further columns of
+this project are optional. Missing tables and columns are made; existing ones stay. The version
+number in the store keeps an older proxy from using a newer store.
 """
 
 import os

@@ -1,12 +1,9 @@
-"""The review line by line, and what every screen draws from.
+"""The review line by line, as in the original, for scripts and plain terminals.
 
-The review line by line, as in the original, for scripts and plain terminals.
-
-Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with `all`
-for a number, `/approve= N` for all that wait on one card, and `/edit N {"argument": value}`. Knows
-nothing of files or terminals: it is handed what is pending and what was typed.
-
-Sources of the screen for all but the questions: rules, explanations, past calls.
+It prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with
+`all` for a number, `/approve= N` for all that wait on one card, and `/edit N {"argument": value}`.
+It knows nothing of files or terminals: it is handed what is pending and what was typed.
+`ScreenSources` says where every screen finds rules, explanations and past calls.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""The list of waiting calls, and texts that scroll.
+"""The list of calls that wait, the search in it, one call in full, and texts that scroll.
 
-The list of calls that wait, the search in it, and one call in full.
-
-Lines shown in place of a call, and the names of keys. No key here answers a call.
+Lines can be shown in place of a call, such as the names of keys. No key here answers a call.
 """
 
 import re

@@ -1,10 +1,7 @@
-"""Annotations of a server's tools, known or proposed.
+"""Annotations of a server's tools, known or proposed: the roles of their arguments, and their kind.
 
-Tools that the shipped annotations describe, recognised by name and schema.
-
-A name alone proves nothing: a tool `fetch` with other arguments is another tool.
-
-Annotations of a server's tools: the roles of their arguments, and their kind.
+Tools that the shipped annotations describe are recognised by name and schema. A name alone proves
+nothing: a tool `fetch` with other arguments is another tool.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

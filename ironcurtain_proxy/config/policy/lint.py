@@ -1,18 +1,11 @@
 """Rules and annotations without effect.
 
-The subjects of rules: every resource role of every annotated tool.
+All findings are warnings: the policy is valid, but perhaps not what its author meant. A rule can
+never match, or an earlier rule covers it: it is compared with every annotated tool that it could
+apply to, once for each resource role, and once for a tool without any, as the kernel evaluates it.
 
-The kernel evaluates the rules once for each resource role of a tool, and once for a tool without
-any.
-
-Rules without effect: they can never match, or an earlier rule covers them.
-
-All findings are warnings: the policy is valid, but perhaps not what its author meant. A rule is
-compared with every annotated tool that it could apply to.
-
-Annotations that no longer fit, alone or compared with the live tools.
-
-An argument or a tool without annotation is denied; `check` reports it before the agent meets it.
+Annotations that no longer fit are found alone, or compared with the live tools. An argument or a
+tool without annotation is denied; `check` reports it before the agent meets it.
 """
 
 from collections import Counter

@@ -1,11 +1,7 @@
-"""Rules in a file, and the difference of two policies.
-
-`compiled-policy.json` and `dynamic-lists.json`: rules and the lists that they name.
+"""Rules in `compiled-policy.json`, the lists that they name, and the difference of two policies.
 
 A rule that cannot be read stops the load. An engine that skips it, or ignores the condition it
 does not know, lets an allow rule match everything.
-
-The difference of two policies: their rules, and the tools that the rules are about.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

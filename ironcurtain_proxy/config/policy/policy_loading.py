@@ -1,11 +1,8 @@
-"""The policy joined from its files, and the files that no rule opens.
-
-Files that no rule, grant or sandbox makes accessible.
+"""The policy joined from its files into the kernel's input, and the files that no rule opens.
 
 An agent that can write the policy, answer its own escalations or read a key needs no permission
-any more. Each path is protected by its own name and by its target, as they are at the start.
-
-Joining policy, annotations and lists into the kernel's input.
+any more. So no rule, grant or sandbox makes these files accessible. Each path is protected by its
+own name and by its target, as they are at the start.
 """
 
 import sys

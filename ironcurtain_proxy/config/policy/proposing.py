@@ -1,16 +1,12 @@
-"""Rules that are proposed, and added to a file.
-
-The rule in the short form that would make a question unnecessary.
+"""The rule that would make a question unnecessary, and its insertion into `policy.yaml`.
 
 Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
 asked about each time, so that no rule is proposed for it. The same holds for writing what programs
 start or load by themselves, such as `~/.bashrc` or `~/.config/autostart`, and for paths with
 characters that nobody sees: an agent asks as often as it likes, to have a rule proposed.
 
-Insertion of a rule into the text of `policy.yaml`, before all others.
-
-Only the place of the rule is changed: comments and order stay. The caller that writes the result
-reads it again.
+A rule is inserted before all others. Only its place in the text is changed: comments and order
+stay. The caller that writes the result reads it again.
 """
 
 import re

@@ -1,20 +1,12 @@
-"""Presets: read, joined with servers, written.
+"""Presets: read from the package, joined with a person's servers, and written.
 
-The presets that come with the package, and the part of each that holds for all servers.
+The part of a preset that holds for all servers stays in the package as the base of an operator's
+rules, so that a new version mends it. Rules that name single tools are written by `init` into the
+operator's own layer. A tool that appears later has no annotation: `unknownTools` decides.
 
-That part stays in the package as the base of an operator's rules, so that a new version mends it.
-Rules that name single tools are written by `init` into the operator's own layer.
-
-The files of a set-up, written without the loss of the operator's files.
-
-An existing file with other content is kept, unless its owner agreed to replace it; then it is
-renamed and kept beside the new one. The configuration is written last: without it an interrupted
-set-up has no effect.
-
-The files that `serve` reads, composed from a preset and a person's servers.
-
-Rules are written for each server and tool; the others are the preset's base, which stays in the
-package. A tool that appears later has no annotation: `unknownTools` decides.
+Nothing of the operator's is lost. An existing file with other content is kept, unless its owner
+agreed to replace it; then it is renamed and kept beside the new one. The configuration is written
+last: without it an interrupted set-up has no effect.
 """
 
 from collections.abc import Mapping, Sequence

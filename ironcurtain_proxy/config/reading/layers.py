@@ -1,16 +1,8 @@
-"""Where a setting comes from: the environment, the files, the default.
+"""Where a setting comes from: the environment, else the configuration file, else the default.
 
-Settings from environment variables, with the names of the original program.
-
-An empty variable counts as unset: many clients write all variables they know.
-
-Paths as written by the operator.
-
-The agent's paths are resolved in `facts`, which trusts nothing.
-
-Layers of settings: the environment over the configuration file.
-
-Defaults, meanings and keys of settings are in `config.settings`.
+The variables have the names of the original program. An empty one counts as unset: many clients
+write all variables they know. Paths are the operator's, as written; the agent's are resolved in
+`facts`, which trusts nothing. The keys, meanings and defaults are in `config.settings`.
 """
 
 import os

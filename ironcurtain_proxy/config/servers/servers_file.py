@@ -1,13 +1,11 @@
-"""The servers that exist, and those that run.
+"""The servers of `mcp-servers.json`, or of a client's `{"mcpServers": {...}}`, and those that run.
 
-`mcp-servers.json`, or a client's own `{"mcpServers": {...}}`: the servers behind the proxy.
+The servers to run are chosen here, with their credentials and the workspace.
 
 In our own form an unknown key is refused. In a client's form it is a warning: clients have keys of
 their own, and the file is theirs. Arguments are passed on as they stand: the original put the
-workspace in the place of the last one, which breaks every file not written for it. Servers
-that want to know the workspace ask with `roots/list`.
-
-The choice of the servers to run, of their credentials, and of the workspace.
+workspace in the place of the last one, which breaks every file not written for it. Servers that
+want to know the workspace ask with `roots/list`.
 """
 
 import os

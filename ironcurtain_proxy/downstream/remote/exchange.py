@@ -1,4 +1,4 @@
-"""The messages of one session over HTTP: what is sent, and what has arrived.
+"""The messages of one session over HTTP: what is sent, what has arrived, and one request of them.
 
 `Inbound` holds received messages as the lines that a conversation reads. It knows how many bytes
 may wait, and not the meaning of a line: the reader of a stream waits in `put` while the
@@ -6,9 +6,8 @@ conversation does not keep up, so the stream is not read meanwhile. `Sending` se
 an HTTP request of its own. A stream is read until it has brought the answer (`is_answer_to`); a
 server may number its own requests as we do.
 
-One HTTP request to a server, and its answer.
-
-Knows headers, redirects, logins and the size of a body; does not know the meaning of a message.
+One request knows headers, redirects, logins and the size of a body; it does not know the meaning of
+a message.
 """
 
 from abc import ABC, abstractmethod

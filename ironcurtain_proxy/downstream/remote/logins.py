@@ -1,15 +1,12 @@
-"""Secrets of a server over HTTP: the file of its login, and its headers.
+"""Secrets of a server over HTTP: the tokens of its login, and what its entry names.
 
-The tokens of one server, in a file of its own: for this user alone, one login in each.
+The tokens of one server are in a file of its own, for this user alone. A login belongs to the entry
+(its name and URL) and to the authorization server that gave it. Another process, such as `login` or
+a second proxy, may write the file at any time: what is in memory is held against it at each use. A
+token is renewed under a lock, because the one before may be spent by that.
 
-A login belongs to the entry (its name and URL) and to the authorization server that gave it.
-Another process, such as `login` or a second proxy, may write the file at any time: what is in
-memory is held against it at each use. A token is renewed under a lock, because the one before may
-be spent by that.
-
-The secrets that an entry names, in its headers and for its OAuth client.
-
-Knows placeholders and credentials; imports no library of HTTP, so that `check` can ask it too.
+An entry names secrets by placeholders in its headers and for its OAuth client. Reading them imports
+no library of HTTP, so that `check` can ask for them, too.
 """
 
 import hashlib

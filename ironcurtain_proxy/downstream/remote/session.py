@@ -1,13 +1,12 @@
 """One life of a server that is reached over HTTP: from its greeting until it forgets us.
 
-Knows the transport and the secrets of the operator's headers; does not know the meaning of a
+It knows the transport and the secrets of the operator's headers; it does not know the meaning of a
 message.
 
-The token of a server, from its file, renewed when it is due.
-
-A request never waits for another one: the lock is held for as long as a token is renewed, and by
-those alone that have none. Where a person has to log in, the operator is told the command; the
-agent, which cannot, is told that.
+The token of a server comes from its file, and is renewed when it is due. A request never waits for
+another one: the lock is held for as long as a token is renewed, and by those alone that have none.
+Where a person has to log in, the operator is told the command; the agent, which cannot, is told
+that.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""The history of a workspace, and the states in it.
-
-The scanned state of one path, and the comparison of two states.
-
-The history: the workspace at the oldest point, and all changes since.
-"""
+"""The history of a workspace: its oldest state, all changes since, and the comparison of states."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

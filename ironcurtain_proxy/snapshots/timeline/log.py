@@ -1,18 +1,12 @@
-"""The file of a history.
+"""The file of a timeline's history, and the copies of contents beside it.
 
-Entries and names as JSON.
+The workspace at the oldest point comes first, then a line of JSON for each record. The next writer
+removes a line that was torn when its process was killed. To drop points, a new file is written and
+renamed over the old one.
 
-The file of a timeline's history.
-
-First the workspace at the oldest point, then a line for each record.
-
-The next writer removes a line that was torn when its process was killed. To drop points, a new file
-is written and renamed over the old one.
-
-Copies of contents, each under its digest.
-
-A copy is written beside and renamed, so that a copy with its final name is complete. No copy is a
-hard link into the workspace, because a write in place would change it.
+Each copy lies under its digest. It is written beside and renamed, so that a copy with its final
+name is complete. No copy is a hard link into the workspace, because a write in place would change
+it.
 """
 
 import errno

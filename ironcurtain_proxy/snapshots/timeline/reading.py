@@ -1,11 +1,7 @@
-"""Paths as they are, and files as they are made.
-
-The current state of a path, with a copy of its content.
+"""Paths as they are, read with a copy of their content, and files as they are made.
 
 Everything is opened by its name in an open directory, without following links or blocking on pipes.
 A file that changes while it is read, or is unreadable, is `lost`: it exists and is not held.
-
-Where a file is made before it gets its name, and how names are exchanged.
 
 A call may leave a process behind that writes in the workspace while a rollback runs. So nothing is
 made there under a name that it could foresee. The place is a private directory beside the timeline,
