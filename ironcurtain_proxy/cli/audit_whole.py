@@ -380,7 +380,7 @@ def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
 
         problems += check_roots(heads, roots, is_signed)
         hours = len({one.root.hour for one in roots})
-        complain(f"{counted(hours, 'hour')} with a root of {len(heads)} heads")
+        complain(f"{counted(hours, 'hour')} with a signed root, over {len(heads)} heads of logs")
     machine = machine_id()
     for member in logs.members():
         # A copy that was sent elsewhere is called MACHINE.LOG.jsonl.

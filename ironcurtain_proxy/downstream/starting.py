@@ -158,7 +158,8 @@ class Started(Struct, frozen=True):
     def _look(self, load: Load) -> float:
         seconds = load.look()
         if self.still is not None:
-            # The end of a process, by that look or by the kernel, may wake others of its group.
+            # A process may have ended, by this look or by the kernel: then the system lets stopped
+            # ones of its group go on, and they are stopped again.
             self.still.keep()
         return seconds
 

@@ -541,7 +541,7 @@ class _Listener(Struct, frozen=True):
             answer, hidden = b"later", self.place.beside("left")
             with suppress(OSError):
                 self.place.path.rename(hidden)
-                # Whoever found it before is served first.
+                # A client that found the socket before it was renamed is served first.
                 await anyio.sleep(_LOOK)
                 if limiter.borrowed_tokens > 1 or door.calls:
                     hidden.rename(self.place.path)

@@ -70,10 +70,10 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: object) -> bytes:
-    """Return the bytes of such a text.
+    """Return the bytes that a text in the Base64 of WebAuthn stands for.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no text, or holds other characters.
     """
     if not isinstance(text, str) or re.fullmatch(r"[\w-]*", text, re.ASCII) is None:
         raise ValueError("no Base64 of WebAuthn")

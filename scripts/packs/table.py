@@ -74,7 +74,7 @@ same calls in both: one that reads, one that reaches a host, one that writes. `s
 repeats it, and `scripts/packs/table.py` writes this section. Every host was answered on the machine
 of the test, and tokens had no worth: *works* means that the call succeeded, and *as without a
 sandbox* that it failed in the same way in both, as with a token that means nothing or without the
-database. A host in brackets is one that the request arrived at.
+database. A host in brackets is the one that the server asked.
 
 `init` gives a known server what this section says. In a configuration by hand, a folder that a
 server has for itself needs nothing, and a host goes into its

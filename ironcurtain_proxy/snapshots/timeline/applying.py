@@ -299,7 +299,7 @@ def _set_attributes(parent: int, name: str, wanted: Entry) -> None:
         present = {one: os.getxattr(descriptor, one) for one in os.listxattr(descriptor)}
         target = {one: bytes.fromhex(value) for one, value in wanted.attributes}
         for one in present.keys() - target.keys():
-            # Labels of the system's own stay.
+            # Other attributes, such as SELinux labels, are set by the system and stay.
             if one.startswith(_REMOVABLE):
                 os.removexattr(descriptor, one)
         for one, value in target.items():
