@@ -58,7 +58,7 @@ def _squeezed(name: str) -> str:
 _NAME_TAIL: Final = 128
 _SEPARATORS: Final = str.maketrans("", "", " -_")
 TELLING_ENDINGS: Final = (
-    # Names of what a person types.
+    # Names of fields into which a person types a secret.
     *word_list(
         """
         password passwords passwd passphrase passcode passcodes passkey pwd dbpass userpass smtppass

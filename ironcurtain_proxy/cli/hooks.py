@@ -76,9 +76,7 @@ def _accept(options: argparse.Namespace, _home: Path, state: Path) -> int:
     require_terminal(Dialogue(yes=False, as_json=False), "hooks accept")
     project = os.path.realpath(Path.cwd())
     health.accept(options.client, project, state)
-    say(
-        f"{options.client} may use its MCP servers in {project}, although its hooks do not report there"
-    )
+    say(f"{options.client} may use MCP servers in {project}, although its hooks do not report")
     return 0
 
 

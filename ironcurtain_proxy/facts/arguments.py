@@ -273,7 +273,7 @@ def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refus
 
 
 def is_no_text(value: Json, reading: ArgumentReading) -> bool:
-    """Return whether a value stands for a text, and is none.
+    """Return whether a value is given in the place of a text, and is no text.
 
     Servers convert it: an object in the place of a path or a name could hold any, and a number in
     the place of a path is a file. A schema need not refuse it. A switch is neither.

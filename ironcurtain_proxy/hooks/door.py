@@ -339,7 +339,7 @@ class Door:
         self._close([one for one in self._open if one.caller == CallingAgent()])
 
     def _close(self, calls: list[OpenCall], why: str | None = None) -> None:
-        """End calls that have a verdict or were asked about; `why` is said where one was refused."""
+        """End calls that have a verdict or were asked about; `why`: what to say of their end."""
         for call in calls:
             if call.verdict is not None or call.is_asked:
                 call.left.set()
