@@ -113,7 +113,7 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
         # srt searches its working directory for files to protect: an empty one.
         empty = Path(directory.path, "empty")
         empty.mkdir()
-        # The file system of a confined process is read-only. Its process table is its own, and so is
+        # The file system of a confined process is read-only. Its process table is its own. So is
         # what processes share beside files, which is the work of our own wrapper.
         test = (
             "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && "
