@@ -3,17 +3,20 @@
 Reads only. What a reader chooses is a `Selection`.
 """
 
-import heapq
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from math import inf, nextafter
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.display import LogEntry, Selection, details, ended_at, entry_of
+from ironcurtain_proxy.audit.display import LogEntry, Selection, details, entry_of
 from ironcurtain_proxy.audit.files import (
     MAX_LINE,
     Line,
@@ -74,12 +77,8 @@ def last_calls(
     Raises:
         OSError: a log cannot be read.
     """
-    found: list[tuple[float, LogEntry]] = []
-    for member in _worth_a_look(members, most, found):
-        entries = _since(_calls_backwards(member), chosen)
-        calls = list(islice(filter(chosen.matches, entries), most))[::-1]
-        found[:] = _merged(found, [(ended_at(one), one) for one in calls])[-most:]
-    return [entry for _, entry in found]
+    found = _last(members, most, partial(_calls_backwards, chosen=chosen), since=_begin(chosen))
+    return found.calls[:most][::-1]
 
 
 def last_records(
@@ -90,71 +89,110 @@ def last_records(
     Raises:
         OSError: a log cannot be read.
     """
-    found: list[tuple[float, bytes]] = []
-    for member in _worth_a_look(members, most, found):
-        timed = list(islice(_records_backwards(member, chosen), most))[::-1]
-        found[:] = _merged(found, timed)[-most:]
-    return [line for _, line in found]
+    return _last(members, most, partial(_records_backwards, chosen=chosen)).calls[:most][::-1]
 
 
-def _records_backwards(member: Member, chosen: Selection) -> Iterator[tuple[float, bytes]]:
-    for line in last_lines(member.path):
-        entry = entry_of(parsed(line) or {})
-        if chosen.is_everything or chosen.matches(entry):
-            yield ended_at(entry), line
+class Looked(Struct, Generic[T], frozen=True):
+    """The result of a look into the logs from their ends."""
+
+    calls: list[T]
+    """Newest first."""
+    before: float
+    """The time up to which the next look reads, in seconds since 1970. 0: nothing is left."""
 
 
-def _since(entries: Iterator[LogEntry], chosen: Selection) -> Iterator[LogEntry]:
-    """Yield entries, newest first; stop well before `since`."""
-    if chosen.since is None:
-        yield from entries
-        return
-    begin = chosen.since.timestamp() - _STEP_BACK
-    for entry in entries:
-        if 0 < ended_at(entry) < begin:
-            return
-        yield entry
+_Lines: TypeAlias = Callable[[Member, float], Iterator[tuple[float, T | None]]]
+"""Yields the lines of a log that ended at a time or before, newest first, each with the time that
+it ended at the latest, and what it is, or None if it is not chosen."""
 
 
-def _worth_a_look(
-    members: tuple[Member, ...], most: int, found: list[tuple[float, T]]
-) -> Iterator[Member]:
-    """Yield the logs, newest first, up to those that end before all found entries."""
-    if most == 0:
-        return
+def _last(
+    members: tuple[Member, ...],
+    most: int,
+    lines: _Lines[T],
+    *,
+    before: float = inf,
+    budget: int = sys.maxsize,
+    since: float = 0.0,
+) -> Looked[T]:
+    """Return the newest lines, `most` and those of the same moment, of at most `budget` lines."""
+    found: list[tuple[float, T]] = []
+    total, horizon = 0, since
     for member, changed in newest_first(members):
-        if len(found) >= most and found[0][0] > changed + _SLACK:
-            return
-        yield member
+        if most == 0 or changed + _SLACK < horizon:
+            break
+        here: list[tuple[float, T]] = []
+        left, last = max(budget - total, budget // 10, 1), inf
+        for read, (at, what) in enumerate(lines(member, before)):
+            total += 1
+            is_enough = at < last and (len(here) >= most or read >= left)
+            if at <= horizon or is_enough:
+                horizon = max(horizon, at)
+                break
+            last = at
+            if what is not None:
+                here.append((at, what))
+        found += here
+    found = sorted([one for one in found if one[0] > horizon], key=itemgetter(0), reverse=True)
+    if len(found) > most:
+        horizon = nextafter(found[most - 1][0], 0)
+    left_out = horizon if horizon > since else 0.0
+    return Looked([what for at, what in found if at > horizon], left_out)
 
 
-def _merged(
-    one: Iterable[tuple[float, T]], other: Iterable[tuple[float, T]]
-) -> list[tuple[float, T]]:
-    """Return two lists merged by time; the order within each stays."""
-    return list(heapq.merge(_rising(one), _rising(other), key=lambda timed: timed[0]))
+class _Outline(Struct, rename="camel"):
+    """The part of a record that says what it is and when: read in a tenth of the time."""
+
+    timestamp: str = ""
+    request_id: str = ""
+    phase: str = ""
+    duration_ms: int = 0
 
 
-def _rising(timed: Iterable[tuple[float, T]]) -> Iterator[tuple[float, T]]:
-    highest = 0.0
-    for moment, what in timed:
-        highest = max(highest, moment)
-        yield highest, what
+_OUTLINES: Final = msgspec.json.Decoder(_Outline)
 
 
-def _calls_backwards(member: Member) -> Iterator[LogEntry]:
-    finished: set[str] = set()
+def _backwards(member: Member) -> Iterator[tuple[float, _Outline, bytes]]:
+    """Yield the lines, newest first, with times that never rise: a clock may have been set back."""
+    at = inf
     for raw in last_lines(member.path):
-        fields = parsed(raw)
-        if fields is None:
+        try:
+            outline = _OUTLINES.decode(raw)
+            ended = datetime.fromisoformat(outline.timestamp).timestamp()
+            at = min(at, ended + max(0, outline.duration_ms) / 1000)
+        except ValueError:
+            outline = _Outline()  # another program's, or damaged
+        yield at if at < inf else member.changed() + _SLACK, outline, raw
+
+
+def _records_backwards(
+    member: Member, _before: float, chosen: Selection
+) -> Iterator[tuple[float, bytes | None]]:
+    for at, _, line in _backwards(member):
+        is_chosen = chosen.is_everything or chosen.matches(entry_of(parsed(line) or {}))
+        yield at, line if is_chosen else None
+
+
+def _begin(chosen: Selection) -> float:
+    return 0.0 if chosen.since is None else chosen.since.timestamp() - _STEP_BACK
+
+
+def _calls_backwards(
+    member: Member, before: float, chosen: Selection
+) -> Iterator[tuple[float, LogEntry | None]]:
+    finished: set[str] = set()
+    for at, outline, raw in _backwards(member):
+        is_intent = outline.phase == "intent"
+        is_finished = is_intent and outline.request_id in finished
+        if is_finished:
+            finished.discard(outline.request_id)
+        elif not is_intent:
+            finished.add(outline.request_id)
+        if at > before:
             continue
-        entry = entry_of(fields, member.process)
-        if entry.is_intent and entry.request_id in finished:
-            finished.discard(entry.request_id)
-            continue
-        if not entry.is_intent:
-            finished.add(entry.request_id)
-        yield entry
+        fields = None if is_finished else parsed(raw)
+        entry = None if fields is None else entry_of(fields, member.process)
+        yield at, entry if entry is not None and chosen.matches(entry) else None
 
 
 class LogFollower:
@@ -306,6 +344,8 @@ def lines_of(call: Call) -> list[str]:
 
 
 MOST_CALLS: Final = 200
+MOST_READ: Final = 40_000
+"""The most lines that one look reads, which takes a third of a second."""
 
 
 class CallHistory(Struct, frozen=True):
@@ -323,6 +363,18 @@ class CallHistory(Struct, frozen=True):
             OSError: a log cannot be read.
         """
         return last_calls(self.members(), MOST_CALLS, chosen)[::-1]
+
+    def look(
+        self, chosen: Selection, *, before: float = inf, most: int = MOST_CALLS
+    ) -> Looked[LogEntry]:
+        """Return the chosen calls of the last lines, or of those before an earlier look.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        lines = partial(_calls_backwards, chosen=chosen)
+        begin = _begin(chosen)
+        return _last(self.members(), most, lines, before=before, budget=MOST_READ, since=begin)
 
     def call(self, number: str) -> list[str]:
         """Return the record of a call in lines, none if there is no such call.

@@ -80,6 +80,11 @@ class LogEntry(Struct, frozen=True, kw_only=True):
     """The duration without the reviewer's time."""
     waited_ms: int
 
+    @property
+    def reference(self) -> str:
+        """Its id, which is found in one pass over the logs; its number if the id looks like one."""
+        return self.request_id if "-" in self.request_id else self.number
+
 
 def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
     """Read a record. Missing fields are empty: the record can be another program's.

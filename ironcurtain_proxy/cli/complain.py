@@ -1,9 +1,10 @@
 """`ironcurtain-proxy complain`: keep a decision that was wrong, as a scenario for `policy test`.
 
-Each complaint is one line of `complaints.yaml` in the state directory: JSON, which YAML can read.
-The file is a file of scenarios like any other; a person may edit it. `of` holds the facts of the
-record, which no test compares. An agent has no such tool: what it says of its own refusals would
-be words of the judged about the judge, and `policy suggest` must not learn from them.
+Each complaint is one line of `complaints.yaml` in the state directory: JSON, which YAML can read,
+with escapes for characters that nobody sees. The file is a file of scenarios like any other; a
+person may edit it. `of` holds the facts of the record, which no test compares. An agent has no such
+tool: what it says of its own refusals would be words of the judged about the judge, and `policy
+suggest` must not learn from them.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.escalation import is_invisible
 from ironcurtain_proxy.model.values import Json, word_list
 from ironcurtain_proxy.private_files import KeptFile, make_private_directory
 
@@ -99,7 +101,7 @@ def _keep(path: Path, scenario: dict[str, object]) -> bool:
         return ConfigurationError(f"{path} {what}")
 
     file = KeptFile(path, _MOST_BYTES, fault)
-    line = b"- %b\n" % orjson.dumps(scenario)
+    line = b"- %b\n" % _seen(orjson.dumps(scenario).decode()).encode()
     try:
         make_private_directory(path.parent)
         with file.locked(path.with_name(f"{path.name}.lock"), _SECONDS):
@@ -116,6 +118,18 @@ def _keep(path: Path, scenario: dict[str, object]) -> bool:
     except OSError as error:
         raise fault(f"cannot be written: {error.strerror or error}") from None
     return True
+
+
+def _seen(text: str) -> str:
+    """Return JSON with escapes for invisible characters, which stand in its texts alone.
+
+    Those beyond 16 bits get YAML's form: YAML joins no surrogates.
+    """
+    return "".join([_escaped(char) if is_invisible(char) else char for char in text])
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
 def _facts_of(item: Json) -> Json:

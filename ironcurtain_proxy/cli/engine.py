@@ -129,7 +129,8 @@ def run_report(options: argparse.Namespace) -> int:
     engine = _engine_part(options, now, since)
     try:
         members = logs_to_read(options.log).members()
-        day = count_calls(recorded_calls(members, Selection(since=since)))
+        calls = recorded_calls(members, Selection(since=since))
+        day = count_calls(call.entry for call in calls)
     except FileNotFoundError as error:
         if engine is None:
             raise ConfigurationError(f"{error}: no call was recorded yet") from error

@@ -2,13 +2,26 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, picked, say, say_json
+import orjson
+
+from ironcurtain_proxy.cli.output import (
+    complain,
+    counted,
+    encodable,
+    is_confirmed,
+    picked,
+    say,
+    say_json,
+)
 from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.reading.suggestions import nearest_word
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -19,7 +32,7 @@ from ironcurtain_proxy.pins.pinned import Finding, Parts, PinChange, ServerPins,
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 
 _LINES: Final = 60
-"""The most lines of one part that `diff` shows."""
+"""The most lines of one part that `diff` shows of all servers."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,19 +51,23 @@ def run(options: argparse.Namespace) -> int:
     for fault in faults:
         complain(f"{visible(str(fault))}; its server stays hidden: {_MEND}")
     if options.server is not None and not chosen:
-        raise ConfigurationError(_not_pinned(options.server))
+        raise ConfigurationError(_not_pinned(options.server, [one.server for one in found]))
     match options.action:
         case "list":
             _list(chosen, as_json=options.json)
         case "diff":
-            _diff(chosen, found, as_json=options.json)
+            _diff(chosen, found, options)
         case _:
             return _accept(store, chosen, options) or int(bool(faults))
     return int(bool(faults))
 
 
-def _not_pinned(server: str) -> str:
-    return f'no server "{visible(server)}" is pinned: `ironcurtain-proxy pins list` shows all'
+def _not_pinned(server: str, known: Sequence[str]) -> str:
+    meant = nearest_word(server, known)
+    rest = (
+        f'did you mean "{visible(meant)}"?' if meant else "`ironcurtain-proxy pins list` shows all"
+    )
+    return f'no server "{visible(server)}" is pinned: {rest}'
 
 
 _MEND: Final = "`pins reset SERVER` trusts the server anew, and moves the file aside"
@@ -98,21 +115,31 @@ def _as_json(change: PinChange) -> Json:
     }
 
 
-def _diff(chosen: Sequence[ServerPins], all_pins: Sequence[ServerPins], *, as_json: bool) -> None:
+def _diff(
+    chosen: Sequence[ServerPins], all_pins: Sequence[ServerPins], options: argparse.Namespace
+) -> None:
     others = {one.server for one in all_pins}
-    if as_json:
+    if options.json:
         say_json(
             [
-                {**_listed(one), "findings": [_finding(f) for f in _findings(one, others)]}
+                {
+                    **_listed(one),
+                    "digest": _digest(one),
+                    "findings": [_finding(f) for f in _findings(one, others)],
+                }
                 for one in chosen
             ]
         )
         return
     is_quiet = True
     for one in chosen:
-        for line in _shown(one, others, most=_LINES):
+        is_whole = options.server is not None
+        for line in _shown(one, others, most=None if is_whole else _LINES):
             is_quiet = False
             say(line)
+        if changes(one) and is_whole:
+            command = f"pins accept {shlex.quote(visible(one.server))} --digest {_digest(one)}"
+            say(f"To accept this and nothing else: ironcurtain-proxy {command}")
     if is_quiet:
         say("no server has changed since it was accepted")
 
@@ -128,7 +155,8 @@ def _shown(one: ServerPins, others: set[str], most: int | None = None) -> list[s
         differing = list(change.lines())
         lines += [f"    {line}" for line in differing[:most]]
         if most is not None and len(differing) > most:
-            lines.append(f"    … {len(differing) - most} more lines; --json has them all")
+            left_out = len(differing) - most
+            lines.append(f"    … {left_out} more lines; see `pins diff {visible(one.server)}`")
     findings = [f"    {finding}" for finding in _findings(one, others)]
     if findings:
         lines += [f"{visible(one.server)}: signs to look at:", *findings]
@@ -156,14 +184,18 @@ def _finding(finding: Finding) -> Json:
 def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Namespace) -> int:
     done = 0
     servers = {one.server for one in store.all() if isinstance(one, ServerPins)}
+    _refuse_unknown(options.part or (), [change for one in chosen for change in changes(one)])
     for one in chosen:
         waiting = [c for c in changes(one) if _is_named(c, options.part)]
-        if not waiting:
+        if not waiting or options.digest not in (None, _digest(one)):
             continue
-        if not options.yes:
+        if options.digest is None:
             # All of it: a server can put a harmless page before what it wants accepted.
-            say("\n".join(_shown(one, servers)))
-            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}?"):
+            # A script reads the number on standard output.
+            shown = "\n".join(_shown(one, servers))
+            print(encodable(shown), file=sys.stderr if options.yes else sys.stdout, flush=True)
+            question = f"Accept {len(waiting)} of these for {visible(one.server)}?"
+            if not options.yes and not _agreed(question):
                 continue
         # Only the shown changes are accepted, none that came meanwhile.
         digests = {(c.section, c.name): c.after.digest for c in waiting}
@@ -184,8 +216,24 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
             and trusted[section][name].digest == digest
             for (section, name), digest in digests.items()
         )
-    say(f"{done} accepted" if done else "nothing was accepted")
+    differs = "" if options.digest is None else ": what waits is not what had this digest"
+    say(f"{done} accepted" if done else f"nothing was accepted{differs}")
     return 0 if done else 1
+
+
+def _digest(one: ServerPins) -> str:
+    """Return the digest of what waits: half of it is still too long to find a second text for."""
+    named = [[c.section, c.name, c.after.digest] for c in changes(one)]
+    return sha256(orjson.dumps([one.launch, *named])).hexdigest()[:32]
+
+
+def _refuse_unknown(parts: Sequence[str], waiting: Sequence[PinChange]) -> None:
+    known = [f"{change.section}/{change.name}" for change in waiting]
+    for part in parts:
+        if part not in known:
+            meant = nearest_word(part, known)
+            rest = f": did you mean {visible(meant)}?" if meant else "; see `pins diff`"
+            raise ConfigurationError(f"--part {visible(part)}: nothing of this name waits{rest}")
 
 
 def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
@@ -195,7 +243,8 @@ def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            "`pins accept` asks on a terminal, and there is none: read `pins diff`, then add --yes"
+            "`pins accept` asks on a terminal, and there is none: read `pins diff SERVER`, "
+            "then add the --digest that it ends with"
         )
     return is_confirmed(question)
 
@@ -207,7 +256,8 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
     # A damaged file does not name its server. Its file name is a digest of the server's command.
     damaged = faults & _launches(server, config) if faults else set()
     if not chosen and not damaged:
-        raise ConfigurationError(_not_pinned(server))
+        known = [one.server for one in everything if isinstance(one, ServerPins)]
+        raise ConfigurationError(_not_pinned(server, known))
     for launch in sorted(damaged):
         say(f"moved aside: {visible(str(store.put_aside(launch)))}")
     for one in chosen:

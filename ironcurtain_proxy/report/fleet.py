@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, shown_time
 from ironcurtain_proxy.audit.files import records_of
 from ironcurtain_proxy.audit.heads import HEADS_SUFFIX
@@ -76,11 +75,11 @@ class Day(Struct):
         return self.asked.total()
 
 
-def count_calls(calls: Iterable[RecordedCall]) -> Day:
-    """Count the calls."""
+def count_calls(calls: Iterable[LogEntry]) -> Day:
+    """Count the calls, oldest first."""
     day = Day()
-    for call in calls:
-        _count(day, call)
+    for entry in calls:
+        _count(day, entry)
     return day
 
 
@@ -102,8 +101,8 @@ def is_question(entry: LogEntry) -> bool:
     return bool(entry.waited_ms) or kind_of(entry) == "by a person"
 
 
-def _count(day: Day, call: RecordedCall) -> None:
-    entry, kind = call.entry, kind_of(call.entry)
+def _count(day: Day, entry: LogEntry) -> None:
+    kind = kind_of(entry)
     day.total += entry.calls
     day.kinds[kind] += entry.calls
     day.errors += entry.status == "error"
@@ -145,19 +144,21 @@ _ROWS: Final = 12
 _NAME_WIDTH: Final = 190
 
 
-def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> ReportPart:
+def calls_part(day: Day, at: datetime, local: Callable[[str], str], begin: str = "") -> ReportPart:
     """Return the calls, the questions and the refusals.
 
     Args:
         day: the counted calls.
         at: the time of the report.
         local: a record's time as the clock on the wall showed it.
+        begin: the time from which calls were counted, where earlier ones were left out.
     """
+    left_out = f" Only calls since {begin}: `ironcurtain-proxy report` counts all." if begin else ""
     sessions, clients = len(day.sessions), len(day.clients)
     return ReportPart(
         "calls",
         f"{_many(day.total, 'call')} of {_many(sessions, 'session')} and "
-        f"{_many(clients, 'client')} as of {at:%Y-%m-%d %H:%M} UTC, from the audit log.",
+        f"{_many(clients, 'client')} as of {at:%Y-%m-%d %H:%M} UTC, from the audit log.{left_out}",
         list(_tiles(day)),
         list(_sections(day, local)),
     )

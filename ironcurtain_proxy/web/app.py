@@ -13,7 +13,8 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
   since is not answered.
 - `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
   `GET /api/explanation` tells step by step why it is asked about.
-- `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
+- `GET /api/calls`, `/api/call` and `/api/day` read the audit log. The first two lists read its last
+  40,000 lines; `?before=` goes on to the lines before.
 
 The running server of the page, on a loopback socket.
 """
@@ -22,8 +23,9 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
+from math import inf
 from typing import Final
 
 import anyio
@@ -36,7 +38,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
+from ironcurtain_proxy.audit.calls import MOST_READ, CallHistory
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, Selection, printable
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
@@ -75,13 +77,19 @@ from ironcurtain_proxy.web.guard import Access, PageGuard
 
 
 def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
-    """Return the plots and tables of the report, as markup.
+    """Return the plots and tables of the report, as markup. Of very many calls, those of the end.
 
     Raises:
         OSError: a log cannot be read.
     """
-    day = count_calls(recorded_calls(history.members(), chosen))
-    return part_of_page(calls_part(day, now, history.when))
+    found = history.look(chosen, most=MOST_READ)
+    begin = history.when(time_of(found.before)) if found.before else ""
+    return part_of_page(calls_part(count_calls(found.calls[::-1]), now, history.when, begin))
+
+
+def time_of(seconds: float) -> str:
+    """Return a moment as records write it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def row_of(entry: LogEntry, history: CallHistory) -> Mapping[str, str]:
@@ -89,6 +97,7 @@ def row_of(entry: LogEntry, history: CallHistory) -> Mapping[str, str]:
     names = ("by", "tool", "argument", "rule", "outcome", "client")
     return {
         "number": entry.number,
+        "reference": entry.reference,
         "time": history.when(entry.time),
         "decision": entry.decision,
         **{name: printable(getattr(entry, name)) for name in names},
@@ -272,9 +281,15 @@ class ReviewPage:
 
     async def _calls(self, request: Request) -> Response:
         chosen = _chosen(request, utc_now())
+        before = _moment(request.query_params.get("before", ""))
 
         def listed() -> dict[str, object]:
-            return {"calls": [row_of(one, self._record) for one in self._record.calls(chosen)]}
+            found = self._record.look(chosen, before=before)
+            return {
+                "calls": [row_of(one, self._record) for one in found.calls],
+                "before": found.before,
+                "begin": self._record.when(time_of(found.before)),
+            }
 
         return await self._read(listed)
 
@@ -335,6 +350,14 @@ def _chosen(request: Request, now: datetime) -> Selection:
         by=asked.get("by", ""),
         text=asked.get("text", ""),
     )
+
+
+def _moment(text: str) -> float:
+    """Return the moment from which a page goes on to older calls; otherwise the end of the logs."""
+    with suppress(ValueError):
+        if (moment := float(text)) > 0:
+            return moment
+    return inf
 
 
 async def body_of(request: Request) -> dict[str, object]:

@@ -11,7 +11,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.display import columns
+from ironcurtain_proxy.audit.calls import CallHistory, last_calls
+from ironcurtain_proxy.audit.display import Selection, columns
 from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.verify import verify
@@ -89,6 +90,33 @@ def test_tail_shows_the_calls_of_all_clients_in_their_order(audit: Command) -> N
         "/srv/9.txt",
         "/srv/10.txt",
     ]
+
+
+@pytest.mark.parametrize("most", [1, 2, 200])
+@pytest.mark.parametrize("budget", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    "chosen", [Selection(), Selection(client="desk"), Selection(text="/srv/1")]
+)
+def test_looks_that_follow_each_other_show_each_call_once(
+    log: Path, monkeypatch: pytest.MonkeyPatch, chosen: Selection, budget: int, most: int
+) -> None:
+    # The intent of a call that ended long after others, and a line of another program.
+    late = at(11, {"timestamp": NOON, "duration_ms": 11_000})
+    write(log, intent(12), intent(11), at(2), late)
+    with log.open("ab") as file:
+        file.write(b'{"timestamp": 7, "toolName": "x"}\nno record\n')
+    monkeypatch.setattr("ironcurtain_proxy.audit.calls.MOST_READ", budget)
+    history = CallHistory(lambda: family(log), str)
+    one = history.look(chosen, most=most)
+    found = [*one.calls]
+    while one.before:
+        before, one = one.before, history.look(chosen, before=one.before, most=most)
+        assert one.before < before
+        found += one.calls
+    assert [entry.number for entry in found] == [
+        entry.number for entry in last_calls(family(log), 1000, chosen)[::-1]
+    ]
+    assert len(found) == len({entry.number for entry in found}) > 0
 
 
 def test_a_number_of_another_clients_log_leads_to_its_call(audit: Command) -> None:

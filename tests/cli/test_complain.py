@@ -37,12 +37,14 @@ def record(seq: int, tool: str, arguments: object, status: str) -> dict[str, obj
 def test_a_complaint_is_a_scenario_that_fails_until_the_policy_is_changed(
     place: Place,
 ) -> None:
-    read = {"path": str(place.home / "notes/a: b.txt"), "head": 3}
+    read = {"path": str(place.home / "notes/a: b\u202e\U000e0041ü.txt"), "head": 3}
     place.record(record(1, "filesystem/read_file", read, "escalate"))
     done = complain(place, "1", "--note", "these are my own notes")
     assert done.returncode == 0, done.stderr
     file = place.home / ".ironcurtain/complaints.yaml"
-    (kept,) = [orjson.loads(line[2:]) for line in file.read_text().splitlines()]
+    (line,) = file.read_text().splitlines()
+    assert r"a: b\u202e\U000e0041ü.txt" in line
+    kept = orjson.loads(line[2:].replace(r"\U000e0041", ""))
     assert kept["note"] == "these are my own notes"
     assert kept["of"]["decision"] == {"status": "escalate", "rule": "r", "reason": "because"}
     tested = place.run("test", str(file))

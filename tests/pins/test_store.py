@@ -4,12 +4,14 @@ import multiprocessing
 import os
 import stat
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy import private_files
 from ironcurtain_proxy.cli import pins as pins_command
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
@@ -123,27 +125,61 @@ def test_a_directory_that_cannot_be_written_is_said(store: PinStore) -> None:
         store.directory.chmod(0o700)
 
 
+def offer(store: PinStore, value: Json) -> None:
+    part = {"t": PinnedPart.of(value)}
+    store.update(LAUNCH, "s", lambda pins: pins.with_first("tools", {}).with_offers("tools", part))
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs `ironcurtain-proxy pins ACTION s`, over the files of `store`."""
+    monkeypatch.setattr(pins_command, "state_directory", lambda: tmp_path / "state")
+    usual = {"server": "s", "part": None, "yes": False, "json": False, "digest": None}
+    return lambda action, **said: pins_command.run(Namespace(action=action, **{**usual, **said}))
+
+
 def test_a_person_is_shown_all_lines_and_accepts_nothing_that_came_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: PinStore,
+    command: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    store = PinStore(tmp_path / "pins")
-
-    def offer(value: Json) -> None:
-        part = {"t": PinnedPart.of(value)}
-        store.update(
-            LAUNCH, "s", lambda pins: pins.with_first("tools", {}).with_offers("tools", part)
-        )
-
     def agree_late(_question: str) -> bool:
-        offer({"x": "EVIL"})
+        offer(store, {"x": "EVIL"})
         return True
 
-    offer({"x": [f"line {number}" for number in range(100)]})
-    monkeypatch.setattr(pins_command, "state_directory", lambda: tmp_path)
+    offer(store, {"x": [f"line {number}" for number in range(100)]})
     monkeypatch.setattr(pins_command, "_agreed", agree_late)
-    options = Namespace(action="accept", server=None, part=None, yes=False, json=False)
-    assert pins_command.run(options) == 1
+    assert command("accept") == 1
     said = capsys.readouterr().out
     assert '"line 99"' in said
     assert "nothing was accepted" in said
     assert store.read(LAUNCH, "s").pins.trusted == {"tools": {}}
+
+
+def test_a_digest_accepts_what_was_shown_with_it_alone(
+    store: PinStore, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer(store, {"x": [f"line {number}" for number in range(100)]})
+    command("diff")
+    said = capsys.readouterr().out
+    assert '"line 99"' in said
+    digest = said.split()[-1]
+    offer(store, {"x": "EVIL"})
+    assert command("accept", digest=digest) == 1
+    assert store.read(LAUNCH, "s").pins.trusted == {"tools": {}}
+    offer(store, {"x": [f"line {number}" for number in range(100)]})
+    assert command("accept", digest=digest) == 0
+    offer(store, {"x": "other"})
+    capsys.readouterr()
+    assert command("accept", yes=True) == 0
+    assert '"x": "other"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", [{"server": "S1"}, {"part": ["tool/t"]}])
+def test_an_unknown_name_is_answered_with_the_nearest(
+    store: PinStore, command: Callable[..., int], said: dict[str, Json]
+) -> None:
+    offer(store, {"x": 1})
+    with pytest.raises(ConfigurationError, match=r'did you mean ("s"|tools/t)\?'):
+        command("accept", **said)

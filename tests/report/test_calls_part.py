@@ -61,7 +61,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def day(log: Path) -> Day:
-    return count_calls(recorded_calls((Member(log),), Selection()))
+    return count_calls(call.entry for call in recorded_calls((Member(log),), Selection()))
 
 
 def test_each_call_is_of_one_kind_and_the_bars_add_up(day: Day) -> None:

@@ -199,13 +199,27 @@ async def log(tmp_path: Path) -> Path:
     return one.path
 
 
+def old_calls() -> bytes:
+    allowed = b'{"timestamp":"2026-01-01T12:00:00.%03dZ","policyDecision":{"status":"allow"}}\n'
+    return b"".join([allowed % number for number in range(200)])
+
+
+async def show_older_calls(page: Page) -> None:
+    """The page lists 200 calls, and at the press of a button older ones."""
+    await expect(page.locator("#calls tr")).to_have_count(200)
+    await page.click("#older")
+    await expect(page.locator("#calls tr")).to_have_count(202)
+    await expect(page.locator("#older")).to_be_hidden()
+    await page.select_option("#decision", "none")
+
+
 async def test_the_record_and_the_day_show_words_and_no_markup(
     browser: BrowserContext, tmp_path: Path, log: Path
 ) -> None:
+    log.write_bytes(old_calls() + log.read_bytes())  # noqa: ASYNC240  returns at once
     async with a_page(browser, tmp_path, log=log) as (_, page):
         await page.keyboard.press("l")
-        await expect(page.locator("#calls tr")).to_have_count(2)
-        await page.select_option("#decision", "none")
+        await show_older_calls(page)
         await expect(page.locator("#calls tr")).to_have_count(1)
         assert EVIL in await page.locator("#calls").inner_text()
         await page.locator("#calls button").click()
@@ -223,13 +237,13 @@ async def test_the_record_and_the_day_show_words_and_no_markup(
         async with page.expect_request("**/api/day?*"):
             await page.keyboard.press("y")
         await page.select_option("#span", "")
-        await expect(page.locator("#plots > p")).to_contain_text("2 calls of 1 session")
+        await expect(page.locator("#plots > p")).to_contain_text("202 calls of 2 sessions")
         # What was asked for first is answered last, and changes nothing.
         async with page.expect_response("**/api/day?*"):
             go.set()
         await late.wait()
         await page.evaluate("fetch('/').then((answer) => answer.text())")
-        await expect(page.locator("#plots > p")).to_contain_text("2 calls of 1 session")
+        await expect(page.locator("#plots > p")).to_contain_text("202 calls of 2 sessions")
         assert EVIL in await page.locator("#plots").inner_text()
         assert await page.locator("img").count() == 0
         assert await page.title() == "ironcurtain-proxy"

@@ -123,7 +123,7 @@ class HistoryScreen(ModalScreen[str]):
     @work(thread=True, exclusive=True)
     def _open(self, entry: LogEntry) -> None:
         try:
-            lines = self._history.call(entry.number)
+            lines = self._history.call(entry.reference)
         except OSError as error:
             lines = [f"the log cannot be read: {error.strerror}"]
         shown = plain_lines(lines or ["there is no such call any more"])

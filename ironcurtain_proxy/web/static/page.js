@@ -292,28 +292,48 @@ async function drawWhy() {
 
 // What a choice asked for first may be answered last, and would stand below a later choice.
 async function askLatest(path, chosen) {
-  const asked = `${path}?${new URLSearchParams(chosen())}`;
-  const found = await ask(asked);
-  return asked === `${path}?${new URLSearchParams(chosen())}` ? found : null;
+  const number = latest[path] = (latest[path] || 0) + 1;
+  const found = await ask(`${path}?${new URLSearchParams(chosen)}`);
+  return number === latest[path] ? found : null;
 }
 
-async function drawRecord() {
-  const found = await askLatest("/api/calls", () => ({
+const latest = {};
+
+const PAGE_ROWS = 200;
+
+// A look reads a bounded number of lines: looks follow each other until the page is full.
+async function drawRecord(older) {
+  const chosen = {
     text: $("text").value, decision: $("decision").value, by: $("by").value,
     since: $("since").value,
-  }));
-  if (found === null) return;
-  if (found.problem) { tell(found.problem); return; }
-  $("nocalls").hidden = found.calls.length > 0;
-  $("calls").replaceChildren(...found.calls.map((one) => {
+  };
+  $("older").hidden = true;
+  let before = older || "", rows = 0;
+  do {
+    const found = await askLatest("/api/calls", { ...chosen, before });
+    if (found === null) return;
+    if (found.problem) { tell(found.problem); return; }
+    if (!before) $("calls").replaceChildren();
+    showCalls(found);
+    rows += found.calls.length;
+    before = found.before;
+  } while (before && rows < PAGE_ROWS && !$("record").hidden);
+  $("older").value = before;
+  $("older").hidden = !before;
+}
+
+function showCalls(found) {
+  $("searched").textContent = found.before ? `Searched back to ${found.begin}.` : "";
+  $("calls").append(...found.calls.map((one) => {
     const number = element("button", { type: "button" }, one.number);
-    number.addEventListener("click", () => drawCall(one.number));
+    number.addEventListener("click", () => drawCall(one.reference));
     // The roles hold where a phone's style shows a row as a card.
     const cell = (kind, inside) => element("td", { role: "cell", class: kind }, inside);
     return element("tr", { role: "row" }, cell("number", number), cell("time", one.time),
       cell(one.decision, one.decision), cell("by", one.by), cell("tool", one.tool),
       cell("argument", one.argument), cell("outcome", one.outcome));
   }));
+  $("nocalls").hidden = $("calls").children.length > 0 || Boolean(found.before);
 }
 
 async function drawCall(number) {
@@ -327,7 +347,7 @@ function showLines(words) {
 }
 
 async function drawDay() {
-  const found = await askLatest("/api/day", () => ({ since: $("span").value }));
+  const found = await askLatest("/api/day", { since: $("span").value });
   if (found === null) return;
   if (found.problem) { tell(found.problem); return; }
   // Markup of the server's own, in which every text is escaped; the content policy runs no script.
@@ -434,7 +454,8 @@ async function start() {
   $("more").open = !matchMedia("(max-width: 720px)").matches;
   $("actions").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("submit", (event) => event.preventDefault());
-  $("filter").addEventListener("input", drawRecord);
+  $("filter").addEventListener("input", () => drawRecord());
+  $("older").addEventListener("click", () => drawRecord($("older").value));
   $("span").addEventListener("change", drawDay);
   for (const button of document.querySelectorAll("nav button")) {
     button.addEventListener("click", () => {
