@@ -127,7 +127,8 @@ def _writable(pid: int, here: tuple[_Mount, ...], places: Mapping[str, str]) -> 
         is_shared = mount.device in devices or mount.kind == "overlay"
         if not mount.is_writable or not is_shared or _is_kernels(mount):
             continue
-        if not _is_private(mount, places.get(mount.point), here):
+        is_private = _is_private(mount, places.get(mount.point), here)
+        if not is_private and not is_out_of_reach(mount.point):
             yield RealPath.from_text(mount.point)
 
 
@@ -234,6 +235,19 @@ def _is_private(mount: _Mount, directory: str | None, here: tuple[_Mount, ...]) 
     nearest = max(enumerate(holding), key=lambda one: (len(one[1].point), one[0]))[1]
     rest = str(own)[len(nearest.point.rstrip("/")) :]
     return (mount.device, mount.root) == (nearest.device, nearest.root.rstrip("/") + rest)
+
+
+def is_out_of_reach(point: str) -> bool:
+    """Return whether a directory of another user's keeps this user from a mount.
+
+    Bubblewrap leaves such a mount as it is: those of containers below `/var/lib/docker`, say.
+    """
+    for above in sorted(_and_above(point.rpartition("/")[0] or "/"), key=len):
+        if not os.access(above, os.X_OK, effective_ids=True):
+            with suppress(OSError):
+                return os.stat(above).st_uid != os.geteuid()  # noqa: PTH116  text
+            break
+    return False
 
 
 def _is_kernels(mount: _Mount) -> bool:

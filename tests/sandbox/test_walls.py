@@ -2,13 +2,15 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox.restrictions import restrictions_of
+from ironcurtain_proxy.sandbox.restrictions import is_out_of_reach, restrictions_of
 
 WORKSPACE = RealPath.from_text("/ws")
 
@@ -59,3 +61,21 @@ def test_restrictions_hold_what_lies_in_the_workspace_or_is_the_servers_own(
         is_offline=True,
     )
     assert restrictions.writes_only_in(WORKSPACE) is is_held
+
+
+def test_a_mount_that_another_user_s_directory_closes_to_us_is_out_of_reach() -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root makes a directory of another user")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        Path(top).chmod(0o755)
+        for name, owner, mode in (("theirs", 0, 0o700), ("own", 65534, 0), ("open", 0, 0o711)):
+            (Path(top, name) / "mount").mkdir(parents=True)
+            Path(top, name).chmod(mode)
+            os.chown(Path(top, name), owner, -1)
+        points = [f"{top}/{name}/mount" for name in ("theirs", "own", "open")]
+        assert [*map(is_out_of_reach, points)] == [False, False, False]
+        os.seteuid(65534)
+        try:
+            assert [*map(is_out_of_reach, points)] == [True, False, False]
+        finally:
+            os.seteuid(0)

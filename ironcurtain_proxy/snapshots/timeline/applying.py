@@ -140,7 +140,7 @@ class Application:
                 self.aside[path] = self._staging.move_aside(parent, name)
                 return
             self.stayed.append(path)
-            _set_mode_of(parent, name, present.mode)
+            set_mode_of(parent, name, present.mode)
 
     def _put_back(self, act: Act, parent: int, name: str, path: str) -> None:
         wanted = self._plan.target[path]
@@ -152,7 +152,7 @@ class Application:
                 raise InTheWayError
         # A mode is that of all names of a file.
         elif act == "mode" and path not in self._retimed:
-            _set_mode_of(parent, name, wanted.mode, expected)
+            set_mode_of(parent, name, wanted.mode, expected)
         else:
             staged = self._staging.place(parent)
             try:
@@ -179,7 +179,7 @@ class Application:
                 _set_time(directory, name, wanted)
             case "pipe":
                 os.mkfifo(name, _PRIVATE, dir_fd=directory)
-                _set_mode_of(directory, name, wanted.mode)
+                set_mode_of(directory, name, wanted.mode)
                 _set_time(directory, name, wanted)
             case "directory" | "special" | "lost":
                 raise RollbackError("it was never held")
@@ -241,12 +241,12 @@ class Application:
 
 
 def _open_directory(mode: int, parent: int, name: str, _path: str) -> None:
-    _set_mode_of(parent, name, mode)
+    set_mode_of(parent, name, mode)
 
 
 def _finish_directory(wanted: Entry, parent: int, name: str, _path: str) -> None:
     _set_attributes(parent, name, wanted)
-    _set_mode_of(parent, name, wanted.mode)
+    set_mode_of(parent, name, wanted.mode)
     _set_time(parent, name, wanted)
 
 
@@ -265,13 +265,13 @@ def open_unlisted(root: OpenedRoot, path: str, mode: int) -> bool:
     """Give a directory its permissions back, so that it can be looked into. False: it cannot."""
     try:
         with root.directory(parent_of(path), PASSED) as parent:
-            _set_mode_of(parent, path.rpartition("/")[2], mode | _OURS)
+            set_mode_of(parent, path.rpartition("/")[2], mode | _OURS)
     except OSError:
         return False
     return True
 
 
-def _set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambda _: True) -> None:
+def set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambda _: True) -> None:
     """Set the mode through a descriptor, because a name could be a link by now.
 
     Raises:

@@ -15,15 +15,19 @@ start. The oldest points are dropped first when a limit of bytes, points or age 
 them the copies that no later point needs. One thread at a time may use a `Keeper`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.snapshots.timeline.applying import set_mode_of
 from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -47,7 +51,7 @@ from ironcurtain_proxy.snapshots.timeline.opening import (
     too_large,
     too_many,
 )
-from ironcurtain_proxy.snapshots.timeline.reading import Reader
+from ironcurtain_proxy.snapshots.timeline.reading import InTheWayError, Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     Scanner,
     StoppedError,
@@ -133,6 +137,8 @@ class Keeper:
         self._begun = False
         self._open: set[int] = set()
         """The points of calls in progress in this process."""
+        self._unasked: set[int] = set()
+        """Those that nobody approved."""
         self._late: set[int] = set()
         """The points of ended calls that could not be settled."""
         self._since_full: set[int] = set()
@@ -220,6 +226,8 @@ class Keeper:
             return NotHeld("the timeline cannot be written")
         self._programs = self.cached.programs(self.scanner.caches_met)
         self._open.add(point.number)
+        if not may_drop:
+            self._unasked.add(point.number)
         return PointId(str(point.number))
 
     def _why_not(self, error: Exception) -> str:
@@ -248,7 +256,10 @@ class Keeper:
         number = int(point)
         try:
             with self.writing():
-                self.note(self.look(contents=True), self._open)
+                found = self.look(contents=True)
+                self.note(found, self._open)
+                if self._close_to_others(found):
+                    self.note(self.look(), self._open)
                 self._since_full.add(number)
                 self._note_programs(number)
                 self.settled(number, unseen=tuple(sorted(self.scanner.caches_met)[:_MOST_UNSEEN]))
@@ -259,6 +270,25 @@ class Keeper:
             self._late.add(number)
             return NotHeld(self._why_not(error))
         return self.history.changes(number)
+
+    def _close_to_others(self, changed: Iterable[Difference]) -> bool:
+        """Take away that others of the machine may write where they could not. Return if any."""
+        if not self._open <= self._unasked:
+            return False
+        opened = [
+            (one.path, one.after)
+            for one in changed
+            if one.after is not None
+            and one.after.kind != "link"
+            and one.after.mode & ~(one.before.mode if one.before else 0) & stat.S_IWOTH
+        ]
+        for path, entry in opened:
+            above, _, name = path.rpartition("/")
+            is_it = partial(_has_inode, entry.inode)
+            # Gone, or something else by now: the next look tells.
+            with suppress(OSError, InTheWayError), self.root.directory(above) as parent:
+                set_mode_of(parent, name, entry.mode & ~stat.S_IWOTH, is_it)
+        return bool(opened)
 
     def transact(
         self,
@@ -340,6 +370,8 @@ class Keeper:
 
     def _note_programs(self, number: int) -> None:
         now = self.cached.programs(self.scanner.caches_met)
+        if self._close_to_others([Difference(p, self._programs.get(p), now[p]) for p in now]):
+            now = self.cached.programs(self.scanner.caches_met)
         both = self._programs.keys() | now.keys()
         changed = {p for p in both if kind_of_change(self._programs.get(p), now.get(p)) is not None}
         self.note_replaced(
@@ -423,6 +455,7 @@ class Keeper:
     def settled(self, number: int, *, unseen: tuple[str, ...] = ()) -> None:
         """Record the end of a call, and the caches that were not looked into."""
         self._open.discard(number)
+        self._unasked.discard(number)
         record = SettledCall(number, self._now(), unseen)
         self.history.add(record)
         self._write(record)
@@ -512,3 +545,7 @@ def _noted(one: Difference) -> NotedChange | None:
         ):
             return None
     return NotedChange(one.path, kind, after)
+
+
+def _has_inode(inode: int, status: os.stat_result) -> bool:
+    return status.st_ino == inode

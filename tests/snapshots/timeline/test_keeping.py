@@ -1,5 +1,6 @@
 """The timeline through crashes, full disks, other processes and the bounds of what is kept."""
 
+import os
 import random
 import resource
 import subprocess
@@ -363,3 +364,28 @@ def test_a_long_first_look_says_how_far_it_has_come(
 
     anyio.run(session)
     assert "files and directories so far" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("is_approved", [False, True])
+def test_a_call_that_nobody_approved_opens_nothing_to_other_users(
+    tmp_path: Path, is_approved: bool
+) -> None:
+    limits = Limits(caches=frozenset({"node_modules"}))
+    w = Timelined(tmp_path / "w", tmp_path / "s", limits)
+    program = "node_modules/.bin/x"
+    w(program).parent.mkdir(parents=True)
+    for name, mode in (("own", 0o666), ("a", 0o644), (program, 0o755)):
+        w(name).write_text("x")
+        w(name).chmod(mode)
+    point = w.keeper.mark("call", "shell", "run", may_drop=is_approved)
+    assert isinstance(point, str)
+    names = ["a", "new", "pipe", "directory", program]
+    for name in ("own", "a", "new"):
+        w(name).write_text("y")
+    os.mkfifo(w("pipe"))
+    w("directory").mkdir()
+    for name in names:
+        w(name).chmod(0o777)
+    w.keeper.end_call(point)
+    assert [n for n in names if w(n).stat().st_mode & 0o2] == (names if is_approved else [])
+    assert w("own").stat().st_mode & 0o777 == 0o666
