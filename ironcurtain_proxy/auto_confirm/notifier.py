@@ -56,135 +56,58 @@ _SUMMARY: Final = "permission_summary"
 _LOST: Final = "reviewer_given_up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewNotice:
-    """A review is wanted."""
+class EngineNotice(Struct, frozen=True):
+    """A notice that a review is wanted, what was approved, or that a reviewer is abandoned."""
 
-    interaction_id: str
-    operation: str
-    target: str
-    priority: int
-
-    def as_json(self) -> dict[str, Json]:
-        """Return the notice for programs."""
-        return {
-            "type": _ESCALATION,
-            "interaction_id": self.interaction_id,
-            "operation": self.operation,
-            "target": self.target,
-            "priority": self.priority,
-        }
-
-    def as_text(self) -> str:
-        """Return the notice for a person, on one line."""
-        return (
-            f"Permission review required: {self.operation} ({self.interaction_id}), "
-            f"for {self.target}, priority {self.priority}"
-        )
-
-    def as_arguments(self) -> tuple[str, ...]:
-        """Return the arguments for a command: the id and the operation."""
-        return (self.interaction_id, self.operation)
-
-
-class SummaryNotice(Struct, frozen=True, kw_only=True):
-    """A summary of the engine's own approvals."""
-
-    target: str
-    since: str
-    """The last summary, or the session's start: ISO 8601, UTC, to the second."""
-    operations: tuple[tuple[str, int], ...]
-    """The number of calls of each operation, the most frequent first."""
-    highest_risk: Hundredths
-
-    @property
-    def approved(self) -> int:
-        """The number of calls."""
-        return sum(count for _, count in self.operations)
-
-    def as_json(self) -> dict[str, Json]:
-        """Return the notice for programs."""
-        return {
-            "type": _SUMMARY,
-            "target": self.target,
-            "since": self.since,
-            "approved": self.approved,
-            "operations": dict(self.operations),
-            "highest_risk": self.highest_risk / 100,
-        }
-
-    def as_text(self) -> str:
-        """Return the notice for a person, on one line."""
-        each = ", ".join(f"{name} {count}" for name, count in self.operations)
-        return (
-            f"Permissions approved since {self.since}: {self.approved} ({each}), "
-            f"highest risk {self._risk()}, for {self.target}"
-        )
-
-    def as_arguments(self) -> tuple[str, ...]:
-        """Return the arguments for a command: a word instead of an id, then the figures."""
-        each = ",".join(f"{name}={count}" for name, count in self.operations)
-        return (_SUMMARY, str(self.approved), each, self._risk(), self.since)
-
-    def _risk(self) -> str:
-        return f"{self.highest_risk / 100:.2f}"
-
-
-class LostNotice(Struct, frozen=True, kw_only=True):
-    """A reviewer is abandoned."""
-
-    reviewer: str
-
-    def as_json(self) -> dict[str, Json]:
-        """Return the notice for programs."""
-        return {"type": _LOST, "reviewer": self.reviewer}
-
-    def as_text(self) -> str:
-        """Return the notice for a person, on one line."""
-        return f"Reviewer {self.reviewer} is given up: it ended again and again"
-
-    def as_arguments(self) -> tuple[str, ...]:
-        """Return the arguments for a command: a word instead of an id, then the name."""
-        return (_LOST, self.reviewer)
-
-
-EngineNotice: TypeAlias = ReviewNotice | SummaryNotice | LostNotice
+    fields: dict[str, Json]
+    """The notice for programs."""
+    text: str
+    """The notice for a person, on one line."""
+    arguments: tuple[str, ...]
+    """The arguments for a command: the id and the operation, or a word instead of an id, and the
+    figures or the name."""
 
 
 def review_notice(
     *, interaction_id: str, operation: str, target: str, priority: int
-) -> ReviewNotice:
-    """Make a notice from any texts."""
-    return ReviewNotice(
-        interaction_id=_word(interaction_id),
-        operation=_word(operation),
-        target=_word(target),
-        priority=priority,
+) -> EngineNotice:
+    """Make the notice of a wanted review from any texts."""
+    identifier, doing, reviewer = _word(interaction_id), _word(operation), _word(target)
+    fields: dict[str, Json] = {"type": _ESCALATION, "interaction_id": identifier}
+    return EngineNotice(
+        fields | {"operation": doing, "target": reviewer, "priority": priority},
+        f"Permission review required: {doing} ({identifier}), for {reviewer}, priority {priority}",
+        (identifier, doing),
     )
 
 
-def lost_notice(reviewer: str) -> LostNotice:
-    """Make a notice from any reviewer's name."""
-    return LostNotice(reviewer=_word(reviewer))
+def lost_notice(reviewer: str) -> EngineNotice:
+    """Make the notice of an abandoned reviewer from any name."""
+    name = _word(reviewer)
+    text = f"Reviewer {name} is given up: it ended again and again"
+    return EngineNotice({"type": _LOST, "reviewer": name}, text, (_LOST, name))
 
 
 def summary_notice(
     *, target: str, since: datetime, counts: Iterable[tuple[str, int]], highest_risk: Hundredths
-) -> SummaryNotice:
-    """Make a notice from counted approvals.
+) -> EngineNotice:
+    """Make the notice of counted approvals.
 
     Args:
         target: who is told, by the operator's name.
-        since: aware.
+        since: the last summary, or the session's start; aware.
         counts: operations, and how many calls of each were approved.
         highest_risk: of any of them.
     """
-    ranked = sorted(counts, key=lambda item: (-item[1], item[0]))
-    return SummaryNotice(
-        target=_word(target),
-        since=since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        operations=tuple([(_word(operation), count) for operation, count in ranked]),
-        highest_risk=highest_risk,
+    ranked = [(_word(name), n) for name, n in sorted(counts, key=lambda one: (-one[1], one[0]))]
+    total, told = sum(count for _, count in ranked), _word(target)
+    start, risk = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"{highest_risk / 100:.2f}"
+    each = ", ".join(f"{name} {count}" for name, count in ranked)
+    fields: dict[str, Json] = {"type": _SUMMARY, "target": told, "since": start, "approved": total}
+    return EngineNotice(
+        fields | {"operations": dict(ranked), "highest_risk": highest_risk / 100},
+        f"Permissions approved since {start}: {total} ({each}), highest risk {risk}, for {told}",
+        (_SUMMARY, str(total), ",".join(f"{name}={n}" for name, n in ranked), risk, start),
     )
 
 
@@ -219,12 +142,12 @@ class NoticeSender:
         """Send one notice."""
         match channel:
             case CommandChannel():
-                argv = (*channel.argv, *notice.as_arguments())
+                argv = (*channel.argv, *notice.arguments)
                 await _run(argv, self._base())
             case WebhookChannel():
-                await post_once(channel.url, orjson.dumps(notice.as_json()), _JSON)
+                await post_once(channel.url, orjson.dumps(notice.fields), _JSON)
             case FileChannel():
-                line = orjson.dumps(notice.as_json(), option=orjson.OPT_APPEND_NEWLINE)
+                line = orjson.dumps(notice.fields, option=orjson.OPT_APPEND_NEWLINE)
                 # Abandoned where a disk hangs.
                 append = partial(append_line, channel.path, line, MAX_FILE)
                 await anyio.to_thread.run_sync(append, abandon_on_cancel=True)
@@ -246,7 +169,7 @@ def _tmux(channel: TmuxChannel, notice: EngineNotice) -> tuple[str, ...]:
     server = () if channel.socket is None else ("-S", str(channel.socket))
     return (
         *("tmux", *server, "display-message", "-d", _DISPLAY_MILLISECONDS),
-        *("-t", channel.target, "--", notice.as_text()),
+        *("-t", channel.target, "--", notice.text),
     )
 
 
@@ -294,7 +217,7 @@ class ApprovalTally:
         self._counts[decision.operation] += 1
         self._highest = max(self._highest, decision.risk)
 
-    def summary(self) -> SummaryNotice | None:
+    def summary(self) -> EngineNotice | None:
         """Return the summary, or None if nothing was approved."""
         if not self._counts:
             return None
@@ -326,7 +249,7 @@ LAST_DEADLINE: Final = 1.0
 _WORKERS: Final = 4
 
 
-Notify: TypeAlias = Callable[[ReviewNotice], None]
+Notify: TypeAlias = Callable[[EngineNotice], None]
 """`Notifier.notify`."""
 
 Wait: TypeAlias = Callable[[float], Awaitable[None]]

@@ -38,28 +38,18 @@ _BRANCH_PROGRAMS: Final = frozenset({"git", "gh"})
 """Programs whose commands are read by the current branch."""
 
 
-def _no_directory(_server: str) -> str | None:
-    return None
-
-
-def _nothing_sought(_command: ParsedCommand, _place: CommandPlace) -> DiskLookups:
-    return DiskLookups()
-
-
-def _no_remotes(_server: str) -> GitRemotes | None:
-    return None
-
-
 class CommandContext(Struct, frozen=True, kw_only=True):
     """The environment of a session's commands."""
 
     workspace: str | None = None
     home: str | None = None
-    directory: Callable[[str], str | None] = _no_directory
+    directory: Callable[[str], str | None] = lambda _: None
     """Gives the working directory of a server, by the operator's name, or None if it is unknown."""
-    sought: Callable[[ParsedCommand, CommandPlace], DiskLookups] = _nothing_sought
+    sought: Callable[[ParsedCommand, CommandPlace], DiskLookups] = lambda _command, _place: (
+        DiskLookups()
+    )
     """The files that give a command its meaning."""
-    remotes: Callable[[str], GitRemotes | None] = _no_remotes
+    remotes: Callable[[str], GitRemotes | None] = lambda _: None
     """Gives git as a server would run it, by the operator's name."""
     own: Mapping[str, str] = field(default_factory=dict)
     """Gives the private directory of a server."""

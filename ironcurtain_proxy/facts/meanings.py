@@ -27,6 +27,7 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.git_process import beginning_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
 from ironcurtain_proxy.model.request import CommandPlace, DiskLookups, Family
+from ironcurtain_proxy.model.values import words
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_TEXT: Final = 512 * 1024
@@ -94,8 +95,10 @@ def meaning_of(family: Family, remotes: GitRemotes | None, root: str | None = No
         if family.defined_in[0].endswith("/.git/config"):
             return None if remotes is None else where_git_leads(family, remotes)
         reading = _Reading(root=root)
-        read = _READERS.get(os.path.basename(family.defined_in[0]), _whole)  # noqa: PTH119  a text
-        if read is not _whole and family.program[0].rpartition("/")[2] not in _RUNNERS[read]:
+        program = family.program[0].rpartition("/")[2]
+        name = os.path.basename(family.defined_in[0])  # noqa: PTH119  a text
+        read, runners = _READERS.get(name, (_whole, {program}))
+        if program not in runners:
             return None
         read(family, family.directory, reading)
         return reading.digest()
@@ -156,12 +159,12 @@ def _nx(family: Family, directory: str, reading: _Reading) -> None:
 
 def _package(family: Family, directory: str, reading: _Reading) -> None:
     """Read a script of a `package.json`, and the package tool's settings."""
-    words = [word for word in family.program if word not in {"run", "run-script", "r"}]
+    said = [word for word in family.program if word not in {"run", "run-script", "r"}]
     root = _nearest(directory, ("package.json", "node_modules"))
     for top in dict.fromkeys((directory, root)):
-        for name in _SETTINGS_OF.get(words[0], ()):
+        for name in _SETTINGS_OF.get(said[0], ()):
             reading.note(f"{top}/{name}")
-    task = {"t": "test"}.get(words[-1], words[-1]) if len(words) > 1 else None
+    task = {"t": "test"}.get(said[-1], said[-1]) if len(said) > 1 else None
     chooses = any(one.startswith("-") or " " in one for one in family.kept if one != "--")
     if chooses or task == "workspace" or (task is None and family.kept):
         _packages(root, reading)
@@ -299,29 +302,19 @@ _SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 """Files that set the shell of scripts, or further programs."""
 
 _MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
-_READERS: Final[Mapping[str, _MeaningReader]] = {
-    "commondir": _repository,
-    "package.json": _package,
-    "GNUmakefile": _make,
-    "justfile": _just,
-    "mise.toml": _mise,
-    "Taskfile.yml": _task_file,
-    "compose.yaml": _compose,
-    "turbo.json": _turbo,
-    "nx.json": _nx,
+_READERS: Final[Mapping[str, tuple[_MeaningReader, frozenset[str]]]] = {
+    "commondir": (_repository, words("git")),
+    "package.json": (_package, words("npm pnpm yarn bun")),
+    "GNUmakefile": (_make, words("make gmake")),
+    "justfile": (_just, words("just")),
+    "mise.toml": (_mise, words("mise")),
+    "Taskfile.yml": (_task_file, words("task")),
+    "compose.yaml": (_compose, words("docker docker-compose")),
+    "turbo.json": (_turbo, words("turbo npx pnpm yarn")),
+    "nx.json": (_nx, words("nx npx pnpm yarn")),
 }
-"""The readers by the first file in which a family may be defined."""
-_RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = {
-    _repository: frozenset({"git"}),
-    _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
-    _make: frozenset({"make", "gmake"}),
-    _just: frozenset({"just"}),
-    _mise: frozenset({"mise"}),
-    _task_file: frozenset({"task"}),
-    _compose: frozenset({"docker", "docker-compose"}),
-    _turbo: frozenset({"turbo", "npx", "pnpm", "yarn"}),
-    _nx: frozenset({"nx", "npx", "pnpm", "yarn"}),
-}
+"""The reader by the first file in which a family may be defined, and the programs that it holds
+for. All files are read whole for another one."""
 
 
 def _content(path: str) -> bytes | None:

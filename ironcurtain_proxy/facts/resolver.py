@@ -174,14 +174,6 @@ def none_sought(_server: str) -> None:
     """Seek no secrets."""
 
 
-def _nothing_said(_tool: str, _left_out: tuple[str, ...]) -> None:
-    pass
-
-
-def _no_command(_server: str, _tool: str) -> str | None:
-    return None
-
-
 class ToolSource(Struct, frozen=True, kw_only=True):
     """The knowledge about the servers."""
 
@@ -190,7 +182,7 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     name."""
     remotes: Callable[[str], GitRemotes]
     """Gives git as a server would run it, by the operator's name."""
-    command_argument: Callable[[str, str], str | None] = _no_command
+    command_argument: Callable[[str, str], str | None] = lambda _server, _tool: None
     """Gives the argument that holds a shell command, if the operator names one."""
     grounds: CommandContext = field(default_factory=CommandContext)
     """The environment of commands."""
@@ -200,7 +192,7 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """Servers, by the policy's names, whose calls are passed on unread."""
     operations: OperationSource = field(default_factory=OperationSource)
     """The knowledge about prompts and resources."""
-    left_out: Callable[[str, tuple[str, ...]], None] = _nothing_said
+    left_out: Callable[[str, tuple[str, ...]], None] = lambda _tool, _left_out: None
     """Gets a tool, and what is left out of the check of its arguments."""
 
 

@@ -153,14 +153,12 @@ class CompiledSchema(Struct, frozen=True):
     """The arguments whose default is a path, with it."""
 
 
-def _say_nothing(_tool: str, _left_out: tuple[str, ...]) -> None:
-    """Keep what is left out to oneself."""
-
-
 class SchemaChecker:
     """Validates calls; each schema is compiled once."""
 
-    def __init__(self, say: Callable[[str, tuple[str, ...]], None] = _say_nothing) -> None:
+    def __init__(
+        self, say: Callable[[str, tuple[str, ...]], None] = lambda _tool, _left_out: None
+    ) -> None:
         """Begin without compiled schemas.
 
         Args:

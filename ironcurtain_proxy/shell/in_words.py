@@ -8,9 +8,7 @@ whole command besides. Nothing is decided here.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.escalation import (
     SENSITIVE,
@@ -58,10 +56,8 @@ _MOVERS: Final = {"mv": "Moves or replaces", "rsync": "Copies"}
 _REMOVERS: Final = words("rm rmdir unlink shred trash srm")
 
 
-class _Said(Struct, frozen=True):
-    rank: int
-    """The order of sentences, the gravest first."""
-    text: str
+_Said: TypeAlias = tuple[int, str]
+"""A sentence behind its rank in the order of sentences, the gravest first."""
 
 
 HARMLESS: Final = 50
@@ -81,14 +77,13 @@ def said_of_command(command: ParsedCommand, place: CommandPlace) -> list[tuple[i
         found += _of_part(part, effect)
     if command.unreadable is not None:
         reason = short_name(command.unreadable)
-        found.append(_Said(18, f"Runs a command that cannot be read beforehand: {reason}."))
+        found.append((18, f"Runs a command that cannot be read beforehand: {reason}."))
     if not found:
-        found.append(_Said(90, "Runs nothing that is known."))
-    ranked = sorted(found, key=lambda one: one.rank)
-    least = ranked[0].rank
+        found.append((90, "Runs nothing that is known."))
+    ranked = sorted(found, key=lambda one: one[0])
+    least = ranked[0][0]
     # Beside what leaves or is lost, that other parts run or read something is no reason.
-    kept = [one for one in ranked if one.rank < HARMLESS or least >= HARMLESS]
-    return list(dict.fromkeys([(one.rank, one.text) for one in kept]))
+    return list(dict.fromkeys([one for one in ranked if one[0] < HARMLESS or least >= HARMLESS]))
 
 
 # --- what comes in and is run --------------------------------------------------------------------
@@ -106,7 +101,7 @@ def _downloads(effect: CommandEffect) -> Iterator[_Said]:
     }
     if any(_runs_what_came(part, files) for part in after if part.program not in _DOWNLOADERS):
         host = _hosts(first, effect) or "the network"
-        yield _Said(0, f"Runs a script that {first.program} downloads from {host}.")
+        yield 0, f"Runs a script that {first.program} downloads from {host}."
 
 
 def _runs_what_came(part: Part, files: set[str]) -> bool:
@@ -115,7 +110,7 @@ def _runs_what_came(part: Part, files: set[str]) -> bool:
     name = part.program or ""
     if not given:
         return False
-    operands = [word for word in given[1:] if not word.prefix.startswith("-")]
+    operands = _operands(part.command)
     if name in _INTERPRETERS | _EVALUATORS:
         is_computed = any(word.text is None and not word.variables for word in given[1:])
         reads_input = name in _INTERPRETERS and not operands and not _is_code(given)
@@ -143,20 +138,18 @@ def _of_part(part: Part, effect: CommandEffect) -> Iterator[_Said]:
     if part.effect == "outward":
         yield from _outward(part, effect, secret)
     elif secret is not None:
-        yield _Said(8, f"Uses {_path(secret, place)}, {SENSITIVE}.")
+        yield 8, f"Uses {_path(secret, place)}, {SENSITIVE}."
     elif touches_secrets(command):
-        yield _Said(8, f"Shows what may hold secrets: {_called(command)}.")
+        yield 8, f"Shows what may hold secrets: {_called(command)}."
     yield from _beyond(part, secret)
     if part.effect != "outward" and deletes(command):
         yield from _deleting(part)
     if part.effect == "reads":
-        yield _Said(80, f"Only reads: {_called(command)}.")
+        yield 80, f"Only reads: {_called(command)}."
     elif part.effect == "local" and may_fetch(command):
-        yield _Said(
-            40, f"Downloads a package, unless it is installed, and runs it: {_called(command)}."
-        )
+        yield 40, f"Downloads a package, unless it is installed, and runs it: {_called(command)}."
     elif part.effect in {"local", "unknown"}:
-        yield _Said(60, f"Runs {_called(command)}, which may do more than read.")
+        yield 60, f"Runs {_called(command)}, which may do more than read."
 
 
 def _deleting(part: Part) -> Iterator[_Said]:
@@ -164,36 +157,36 @@ def _deleting(part: Part) -> Iterator[_Said]:
     targets = [word for word in _operands(command) if part.program in _REMOVERS]
     inside = [one for one in targets if one not in tuple(words_beyond(command, place))]
     if inside and not deletes_repository(command, place):
-        yield _Said(52, f"Deletes {_paths(inside, place)}, in the workspace.")
+        yield 52, f"Deletes {_paths(inside, place)}, in the workspace."
     elif not targets:
-        yield _Said(52, f"May delete or discard changes in the workspace: {_called(command)}.")
+        yield 52, f"May delete or discard changes in the workspace: {_called(command)}."
 
 
 def _beyond(part: Part, secret: Word | None) -> Iterator[_Said]:
     command, place = part.command, part.place
     if deletes_repository(command, place):
-        yield _Said(10, f"Deletes a whole repository: {_paths(_operands(command), place)}.")
+        yield 10, f"Deletes a whole repository: {_paths(_operands(command), place)}."
     beyond = [one for one in words_beyond(command, place) if not _is_connection(one)]
     if beyond and part.program in _REMOVERS:
-        yield _Said(11, f"Deletes files outside the workspace: {_paths(beyond, place)}.")
+        yield 11, f"Deletes files outside the workspace: {_paths(beyond, place)}."
     elif beyond:
         does = _MOVERS.get(part.program or "", "Writes")
-        yield _Said(12, f"{does} files outside the workspace: {_paths(beyond, place)}.")
+        yield 12, f"{does} files outside the workspace: {_paths(beyond, place)}."
     if why_privileged(command) is not None:
-        yield _Said(14, f"Changes the machine itself: {_called(command, 3)}.")
+        yield 14, f"Changes the machine itself: {_called(command, 3)}."
     elif part.effect == "beyond" and part.reason == ELSEWHERE:
         yield from _reading_elsewhere(part, secret)
     elif part.effect == "beyond" and not beyond and not deletes_repository(command, place):
-        yield _Said(17, f"Runs {_called(command)}: {part.reason}.")
+        yield 17, f"Runs {_called(command)}: {part.reason}."
 
 
 def _reading_elsewhere(part: Part, secret: Word | None) -> Iterator[_Said]:
     command, place = part.command, part.place
     found = [word for word in words_elsewhere(command, place) if word != secret]
     if found:
-        yield _Said(16, f"Reads {_paths(found, place)}, outside the workspace.")
+        yield 16, f"Reads {_paths(found, place)}, outside the workspace."
     elif secret is None:
-        yield _Said(16, f"Reads files outside the workspace: {_called(command)}.")
+        yield 16, f"Reads files outside the workspace: {_called(command)}."
 
 
 def _outward(part: Part, effect: CommandEffect, secret: Word | None) -> Iterator[_Said]:
@@ -201,22 +194,22 @@ def _outward(part: Part, effect: CommandEffect, secret: Word | None) -> Iterator
     host = _hosts(part, effect)
     if secret is not None:
         where = host or "the network"
-        yield _Said(1, f"Reaches {where} and uses {_path(secret, part.place)}, {SENSITIVE}.")
+        yield 1, f"Reaches {where} and uses {_path(secret, part.place)}, {SENSITIVE}."
         return
     path = sub_commands(command.words[1:])
     for says in _WAYS:
         text = says(part, path, host)
         if text is not None:
-            yield _Said(4, text)
+            yield 4, text
             return
     connected = [one.target for one in command.redirections if _is_connection(one.target)]
     if connected:
         target = connected[0].prefix.removeprefix("/dev/tcp/").removeprefix("/dev/udp/")
-        yield _Said(4, f"Opens a connection to {short_name(target)}.")
+        yield 4, f"Opens a connection to {short_name(target)}."
     elif host:
-        yield _Said(4, f"Reaches {host}: {_called(command)}.")
+        yield 4, f"Reaches {host}: {_called(command)}."
     else:
-        yield _Said(4, f"Reaches the network, at a host that is not known: {_called(command)}.")
+        yield 4, f"Reaches the network, at a host that is not known: {_called(command)}."
 
 
 def _publishing(part: Part, path: Sequence[str], host: str) -> str | None:
@@ -270,7 +263,7 @@ def _downloading(part: Part, _path: Sequence[str], host: str) -> str | None:
     if part.program not in _DOWNLOADERS:
         return None
     options = [word for word in part.command.words[1:] if word.prefix.startswith("-")]
-    operands = [word for word in part.command.words[1:] if not word.prefix.startswith("-")]
+    operands = _operands(part.command)
     plain = all(one.text is not None and _PLAIN_FETCH.fullmatch(one.text) for one in options)
     plain = plain and all(one.text is not None and "?" not in one.text for one in operands)
     where = host or "a host that is not known"

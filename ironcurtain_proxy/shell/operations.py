@@ -23,7 +23,7 @@ from ironcurtain_proxy.shell.effects import CommandEffect, effect_of
 from ironcurtain_proxy.shell.family_table import Task, forces, hoisted, task_of
 from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.places import is_in_git_data, names_a_secret, shows_git_configuration
-from ironcurtain_proxy.shell.programs import ProgramSection, entries, word_lists, word_set
+from ironcurtain_proxy.shell.programs import entries, word_lists, word_set
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 # --- operations
@@ -42,7 +42,7 @@ DANGER: Final[Mapping[ShellOperation, int]] = {
 """The danger of each kind: a higher number is more dangerous."""
 
 
-def _kinds(section: ProgramSection) -> dict[str, ShellOperation]:
+def _kinds(section: str) -> dict[str, ShellOperation]:
     return {
         word: cast("ShellOperation", kind)
         for kind, words_of_kind in word_lists(section).items()

@@ -6,29 +6,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from ironcurtain_proxy.model.values import words
-
-ProgramSection: TypeAlias = Literal[
-    "reads",
-    "reaches",
-    "families",
-    "leaves",
-    "leaving-sub-commands",
-    "operation-programs",
-    "operation-patterns",
-    "operation-git",
-    "accounts",
-    "services",
-    "wrappers",
-    "carriers",
-    "leading-options",
-    "quiet-git",
-    "disturbing-git",
-    "transparent",
-    "account-options",
-]
 
 _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
 
@@ -50,19 +30,19 @@ def phrases(name: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(one.split()) for one in _tables()["phrases"][name].split(","))
 
 
-def entries(section: ProgramSection) -> Mapping[str, str]:
+def entries(section: str) -> Mapping[str, str]:
     """Return the entries of a section, as `expanded` takes them."""
     return _tables()[section]
 
 
 @functools.cache
-def word_lists(section: ProgramSection) -> Mapping[str, frozenset[str]]:
+def word_lists(section: str) -> Mapping[str, frozenset[str]]:
     """Return the entries of a section whose values are words."""
     return {name: words(text) for name, text in entries(section).items()}
 
 
 @functools.cache
-def paths(section: ProgramSection) -> Mapping[tuple[str, ...], str]:
+def paths(section: str) -> Mapping[tuple[str, ...], str]:
     """Return the entries of a section by the words of programs and their sub-commands."""
     table: dict[tuple[str, ...], str] = {}
     for key, text in entries(section).items():

@@ -11,7 +11,7 @@ from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text, secret
 from ironcurtain_proxy.credentials.table import is_credential, names, places
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.grammar import Grammar, grammar_of
-from ironcurtain_proxy.shell.programs import ProgramSection, expanded, paths
+from ironcurtain_proxy.shell.programs import expanded, paths
 
 WRITTEN = "plain words of nobody"
 PATHS = sorted(
@@ -133,7 +133,7 @@ def test_the_options_of_secrets_take_values_in_the_shell_s_grammar_too() -> None
 
 
 def _grammars() -> Iterator[tuple[tuple[str, ...], Grammar]]:
-    sections: tuple[ProgramSection, ...] = ("reads", "reaches", "families")
+    sections = ("reads", "reaches", "families")
     for section in sections:
         for path, text in paths(section).items():
             yield path, grammar_of(expanded(text))

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -92,7 +91,9 @@ async def test_a_file_gets_a_line_that_only_its_owner_can_read(tmp_path: Path) -
     path.chmod(0o644)
     async with notifying(FileChannel(path=path)) as notifier:
         notifier.notify(NOTE)
-        notifier.notify(replace(NOTE, operation="deploy"))
+        notifier.notify(
+            review_notice(interaction_id="i", operation="deploy", target="human", priority=9)
+        )
         await told(notifier, 2)
     lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     assert sorted(line["operation"] for line in lines) == ["delete", "deploy"]
@@ -111,7 +112,7 @@ async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path
             notifier.notify(NOTE)
             notifier.notify(
                 review_notice(
-                    interaction_id=NOTE.interaction_id, operation=attack, target=attack, priority=9
+                    interaction_id="7db5443e", operation=attack, target=attack, priority=9
                 )
             )
             await told(notifier, 2)
@@ -133,7 +134,7 @@ def test_a_notice_is_one_harmless_short_line(
     notice = review_notice(
         interaction_id=interaction_id, operation=operation, target=target, priority=priority
     )
-    words = (notice.interaction_id, notice.operation, notice.target)
+    words = [str(notice.fields[key]) for key in ("interaction_id", "operation", "target")]
     for word in words:
         assert word.isascii()
         assert word.isprintable()

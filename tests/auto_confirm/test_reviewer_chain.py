@@ -12,7 +12,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notifier import ReviewNotice
+from ironcurtain_proxy.auto_confirm.notifier import EngineNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat
 from ironcurtain_proxy.model.decision import HUMAN, KERNEL, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
@@ -76,7 +76,7 @@ class Table:
     target: Scripted
     fallback: Scripted = field(default_factory=lambda: Scripted(BY_FALLBACK))
     steps: list[tuple[str, str, str]] = field(default_factory=list)
-    told: list[ReviewNotice] = field(default_factory=list)
+    told: list[EngineNotice] = field(default_factory=list)
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
@@ -249,7 +249,8 @@ async def test_a_step_that_cannot_be_written_stops_nobody() -> None:
 async def test_whoever_is_asked_is_told_of_it() -> None:
     table = Table(Scripted(EXPIRED))
     await table.ask(decision=replace(DECISION, action="held", alert=True, risk=95, priority=10))
-    assert [(one.target, one.priority, one.operation) for one in table.told] == [
+    keys = ("target", "priority", "operation")
+    assert [tuple(one.fields[key] for key in keys) for one in table.told] == [
         ("architect_manager", 10, "delete"),
         ("claude_code_high_level", 10, "delete"),
     ]

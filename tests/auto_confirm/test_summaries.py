@@ -224,7 +224,7 @@ def test_a_summary_is_harmless_whatever_it_is_made_of(
     notice = summary_notice(
         target=target, since=FakeClock().now(), counts=counts, highest_risk=risk
     )
-    for word in (*notice.as_arguments(), notice.as_text()):
+    for word in (*notice.arguments, notice.text):
         assert re.fullmatch(r"[A-Za-z0-9._:@/+?=,() -]*", word)
         assert not word.startswith("-")
 

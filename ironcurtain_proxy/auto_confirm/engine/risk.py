@@ -358,8 +358,6 @@ class Route(Struct, frozen=True, kw_only=True):
 
     target: str
     priority: Priority
-    alert: bool = False
-    """Whether all channels are notified."""
 
 
 def route_of(
@@ -368,7 +366,7 @@ def route_of(
     """Return the reviewer that fits a call, before it is known who may review it."""
     targets = settings.escalation_targets
     if risk > HIGH_AT_MOST:
-        return Route(target=targets.high_risk, priority=10, alert=True)
+        return Route(target=targets.high_risk, priority=10)
     operations = {touch.operation for touch in subject.touches}
     is_codex = interaction.session_type == "codex"
     if risk > MEDIUM_AT_MOST or is_codex or not operations.isdisjoint(ARCHITECT_OPERATIONS):

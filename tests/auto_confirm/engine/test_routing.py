@@ -32,20 +32,20 @@ def route(interaction: Interaction, risk: int) -> Route:
 
 @pytest.mark.requirement("B-50", "B-52", "B-54", "B-105", "B-106", "B-107")
 @pytest.mark.parametrize(
-    ("risk", "target", "priority", "alert"),
+    ("risk", "target", "priority"),
     [
-        (91, "architect_manager", 10, True),
-        (90, "architect_manager", 9, False),
-        (71, "architect_manager", 9, False),
-        (70, "wrapper_claude", 8, False),
-        (41, "wrapper_claude", 8, False),
-        (40, "architect_manager", 9, False),
-        (0, "architect_manager", 9, False),
+        (91, "architect_manager", 10),
+        (90, "architect_manager", 9),
+        (71, "architect_manager", 9),
+        (70, "wrapper_claude", 8),
+        (41, "wrapper_claude", 8),
+        (40, "architect_manager", 9),
+        (0, "architect_manager", 9),
     ],
 )
-def test_the_risk_says_who_reviews(risk: int, target: str, priority: int, alert: bool) -> None:
+def test_the_risk_says_who_reviews(risk: int, target: str, priority: int) -> None:
     found = route(calls.fetch(), risk)
-    assert (found.target, found.priority, found.alert) == (target, priority, alert)
+    assert (found.target, found.priority) == (target, priority)
 
 
 @pytest.mark.requirement("B-49", "B-51", "B-105")
