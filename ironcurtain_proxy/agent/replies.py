@@ -9,7 +9,10 @@ reserved: a server's tool with such a name is never reached.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, assert_never
+
+import orjson
 
 from ironcurtain_proxy.model.decision import (
     CONTAINMENT,
@@ -268,65 +271,12 @@ def _with_notes(result: dict[str, Json], notes: list[str]) -> dict[str, Json]:
 
 PREFIX: Final = "ironcurtain_"
 
+_OWN_TOOLS: Final[list[dict[str, Json]]] = orjson.loads(
+    Path(__file__).with_name("own_tools.json").read_bytes()
+)
+STATUS_TOOL, PREFLIGHT_TOOL = _OWN_TOOLS
 STATUS: Final = "ironcurtain_escalation_status"
-
-STATUS_TOOL: Final[dict[str, Json]] = {
-    "name": STATUS,
-    "title": "Status of held calls",
-    "description": (
-        "Shows which of your calls wait for an approval, and which were approved meanwhile. Make "
-        "an approved call again, exactly as it was, within five minutes: it then runs once. "
-        "Nothing can be approved here."
-    ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "id": {
-                "type": "string",
-                "description": "The number behind HELD: of one call; without it all are shown.",
-            }
-        },
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": True, "openWorldHint": False},
-}
-
 PREFLIGHT: Final = "ironcurtain_preflight"
-
-PREFLIGHT_TOOL: Final[dict[str, Json]] = {
-    "name": PREFLIGHT,
-    "title": "Announce a plan",
-    "description": (
-        "Announce the calls you are going to make, before you make them. Nothing is carried out. "
-        "If the policy forbids one, you are told now; what needs an approval is asked about once, "
-        "for all of them, instead of call by call. The answer names a run: its calls may then be "
-        "made, each as often as announced, within ten minutes. A plan within a run names it as "
-        "parent. End a run that is done with `end`."
-    ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "calls": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 100,
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string", "description": "The tool, as you call it."},
-                        "arguments": {"type": "object"},
-                    },
-                    "required": ["name"],
-                    "additionalProperties": False,
-                },
-            },
-            "parent": {"type": "string", "description": "The run that this is a part of."},
-            "end": {"type": "string", "description": "The run that is done; then no calls."},
-        },
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": True, "openWorldHint": False},
-}
 
 COMPOSITE: Final = "ironcurtain_run_"
 """The prefix of a composite tool's name."""

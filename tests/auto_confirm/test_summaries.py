@@ -238,10 +238,12 @@ def test_a_tally_holds_one_number_for_an_operation_and_the_highest_risk(
         tally.add(replace(EDIT, operation=operation, risk=risk))
     summary = tally.summary()
     assert summary is not None
-    assert dict(summary.operations) == Counter(operation for operation, _ in approved)
-    assert summary.approved == len(approved)
-    assert summary.highest_risk == max(risk for _, risk in approved)
-    counts = [count for _, count in summary.operations]
+    operations = summary.fields["operations"]
+    assert isinstance(operations, dict)
+    assert operations == Counter(operation for operation, _ in approved)
+    assert summary.fields["approved"] == len(approved)
+    assert summary.fields["highest_risk"] == max(risk for _, risk in approved) / 100
+    counts = [int(str(count)) for count in operations.values()]
     assert counts == sorted(counts, reverse=True)
     assert len(tally._counts) <= len(OPERATIONS)
     tally.clear()

@@ -8,7 +8,10 @@ for `create_table`.
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
 from typing import Final
+
+from ironcurtain_proxy.model.values import words
 
 _CUTOFF: Final = 0.6
 _MISSPELT: Final = 0.7
@@ -18,25 +21,7 @@ _TOKEN: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+
 _OPPOSITES: Final = ("un", "de", "dis", "re", "in")
 """Prefixes that turn a verb into its opposite."""
 
-_VERBS: Final = frozenset(
-    (  # noqa: SIM905  one word a line would be 180 lines
-        "abort accept activate add append apply approve archive assign ban block branch build "
-        "cancel change checkout chmod chown clear clone close commit compare compile complete "
-        "connect convert copy count create deactivate decline delete deploy describe destroy diff "
-        "disable disconnect dismiss download drop dump echo edit enable enqueue erase eval "
-        "exec execute expire export fetch filter find flush fork format generate get give grant "
-        "grep hide import init insert inspect install invite invoke join kill launch leave like "
-        "link list load lock log login logout lookup make mark merge mkdir modify mount move mute "
-        "navigate open overwrite patch pause peek pin ping poll pop post preview print promote "
-        "publish pull purge push put query queue read rebase rebuild receive recover redo register "
-        "reject release reload remove rename render replace reply report request reset resize "
-        "resolve restart restore resume retrieve revert review revoke rm rmdir rollback rotate run "
-        "save scan schedule search select send set share show sign skip snapshot sort stage start "
-        "stash stat stop store submit subscribe suspend switch sync tag take tail terminate test "
-        "touch transfer trigger truncate undo uninstall unlink unlock unmount unmute unpin "
-        "unsubscribe update upgrade upload upsert use validate verify view wait watch wipe write"
-    ).split()
-)
+_VERBS: Final = words(Path(__file__).with_name("verbs.txt").read_text("utf-8"))
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
