@@ -21,7 +21,12 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import server_digest
-from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
+from ironcurtain_proxy.grants.families import (
+    command_candidates,
+    covering,
+    only_reads,
+    single_families,
+)
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -407,16 +412,14 @@ def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
     following = _call(row["then"], place, directory)
     home = Path.home()
     found = command_candidates(approved, RealPath.from_text(str(home)))
-    patterns = () if found is None else found.patterns
-    if not patterns:
-        return {"covered": False, "family": "nothing"}
+    pattern = next(iter(() if found is None else found.patterns), None)
     grants = [
         Grant(id=GrantId(str(n)), pattern=one, created=utc_now(), source="try", reason="")
-        for n, one in enumerate(single_families(patterns[0]))
+        for n, one in enumerate(() if pattern is None else single_families(pattern))
     ]
     return {
-        "covered": covering(grants, following) is not None,
-        "family": patterns[0].description,
+        "covered": only_reads(following) or covering(grants, following) is not None,
+        "family": "nothing" if pattern is None else pattern.description,
     }
 
 

@@ -177,12 +177,21 @@ def is_never_general(call: EscalatedCall) -> bool:
 
 def leaves(call: EscalatedCall) -> bool:
     """Return whether the command of a call is known to leave this machine or its sandbox."""
+    return _effect(call) in {"outward", "beyond"}
+
+
+def only_reads(call: EscalatedCall) -> bool:
+    """Return whether the command of a call is known to only read, and so needs no approval."""
+    return _effect(call) == "reads"
+
+
+def _effect(call: EscalatedCall) -> str | None:
     if call.command is None:
-        return False
+        return None
     # With the tables of programs, which only calls with a command need.
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
 
-    return effect_of(call.command, call.place).effect in {"outward", "beyond"}
+    return effect_of(call.command, call.place).effect
 
 
 def of_command(grant: Grant, call: EscalatedCall) -> bool:
