@@ -2,9 +2,8 @@
 
 Each approval remembers the first candidate.
 
-An approval of a command remembers the families of its parts, and the identical command for its
-session, never the whole tool. Other approvals remember the first candidate. A call that the
-recorded user refused is not remembered.
+Approvals and grants are those of `serve`. Of a command the whole tool is never remembered, and the
+identical call for its session. A call that the recorded user refused is not remembered.
 """
 
 from collections import Counter
@@ -21,7 +20,6 @@ from ironcurtain_proxy.decision.authorizer import goes_by_name
 from ironcurtain_proxy.facts.client_tools import ServerCall
 from ironcurtain_proxy.facts.live_catalogue import fingerprint
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
-from ironcurtain_proxy.grants.families import moved
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -29,13 +27,18 @@ from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import HUMAN, Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
-from ironcurtain_proxy.model.grant import CapabilityPattern
+from ironcurtain_proxy.model.grant import (
+    CallPattern,
+    CapabilityPattern,
+    FamilyPattern,
+    ToolPattern,
+)
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.model.request import CommandPlace, Facts, Family, PathValue
+from ironcurtain_proxy.model.request import Facts, PathValue
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 
 _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """The fixed time of a rehearsal, in which nothing expires."""
@@ -66,68 +69,46 @@ class EscalatedStep:
             request=self.facts.request,
             arguments=self.facts.arguments,
             roles=decision.roles if isinstance(decision, Escalate) else (),
+            command=self.facts.command,
+            place=self.facts.place,
+            held=self.held,
             goes_by_name=goes_by_name(self.facts.request, self.policy),
         )
 
 
-class Families(Struct):
-    """Approved families, by the workspace of the approval."""
-
-    _known: dict[RealPath, set[Family]] = msgspec.field(default_factory=dict)
-
-    def add(self, workspace: RealPath, families: Sequence[Family]) -> None:
-        """Remember those that may cover other commands."""
-        known = self._known.setdefault(workspace, set())
-        known.update([family.widened() for family in families if family.is_general])
-
-    def in_place(self, place: CommandPlace) -> tuple[Family, ...]:
-        """Return the families that hold in a place, as they are there."""
-        return tuple(
-            [
-                found
-                for workspace, families in self._known.items()
-                for one in families
-                if (found := moved(one, workspace, place)) is not None
-            ]
-        )
+def _none() -> Approvals:
+    return Approvals(GrantBook(), BudgetBook())
 
 
 class Memory(Struct):
     """The approvals of one project."""
 
-    approvals: Approvals = msgspec.field(
-        default_factory=lambda: Approvals(GrantBook(), BudgetBook())
-    )
-    families: Families = msgspec.field(default_factory=Families)
-    """The families of this project and of the other worktrees of its repository."""
-    identical: set[tuple[str, str]] = msgspec.field(default_factory=set)
-    """Approved commands, by session and fingerprint."""
+    approvals: Approvals = msgspec.field(default_factory=_none)
+    families: Approvals = msgspec.field(default_factory=_none)
+    """Those of commands in this project and in the other worktrees of its repository."""
+    _session: str = ""
     _number: int = 0
 
     def spares(self, asked: EscalatedStep) -> bool:
         """Return whether an earlier approval covers the call."""
-        command = asked.facts.command
-        if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
-            return True
-        if command is not None and covers(
-            self.families.in_place(asked.facts.place), command, asked.facts.place, held=asked.held
-        ):
-            return not asked.escalated().roles
+        if asked.session != self._session:
+            self._session = asked.session
+            for one in self.approvals.grants.list():
+                if isinstance(one.grant.pattern, CallPattern):
+                    self.approvals.grants.revoke(one.grant.id)
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
-        return not self.approvals.use(claim, _WHEN).open
+        return any(not one.use(claim, _WHEN).open for one in (self.families, self.approvals))
 
     def approve(self, asked: EscalatedStep) -> None:
         """Remember the first candidate."""
-        if asked.facts.command is not None:
-            needed = _families(asked)
-            self.families.add(asked.workspace, needed)
-            self.identical.add((asked.session, _fingerprint(asked)))
-            return
         call = asked.escalated()
         question = question_about(self._posed(asked, call), _frame(asked))
-        if question.candidates:
-            how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
-            self.approvals.remember(question, Approved(by=HUMAN, remember=0), call, how)
+        first = next(iter(question.candidates), None)
+        if first is None or (call.command is not None and isinstance(first, ToolPattern)):
+            return
+        how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
+        into = self.families if isinstance(first, FamilyPattern) else self.approvals
+        into.remember(question, Approved(by=HUMAN, remember=0), call, how)
 
     def _new_id(self) -> str:
         self._number += 1
@@ -144,12 +125,6 @@ class Memory(Struct):
             fingerprint=_fingerprint(asked),
             directories=_directories(asked),
         )
-
-
-def _families(asked: EscalatedStep) -> tuple[Family, ...]:
-    command = asked.facts.command
-    found = None if command is None else families_of(command, asked.facts.place, held=asked.held)
-    return found or ()
 
 
 def _fingerprint(asked: EscalatedStep) -> str:

@@ -40,6 +40,7 @@ from ironcurtain_proxy.facts.client_tools import (
 from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate
@@ -50,7 +51,6 @@ from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.memory import (
     WAYS,
     EscalatedStep,
-    Families,
     Memory,
     Savings,
     Tally,
@@ -292,8 +292,10 @@ class _Player(Struct):
     found: Rehearsed = msgspec.field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = msgspec.field(default_factory=dict)
     _memories: dict[tuple[SceneRules, Savings, str], Memory] = msgspec.field(default_factory=dict)
-    _families: dict[tuple[SceneRules, Savings, str], Families] = msgspec.field(default_factory=dict)
-    """The approved families, by the repository of the worktrees that share them."""
+    _families: dict[tuple[SceneRules, Savings, str], Approvals] = msgspec.field(
+        default_factory=dict
+    )
+    """The approvals of commands, by the repository of the worktrees that share them."""
     _given: dict[tuple[SceneRules, str], Memory] = msgspec.field(default_factory=dict)
 
     async def play(self, calls: Sequence[TranscriptCall]) -> None:

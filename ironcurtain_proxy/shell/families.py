@@ -57,7 +57,6 @@ from ironcurtain_proxy.shell.kinds import (
     reading,
     reading_of_api,
     service_of,
-    wider,
 )
 from ironcurtain_proxy.shell.outward import HARMLESS_VARIABLES, may_lead_elsewhere, sub_commands
 from ironcurtain_proxy.shell.places import (
@@ -238,20 +237,6 @@ OTHER_REPOSITORY: Final = "/.git/commondir"
 """The first file that a family of reading in a repository outside the workspace is defined in."""
 NO_REPOSITORY: Final = "absent"
 """The meaning of a family of git outside a repository."""
-
-
-def covers(
-    granted: Sequence[Family], parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
-) -> bool:
-    """Return whether every part of a command belongs to a family that was approved.
-
-    See `families_of`.
-    """
-    needed = families_of(parsed, place, held=held)
-    return needed is not None and all(
-        (family in granted or wider(family) in granted) and family.meaning is not None
-        for family in needed
-    )
 
 
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:

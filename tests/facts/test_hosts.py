@@ -11,8 +11,9 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import described
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.shell.families import covers, families_of, sought
+from ironcurtain_proxy.shell.families import families_of, sought
 from ironcurtain_proxy.shell.statements import parse_command
+from tests.shell.places import covers
 
 
 @pytest.fixture

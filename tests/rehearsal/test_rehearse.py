@@ -10,7 +10,14 @@ import pytest
 
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.format import KeptGrant
-from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern, WithinDirectory
+from ironcurtain_proxy.model.grant import (
+    FamilyPattern,
+    Grant,
+    GrantId,
+    GrantPattern,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, rehearse
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
@@ -135,17 +142,32 @@ def test_a_session_that_names_no_place_needs_one(tmp_path: Path) -> None:
     assert played(tmp_path, row, workspace=HERE).calls == 1
 
 
-def a_grant(workspace: str | None, tool: str = "read_text_file") -> KeptGrant:
+def a_family(workspace: str) -> FamilyPattern:
+    return FamilyPattern(
+        server="my-shell",
+        tool="run_command",
+        definition="another",
+        workspace=RealPath.from_text(workspace),
+        families=(Family(program=("go", "test")),),
+        phrases=("`go test`",),
+        description="x",
+    )
+
+
+def a_grant(
+    workspace: str | None, tool: str = "read_text_file", pattern: FamilyPattern | None = None
+) -> KeptGrant:
     """As a session of another set-up kept it, whose server has another name."""
-    pattern = GrantPattern(
+    directory = WithinDirectory("read-path", RealPath.from_text("/home/ann/other"))
+    kept = pattern or GrantPattern(
         server="my-files",
         tool=tool,
         definition="another",
-        constraints=(WithinDirectory("read-path", RealPath.from_text("/home/ann/other")),),
+        constraints=(directory,),
         description="x",
     )
     when = datetime(2026, 1, 1, tzinfo=UTC)
-    grant = Grant(id=GrantId("1"), pattern=pattern, created=when, source="x", reason="x",
+    grant = Grant(id=GrantId("1"), pattern=kept, created=when, source="x", reason="x",
                   expires=when + timedelta(days=1))  # fmt: skip
     return KeptGrant(
         remembered=Remembered(grant=grant),
@@ -164,15 +186,18 @@ def a_grant(workspace: str | None, tool: str = "read_text_file") -> KeptGrant:
         (a_grant("/home/ann/elsewhere"), 0),
         (a_grant(None, "write_file"), 0),
         (a_grant(None, "unheard_of"), 0),
+        (a_grant(HERE, pattern=a_family(HERE)), 1),
+        (a_grant(None, pattern=a_family("/home/ann/elsewhere")), 0),
     ],
 )
 def test_what_the_grants_of_a_file_would_have_spared_is_counted(
     tmp_path: Path, kept: KeptGrant, spared: int
 ) -> None:
     rows = [recorded("Read", file_path=f"/home/ann/{name}") for name in ("other/a", "other/b", "c")]
+    rows.append(command("go test ./x"))
     recording = read_transcripts([write(tmp_path / "x.jsonl", rows)])
     found = rehearse(recording, Assumed(home="/home/ann", kept=[kept]), os.environ)
-    assert found.tallies["coding"].asked["each"] == 3
+    assert found.tallies["coding"].asked["each"] == 4
     assert found.tallies["coding"].spared_by_grants == spared
 
 

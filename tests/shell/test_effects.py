@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of, worst
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.operations import needs_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.hostile_commands import MORE_THAN_READING
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 
 READING: Final = (
     "ls -la cmd/app",

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.request import CommandPlace
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 from tests.shell.stretched_families import STRETCHED
 
 OWN: Final = Path(__file__).parent / "family-pairs.jsonl"

@@ -11,10 +11,10 @@ import pytest
 
 from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.family_table import Task, task_of, task_texts
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 
 READ_NO_MODES: Final = words(
     """

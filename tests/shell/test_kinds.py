@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 
 
 def covered(approved: str, then: str) -> bool:

@@ -7,11 +7,11 @@ import pytest
 from ironcurtain_proxy.cli.web import listening_at
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.kinds import may_be_a_service
 from ironcurtain_proxy.shell.programs import paths
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 
 APPROVED = "curl -s http://localhost:3000/health"
 NEARBY = "nc -z -w2 192.168.7.17 5432"
