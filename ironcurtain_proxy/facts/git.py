@@ -14,6 +14,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -93,7 +94,6 @@ class GitRemotes:
         """
         self._environment = dict(environment)
         self._deadline = deadline
-        self._settings: tuple[str, ...] | None = None
         self._answers: dict[tuple[str, ...], tuple[GitState, _Answer]] = {}
 
     def _kept(
@@ -115,32 +115,33 @@ class GitRemotes:
 
     def _state(self, repository: str) -> GitState | None:
         try:
-            settings = self._files_of_settings()
-            return None if settings is None else state_of(repository, settings)
+            return state_of(repository, self._settings) if self._settings else None
         except (OSError, ValueError):
             return None
 
-    def _files_of_settings(self) -> tuple[str, ...] | None:
-        """Return the files of settings of the machine and the user, or None if not all are known.
+    @cached_property
+    def _settings(self) -> tuple[str, ...]:
+        """The files of settings of the machine and the user, or none if not all are known.
 
         Where the machine's file lies was chosen when git was built. Git tells it to an editor.
         """
         home = self._environment.get("HOME", "")
+        users = self._environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
         leading = [name for name in self._environment if not name.startswith(_LEADS_NOWHERE)]
-        if not home.startswith("/") or any(name.startswith("GIT_") for name in leading):
-            return None
-        if self._settings is None:
-            (found,) = run_git(
-                (("config", "--system", "--edit"),),
-                "/",
-                {**_git_environment(self._environment, ()), "GIT_EDITOR": "echo"},
-                self._deadline,
-            )
-            machine, users = found.text.removesuffix("\n"), self._environment.get("XDG_CONFIG_HOME")
-            is_known = found.status == 0 and posixpath.isabs(machine) and "\n" not in machine
-            known = (machine, f"{users or f'{home}/.config'}/git/config", f"{home}/.gitconfig")
-            self._settings = known if is_known else ()
-        return self._settings or None
+        # From a relative place git reads in the repository itself.
+        is_fixed = home.startswith("/") and users.startswith("/")
+        if not is_fixed or any(name.startswith("GIT_") for name in leading):
+            return ()
+        (found,) = run_git(
+            (("config", "--system", "--edit"),),
+            "/",
+            {**_git_environment(self._environment, ()), "GIT_EDITOR": "echo"},
+            self._deadline,
+        )
+        machine = found.text.removesuffix("\n")
+        if found.status != 0 or not posixpath.isabs(machine) or "\n" in machine:
+            return ()
+        return (machine, f"{users}/git/config", f"{home}/.gitconfig")
 
     def destinations(
         self, remote: str, repository: str | None, operation: RemoteOperation
