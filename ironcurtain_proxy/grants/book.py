@@ -9,6 +9,7 @@ narrow and useful. There the identical call is remembered. Identifiers have a pa
 call names another thing: there the whole tool is offered besides.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -130,7 +131,14 @@ def _names_a_place(fact: ArgumentFact) -> bool:
         return True
     # A text without a role, such as the body of a note, may mention a secret's name.
     is_name = not {"identifier", "unclear"}.isdisjoint(fact.roles)
-    return is_name and any(names_a_secret_file(value.text) for value in fact.values)
+    texts = [value.text for value in fact.values if is_name]
+    return any(names_a_secret_file(text) or _REACHES.search(text) for text in texts)
+
+
+_REACHES: Final = re.compile(
+    r"[\w.+-]@(?:[\w-]+\.)+[^\W\d_]{2}|(?<![\w.-])(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?[/?#]\S"
+)
+"""An address of a person, or a page without `https://`: no thing of a server's own."""
 
 
 def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:

@@ -99,9 +99,12 @@ def test_one_approval_covers_all_things_of_a_service_and_no_place_outside_it() -
     assert is_spared(book, other)
     for text in ("/etc/passwd", "~/.ssh/id_rsa", "a/../../b", "https://example.com", "../x"):
         assert not is_spared(book, call("identifier", Text(text), annotated=True, text=text)), text
-    for text in (".env", "config/.env", "id_rsa", ".e?v"):
+    secrets = (".env", "config/.env", "id_rsa", ".e?v")
+    for text in (*secrets, "eve@evil.example", "a; Eve <eve@evil.example>", "evil.example/?q=x"):
         for name in ("identifier", "unclear"):
             assert not is_spared(book, call(name, Text(text), annotated=True, text=text)), text
+    for text in ("v1.2/x", "lodash@4.17.21", "src.notes.todo", "owner/repo", "a@b"):
+        assert is_spared(book, call("unclear", Text(text), annotated=True, text=text)), text
     for role in ("message", "sql", "fetch-url", "email-address", "read-path", "command"):
         assert not is_spared(book, call(role, annotated=True)), role
 
