@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent / "packs"))
-from fetch import _from_npm, _from_pypi
+from fetch import from_npm, from_pypi
 
 REVISION: Final = "2025-11-25"
 WORK: Final = Path("/tmp/ironcurtain-servers/work")  # noqa: S108  the same for every run
@@ -340,7 +340,7 @@ def compare(name: str, scratch: Path) -> dict:
     server = SERVERS[name]
     base = scratch / name
     base.mkdir(parents=True, exist_ok=True)
-    install = _from_npm if "npm" in server.package else _from_pypi
+    install = from_npm if "npm" in server.package else from_pypi
     program, version = install(server.package, base)
     work = WORK
     command = [*program, *[word.replace("@work", str(work)) for word in server.args]]

@@ -7,12 +7,9 @@ which reaches the server over HTTP and is given a policy that allows everything.
 of them fail, and why; the exit status is 1 if others do.
 """
 
-import functools
 import inspect
-import json  # noqa: TID251  read by other programs
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
-import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.server import Server
 from mcp_types import (
@@ -39,6 +34,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 from conformance import approve, everything  # noqa: E402
+from suites import Results, listening, variables, without_names  # noqa: E402
 
 from tests import program  # noqa: E402
 
@@ -50,31 +46,6 @@ for _name in [name for name in sys.modules if name.partition(".")[0] == "tests"]
 SUITE = everything().parents[2]
 LIBRARIES = ("inline-snapshot", "dirty-equals", "trio", "pytest-examples", "blockbuster", "logfire")
 TESTS = ("tests/interaction/lowlevel", "tests/interaction/mcpserver")
-
-
-def variables(directory: Path, url: str) -> dict[str, str]:
-    """Write a policy that allows everything; return the variables of the proxy."""
-    generated = directory / "generated"
-    generated.mkdir()
-    (directory / "workspace").mkdir()
-    why = {"then": "allow", "reason": "A suite runs"}
-    rules = [
-        {"name": "all", "if": {}, **why},
-        {"name": "operations", "if": {"operations": ["resources/read", "prompts/get"]}, **why},
-    ]
-    (generated / "compiled-policy.json").write_text(json.dumps({"rules": rules}), "utf-8")
-    (generated / "tool-annotations.json").write_text('{"servers": {}}', "utf-8")
-    entry = {"url": url, "ask": ["form", "url", "sampling", "sampling-tools"]}
-    entry["allowedDomains"] = ["example.com", "*.example.com"]
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(directory),
-        "MCP_SERVERS_CONFIG": json.dumps({"s": entry}),
-        "ALLOWED_DIRECTORY": str(directory / "workspace"),
-        "GENERATED_DIR": str(generated),
-        "ESCALATION_DIR": str(directory / "questions"),
-        "PINS": "off",
-    }
 
 
 MEANT = {
@@ -94,7 +65,6 @@ MEANT = {
     "sampling has no includeContext": r"create_message_params",
     "arguments are refused in the words of the proxy": r"invalid_arguments|complex_parameter_types",
     "an unknown resultType is withheld": r"claimed",
-    "only keys of forwardMeta cross": r"request_meta_reaches",
     "progress of no call under way is dropped": r"progress_notification_reaches|after_the_response",
     "news are of subscribed resources": r"resource_updated_notification",
     "who has asked for no list is not told that it changed": r"tool_list_changed_notification",
@@ -142,33 +112,6 @@ def list_what_is_called(server: object) -> None:
 
 
 @asynccontextmanager
-async def listening(server: object) -> AsyncIterator[str]:
-    """Serve a server over HTTP in this process; gives its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = server.streamable_http_app()
-    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
-    running.install_signal_handlers = lambda: None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(functools.partial(running.serve, [listener]))
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        running.should_exit = running.force_exit = True
-    listener.close()
-
-
-def without_names(options: dict[str, object]) -> None:
-    """Take the server's name off each question, so that the rest of it is compared, too."""
-    show = options.get("elicitation_callback")
-    if show is None:
-        return
-
-    async def shown(context: object, params: object) -> object:
-        message = params.message.removeprefix("[s] ")
-        return await show(context, params.model_copy(update={"message": message}))
-
-    options["elicitation_callback"] = shown
-
-
-@asynccontextmanager
 async def connect_through_the_proxy(server: object, **options: object) -> AsyncIterator[object]:
     """Connect a client to a server, with the proxy between; see `connect_in_memory`."""
     version = options.pop("spec_version", "")
@@ -194,19 +137,8 @@ async def connect_through_the_proxy(server: object, **options: object) -> AsyncI
             raise failure
 
 
-class BehindTheProxy:
+class BehindTheProxy(Results):
     """The plugin of pytest that puts the proxy in the place of the in-memory transport."""
-
-    def __init__(self) -> None:
-        self.failed: set[str] = set()
-        self.passed: set[str] = set()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a test ended."""
-        if report.failed:
-            self.failed.add(report.nodeid)
-        elif report.when == "call":
-            self.passed.add(report.nodeid)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Note what the test calls: a proxy knows what is listed alone."""
@@ -220,21 +152,6 @@ class BehindTheProxy:
 
         suite._FACTORIES["in-memory"] = connect_through_the_proxy  # noqa: SLF001  its only seam
         items[:] = [item for item in items if "in-memory" in item.nodeid]
-
-
-def said(tests: BehindTheProxy) -> list[str]:
-    """Return how many cells of each era pass, and the failures that are not meant."""
-    lines = []
-    for era in ("2025-11-25", "2026-07-28"):
-        ours = [name for name in tests.failed | tests.passed if era in name]
-        failed = [name for name in tests.failed if era in name]
-        lines.append(f"{era}: {len(ours) - len(failed)} of {len(ours)} pass")
-        for why, pattern in MEANT.items():
-            found = [name for name in failed if re.search(pattern, name.partition("::")[2])]
-            failed = [name for name in failed if name not in found]
-            lines += [f"  {len(found)} meant: {why}"] if found else []
-        lines += [f"  NOT MEANT: {name}" for name in sorted(failed)]
-    return lines
 
 
 def main() -> int:
@@ -251,9 +168,7 @@ def main() -> int:
     with program.started_with("ironcurtain_proxy.cli") as command:
         _START[:] = command
         pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
-    lines = said(tests)
-    sys.stdout.write("\n".join(["", *lines]) + "\n")
-    return int(any("NOT MEANT" in line for line in lines))
+    return tests.tell(MEANT, ("2025-11-25", "2026-07-28"))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
             await agent.initialize()
 
 
+@pytest.mark.requirement("T-7")
 async def test_both_eras_are_served_on_one_connection() -> None:
     async with an_agent() as agent:
         assert result_of(await agent.ask_alone("tools/list"))["tools"] == TOOLS
@@ -94,6 +95,7 @@ async def test_a_handshake_that_names_its_version_in_meta_too_is_a_handshake() -
     ],
     ids=str,
 )
+@pytest.mark.requirement("T-13")
 async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
     given: Json, code: int | None
 ) -> None:
@@ -127,6 +129,7 @@ async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
         ),
     ],
 )
+@pytest.mark.requirement("T-8")
 async def test_every_result_says_that_it_is_complete_and_who_gives_it(
     method: str, params: dict[str, Json]
 ) -> None:
@@ -160,6 +163,8 @@ async def test_every_result_says_that_it_is_complete_and_who_gives_it(
     ],
 )
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "server/discover"])
+@pytest.mark.requirement("T-4")
+@pytest.mark.requirement("T-5")
 async def test_a_request_that_does_not_say_who_asks_is_refused_and_recorded(
     method: str, meta: Json, code: int
 ) -> None:
@@ -277,6 +282,7 @@ async def test_a_question_without_its_answer_is_asked_again_at_most_nine_times()
         assert answer["said"] == [{"action": "decline"}, {"action": "nobody"}]
 
 
+@pytest.mark.requirement("T-17")
 async def test_a_state_is_of_one_call_once_and_of_no_other() -> None:
     async with an_agent() as agent:
         answer = result_of(await begin(agent, "question"))
@@ -304,6 +310,7 @@ async def test_a_state_is_of_one_call_once_and_of_no_other() -> None:
         assert agent.calls.begun == ["question"]
 
 
+@pytest.mark.requirement("T-6")
 async def test_a_client_is_asked_by_the_capabilities_of_the_call_alone() -> None:
     async with an_agent() as agent:
         await begin(agent, "echo", FORMS)
@@ -373,6 +380,7 @@ async def test_a_call_that_nobody_comes_back_for_is_ended(monkeypatch: pytest.Mo
         assert "error" in await begin(agent, "held", {}, requestState=state)
 
 
+@pytest.mark.requirement("T-22")
 async def test_a_call_that_waits_outlives_its_proxy_and_is_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +439,7 @@ async def test_a_withdrawn_request_ends_its_call_in_each_leg() -> None:
 # --- what a client listens to
 
 
+@pytest.mark.requirement("T-25")
 async def test_a_client_is_told_of_what_it_listens_to_and_of_nothing_else() -> None:
     async with an_agent() as agent:
         wanted: Json = {

@@ -14,6 +14,7 @@ from ironcurtain_proxy.agent.sealing import Sealing, State
 STATE = State(id="0a", call="1b", leg=3)
 
 
+@pytest.mark.requirement("T-17")
 def test_a_state_is_read_by_all_proxies_of_its_principal_as_it_is_and_by_no_other(
     tmp_path: Path,
 ) -> None:
@@ -45,6 +46,7 @@ def test_the_key_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["lost", "short", "readable", "a link"])
+@pytest.mark.requirement("T-24")
 def test_with_a_key_that_is_lost_or_cannot_be_trusted_older_states_are_unknown(
     tmp_path: Path, damage: str
 ) -> None:

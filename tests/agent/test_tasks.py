@@ -85,6 +85,7 @@ async def test_a_question_of_a_server_after_the_approval_is_answered_at_the_task
         assert done["result"] == {"content": [], "said": [{"action": "accept"}] * 2}
 
 
+@pytest.mark.requirement("T-28")
 async def test_a_cancelled_task_withdraws_its_call() -> None:
     async with an_agent() as agent:
         task = await begun(agent)

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 import ironcurtain_proxy
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +48,22 @@ def test_the_picture_of_the_folders_is_what_the_import_graph_says() -> None:
 def _locked() -> Iterator[str]:
     for package in tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))["package"]:
         yield package["name"]
+
+
+@pytest.mark.requirement("T-1")
+@pytest.mark.requirement("T-2")
+@pytest.mark.requirement("T-3")
+@pytest.mark.requirement("T-30")
+def test_the_suites_of_others_are_run_and_named_in_the_document() -> None:
+    """Too long for a test: continuous integration runs the first, a person the others."""
+    integration = (ROOT / ".ci/run").read_text("utf-8")
+    sides = set(re.findall(r"for side in (.*); do\n.*\n.*scripts/conformance --check", integration))
+    assert sides == {"server client modern-server modern-client"}
+    document = (ROOT / "docs/protocol.md").read_text("utf-8")
+    suites = ("run", "interaction.py", "fastmcp_suite.py", "generated.py")
+    for name in [f"scripts/eras/{one}" for one in suites]:
+        assert (ROOT / name).exists()
+        assert f"`{name}`" in document
 
 
 def test_the_lock_names_public_addresses_alone() -> None:

@@ -13,9 +13,9 @@ SENTENCES = {
     for name, sentence in group.items()
 }
 
-IN_TESTS = re.compile(r"(?<![\w/.#-])(?:[RABCDEXIV]-[0-9]+|G[0-9]{1,2})(?![\w-])")
+IN_TESTS = re.compile(r"(?<![\w/.#-])(?:[RABCDEXIVT]-[0-9]+|G[0-9]{1,2})(?![\w-])")
 IN_WORDS = re.compile(
-    r"\((?:[RABCDEXIV]-[0-9]+|G[0-9]{1,2})[,:; )]|requirement [A-Z]-[0-9]+|\b[RI]-[0-9]+\b"
+    r"\((?:[RABCDEXIVT]-[0-9]+|G[0-9]{1,2})[,:; )]|requirement [A-Z]-[0-9]+|\b[RI]-[0-9]+\b"
 )
 MARK = re.compile(r"requirement\(([^)]*)\)")
 QUOTED = re.compile(r'"([A-Z]-?[0-9]+)"')

@@ -1,6 +1,7 @@
 """Servers that change their era, refuse to be listened to, or go between two rounds of a call."""
 
 import dataclasses
+import json  # noqa: TID251  what a server of this test says
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -154,6 +155,7 @@ async def test_a_server_over_http_that_speaks_the_other_era_later_is_begun_anew(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.requirement("T-10")
 async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
     is_first: bool, tmp_path: Path
 ) -> None:
@@ -171,3 +173,18 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
         await until(lambda: servers.status()["one"].starts == 2)
         await until(lambda: servers.status()["one"].state == "ready")
         assert (await servers.forward(a_call("echo"))).error is None
+
+
+@pytest.mark.requirement("T-29")
+@pytest.mark.requirement("T-31")
+async def test_a_process_of_before_meets_no_request_that_it_does_not_know(tmp_path: Path) -> None:
+    spec, heard = scripted(), tmp_path / "heard"
+    line = f"tee {heard} | {shlex.join([spec.command, *spec.args])}"
+    spec = dataclasses.replace(spec, command="/bin/sh", args=("-c", line))
+    async with used(spec, Around()) as servers:
+        assert json.loads(await text_of(servers, "params")).get("_meta") is None
+        assert servers.status()["one"].starts == 1
+    methods = [json.loads(line)["method"] for line in heard.read_bytes().splitlines()]
+    assert methods[:4] == [
+        *("initialize", "notifications/initialized", "tools/list", "tools/call"),
+    ]

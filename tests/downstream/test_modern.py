@@ -139,6 +139,7 @@ def said(answer: ToolResult) -> str:
     return str(content[0]["text"])
 
 
+@pytest.mark.requirement("T-11")
 async def test_a_server_without_a_handshake_is_used(server: ServerSpec) -> None:
     async with used(server, Around()) as servers:
         assert servers.status()["one"].state == "ready"
@@ -168,6 +169,7 @@ async def test_what_a_client_can_do_is_told_with_its_own_call(server: ServerSpec
     assert ["sampling" in one for one in found] == [False, True, False]
 
 
+@pytest.mark.requirement("T-19")
 async def test_what_a_call_wants_to_know_is_asked_and_its_state_comes_back_as_it_was(
     server: ServerSpec,
 ) -> None:
@@ -224,12 +226,6 @@ async def test_a_process_that_refuses_to_be_greeted_is_asked_what_it_is(spec: Se
         assert await text_of(servers, "echo") == "done"
 
 
-async def test_a_process_of_before_meets_no_request_that_it_does_not_know() -> None:
-    async with used(scripted(), Around()) as servers:
-        assert json.loads(await text_of(servers, "params")).get("_meta") is None
-        assert servers.status()["one"].starts == 1
-
-
 def found_out(heard: Heard, answer: Message | None, status: int = 200) -> Response | None:
     if heard.said != "server/discover" or answer is None:
         return None
@@ -256,6 +252,7 @@ ERRORS: Final = {
 
 
 @pytest.mark.parametrize(("answer", "status"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.requirement("T-9")
 async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
     answer: Message, status: int
 ) -> None:

@@ -101,6 +101,7 @@ def test_each_call_is_decided_and_recorded_under_its_session(
     assert alice.session["Mcp-Session-Id"].startswith("alice-")
 
 
+@pytest.mark.requirement("T-15")
 def test_no_principal_sees_the_session_of_another(alice: HttpAgent, bob: HttpAgent) -> None:
     thief = HttpAgent(bob.url, bob.headers, dict(alice.session))
     listed = thief.message("tools/list")

@@ -89,6 +89,7 @@ ENCODED = f"=?base64?{base64.b64encode(b'answer').decode()}?="
         ({"Mcp-Session-Id": "alice-" + "0" * 32}, None, 200),
     ],
 )
+@pytest.mark.requirement("T-12")
 def test_what_a_router_reads_is_what_the_body_says(
     alice: HttpAgent,
     changed: dict[str, str | list[str] | None],
@@ -141,6 +142,7 @@ def test_an_error_has_the_status_of_its_kind(
         assert at(error, "data", "requested") == "1900-01-01"
 
 
+@pytest.mark.requirement("T-27")
 def test_a_task_is_its_principals_alone_and_its_name_stands_in_a_header(
     front: FrontAddress, alice: HttpAgent
 ) -> None:
@@ -204,6 +206,7 @@ def test_clients_that_number_their_requests_alike_get_their_own_answers(
     assert sorted(one.partition("-")[0] for one in sessions) == ["alice", "bob"]
 
 
+@pytest.mark.requirement("T-14")
 def test_a_client_that_closes_its_response_withdraws_its_call(
     built: Installation, alice: HttpAgent
 ) -> None:

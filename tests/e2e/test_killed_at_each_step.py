@@ -73,6 +73,7 @@ def recorded(installation: Installation) -> list[object]:
     return found
 
 
+@pytest.mark.requirement("T-22")
 def test_a_killed_proxy_leaves_a_call_done_or_not_begun_and_its_changes_can_be_undone(
     installation: Installation,
 ) -> None:

@@ -106,6 +106,8 @@ def asking(built: Installation, *questions: Message) -> RawClient:
     ],
     ids=["form", "page", "sampling", "two rounds", "roots"],
 )
+@pytest.mark.requirement("T-16")
+@pytest.mark.requirement("T-20")
 def test_each_question_of_a_server_comes_to_a_client_that_gets_no_requests(
     questions: list[Message], asked: list[str], heard: list[Json], installation: Installation
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_server_without_a_handshake_asks_a_client_without_one_in_two_rounds(
 
 
 @pytest.mark.parametrize("is_denied", [True, False])
+@pytest.mark.requirement("T-18")
 def test_an_approval_of_a_call_that_another_policy_judges_by_then_is_worth_nothing(
     is_denied: bool, installation: Installation
 ) -> None:
@@ -168,6 +171,7 @@ def test_an_approval_of_a_call_that_another_policy_judges_by_then_is_worth_nothi
     assert (b'"tools/call"' in journal) is not is_denied
 
 
+@pytest.mark.requirement("T-26")
 def test_news_come_of_what_may_be_read_also_after_the_server_was_started_again(
     installation: Installation,
 ) -> None:

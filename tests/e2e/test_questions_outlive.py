@@ -75,6 +75,7 @@ def test_a_question_is_joined_after_its_proxy_was(shared: Person, end: str) -> N
     assert waiting(shared) == [*other]
 
 
+@pytest.mark.requirement("T-23")
 def test_an_answer_that_came_while_no_proxy_lived_counts_once(shared: Person) -> None:
     installation = shared.installation
     first = installation.start(**HELD)

@@ -1,0 +1,144 @@
+"""fastmcp's own tests of clients and proxies with the proxy between client and server.
+
+    .venv/bin/python scripts/eras/fastmcp_suite.py [PYTEST ARGUMENT …]
+
+Its in-memory connections go through the proxy: the server listens in the test's process, and the
+client starts a proxy, which is given a policy that allows everything. The tests run in an
+environment of their own, which is made at the first run. `MEANT` says which fail, and why; the exit
+status is 1 if others do.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+VERSION = "4.2.3"
+HOME = Path.home() / ".cache/ironcurtain-conformance" / f"fastmcp-{VERSION}"
+LIBRARIES = (
+    *("pytest", "pytest-asyncio", "pytest-env", "pytest-timeout", "pytest-flakefinder"),
+    *("pytest-retry", "inline-snapshot", "dirty-equals", "opentelemetry-sdk", "fastapi", "psutil"),
+)
+_PROXIES = "tests/server/providers/proxy"
+TESTS = (
+    *[
+        f"{_PROXIES}/test_{name}.py"
+        for name in (
+            *("proxy_client", "proxy_server", "non_object_outputs", "stateful_proxy_client"),
+            *("proxy_request_meta", "server_metadata"),
+        )
+    ],
+    *[f"tests/client/client/test_{name}.py" for name in ("client", "initialize", "error_handling")],
+    *[
+        f"tests/client/test_{name}.py"
+        for name in (
+            *("elicitation", "elicitation_enums", "logs", "notifications", "progress", "roots"),
+            "sampling",
+        )
+    ],
+    "tests/server/mount/test_proxy.py",
+    *[f"tests/server/test_{name}.py" for name in ("completions", "pagination", "icons")],
+)
+
+MEANT = {
+    "the proxy says its own name, capabilities, instructions and icons, on both sides": (
+        r"test_server_metadata\.py|test_proxy_request_meta\.py|test_initialize\.py|test_icons\.py.*(ServerIcons|IconTypes|Theme)"
+    ),
+    "lists have one page": r"test_pagination\.py",
+    "roots come from the policy": r"roots",
+    "who has asked for no list is not told that it changed": r"test_notifications\.py",
+    "the lists of a server are read before it is asked": r"sees_one_request_per_completion",
+    "arguments are refused in the words of the proxy": r"test_error_handling\.py",
+    "a client that shows no questions is asked none": r"no_handler|forward_error_response",
+}
+"""What fails, by the reason: patterns of the names of tests, with the file where one names it."""
+
+
+def main() -> int:
+    """Make the environment, and run this file in it with the way to start a proxy."""
+    sys.path.insert(0, str(ROOT))
+    from tests import program  # noqa: PLC0415  the suite's own package has that name, too
+
+    python = HOME / "venv/bin/python"
+    if not (HOME / "done").exists():
+        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        pip = [python, "-m", "pip", "-q"]
+        subprocess.run([*pip, "install", f"fastmcp=={VERSION}", *LIBRARIES], check=True)
+        source = ["download", "--no-deps", "--no-binary", ":all:", "-d", HOME]
+        subprocess.run([*pip, *source, f"fastmcp=={VERSION}"], check=True)
+        with tarfile.open(HOME / f"fastmcp-{VERSION}.tar.gz") as packed:
+            packed.extractall(HOME, filter="data")
+        (HOME / "done").touch()
+    with program.started_with("ironcurtain_proxy.cli") as command:
+        inside = [python, __file__, "--inside", *sys.argv[1:]]
+        environ = {**os.environ, "PROXY_COMMAND": "\n".join(command)}
+        return subprocess.run(inside, env=environ, check=False).returncode
+
+
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+
+def through_the_proxy() -> Callable[..., AbstractAsyncContextManager[object]]:
+    """Return what takes the place of a connection in memory."""
+    import anyio  # noqa: PLC0415  of the other environment, as all that follows
+    from conformance import approve  # noqa: PLC0415
+    from fastmcp.client.transports.base import TransportOptions  # noqa: PLC0415
+    from mcp import StdioServerParameters, stdio_client  # noqa: PLC0415
+    from suites import listening, variables, without_names  # noqa: PLC0415
+
+    python, *args = os.environ["PROXY_COMMAND"].split("\n")
+
+    @asynccontextmanager
+    async def connect(
+        self: object, *, transport_options: object = None, **options: object
+    ) -> AsyncIterator[object]:
+        session = (transport_options or TransportOptions()).session_class
+        without_names(options)
+        failure: BaseException | None = None
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+            async with listening(self.server) as url:
+                environ = variables(Path(directory), url)
+                threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
+                command = StdioServerParameters(
+                    command=python, args=[*args, "allowing"], env=environ, cwd=HERE
+                )
+                async with stdio_client(command) as (reader, writer):
+                    try:
+                        async with session(reader, writer, **options) as connected:
+                            yield connected
+                    except BaseException as error:
+                        failure = error
+                        if isinstance(error, anyio.get_cancelled_exc_class()):
+                            raise
+        if failure is not None:
+            raise failure
+
+    return connect
+
+
+def run_inside() -> int:
+    """Run the tests. 1: one fails that is not meant to."""
+    import pytest  # noqa: PLC0415
+    from fastmcp.client.transports.memory import FastMCPTransport  # noqa: PLC0415
+    from suites import Results  # noqa: PLC0415
+
+    FastMCPTransport.connect_session = through_the_proxy()
+    suite = HOME / f"fastmcp-{VERSION}"
+    os.chdir(suite)
+    sys.path.insert(0, str(suite))
+    tests = Results()
+    plain = ["-q", "-p", "no:cacheprovider", "--color=no", "--timeout=30", "-W", "ignore"]
+    named = [word for word in sys.argv[2:] if word.startswith("tests")]
+    pytest.main([*plain, "--tb=line", *sys.argv[2:], *([] if named else TESTS)], plugins=[tests])
+    return tests.tell(MEANT, ("tests/",))
+
+
+if __name__ == "__main__":
+    sys.exit(run_inside() if sys.argv[1:2] == ["--inside"] else main())
