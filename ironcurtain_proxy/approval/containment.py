@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.annotation import CHANGES, ROLE_TRAITS, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.policy import Rule
@@ -30,9 +30,6 @@ from ironcurtain_proxy.model.values import RealPath, SqlEffect, words
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
 """The effect of a call outside its sandbox, in the words of `shell.effects`."""
 
-CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
-    {"write-path", "delete-path", "write-history", "delete-history"}
-)
 _LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
     {"email-address", "email-body", "message", "share-permission"}
 )
@@ -112,6 +109,8 @@ def _why_for_people(about: ContainmentInput) -> str | None:
         return "what is sent holds a secret"
     if about.facts.client_asks:
         return "the agent's client asks its user"
+    if about.facts.acts_by_itself:
+        return "programs act by themselves on what it changes"
     if any(one.origin == "target" for one in about.judged.reasons):
         return "nobody whom you trust named its target"
     return None

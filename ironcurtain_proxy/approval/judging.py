@@ -34,16 +34,28 @@ from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts, 
 from ironcurtain_proxy.model.values import Json
 
 
+def asks_by_itself(facts: Facts) -> bool:
+    """Return whether the facts of a call ask about it, whatever the policy says."""
+    return bool(facts.secrets or facts.client_asks or facts.acts_by_itself)
+
+
 def with_questions(judged: Judgement, facts: Facts) -> Judgement:
     """Return the judgement with what the facts themselves ask. A denial stays."""
     if isinstance(judged.decision, Deny):
         return judged
     judged = _with_secrets(judged, facts) if facts.secrets else judged
-    if not facts.client_asks or isinstance(judged.decision, Escalate):
+    if isinstance(judged.decision, Escalate) or not (facts.client_asks or facts.acts_by_itself):
         return judged
     ground = Ground("client-question", "The agent's client asks its user before this call")
+    if facts.acts_by_itself:
+        ground = Ground("control-place", acting_by_itself(facts))
     reasons = (OriginReason(origin="policy", ground=ground),)
     return structs.replace(judged, decision=Escalate(ground), reasons=reasons)
+
+
+def acting_by_itself(facts: Facts) -> str:
+    """Return why a change of a control place is asked about."""
+    return f"Your editor, shell, git or agent acts by itself on {short_name(facts.acts_by_itself)}"
 
 
 def _with_secrets(judged: Judgement, facts: Facts) -> Judgement:

@@ -28,6 +28,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ironcurtain_proxy.control_places.rules import control_of, may_be_control, programs_of_prompts
 from ironcurtain_proxy.facts.arguments import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
@@ -51,7 +52,7 @@ from ironcurtain_proxy.facts.operations import (
 from ironcurtain_proxy.facts.paths import MountTable
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
-from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
+from ironcurtain_proxy.model.annotation import CHANGES, Annotations, ToolAnnotation
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import HELD_ADVICE, HELD_RULE
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
@@ -196,6 +197,49 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """Gets a tool, and what is left out of the check of its arguments."""
 
 
+_WORKTREES: Final = (".claude", "worktrees")
+"""The place in a project where a client keeps copies of the project itself, each by a name."""
+
+
+def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
+    """Return the control place of the workspace that a call names as what it changes, or empty.
+
+    What lies in a repository's own directory is closed by policy. A hidden name that nobody knows
+    is no reason to ask: unlike a program in a view, the call says what it changes.
+    """
+    changed = [
+        value.path
+        for fact in request.arguments
+        if not CHANGES.isdisjoint(fact.roles)
+        for value in fact.values
+        if isinstance(value, PathValue)
+    ]
+    base = RealPath.from_text(workspace or "/")
+    for path in changed if workspace else ():
+        parts = path.parts[len(base.parts) :] if path.is_within(base) else ()
+        inner = parts[len(_WORKTREES) + 1 :] if parts[: len(_WORKTREES)] == _WORKTREES else parts
+        if inner and (_is_run_by_name(inner) or _is_acted_on(inner)):
+            return "/".join(parts)
+    return ""
+
+
+def _is_run_by_name(path: tuple[str, ...]) -> bool:
+    """Return whether a prompt runs a file by its name, once a shell has its directory in PATH."""
+    above, name = path[-2:-1], path[-1]
+    return name.lower() in programs_of_prompts() and may_be_control("".join(above), name)
+
+
+def _is_acted_on(path: tuple[str, ...]) -> bool:
+    found = control_of(
+        path,
+        is_directory=False,
+        is_link=False,
+        is_repository=lambda _path: False,
+        is_settled=lambda _path: True,
+    )
+    return found is not None and found.kind == "acted-on"
+
+
 class _CarriedOut(Protocol):
     """A call that was sent and succeeded."""
 
@@ -269,7 +313,10 @@ class Resolver:
         hints = tool.definition.raw.get("annotations")
         facts = replace(gathered, hints=hints) if isinstance(hints, dict) else gathered
         name = self._command_argument(tool)
-        return facts if name is None else await self._with_command(facts, name, tool.server)
+        if name is not None:
+            return await self._with_command(facts, name, tool.server)
+        acting = _acting_by_itself(facts.request, self._tools.grounds.workspace)
+        return replace(facts, acts_by_itself=acting) if acting else facts
 
     async def _gather_operation(self, operation: Operation) -> Gathered:
         if operation.method in QUESTION_METHODS:

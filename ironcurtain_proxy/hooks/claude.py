@@ -165,7 +165,7 @@ DIALECT: Final = HookDialect(
     file="settings.json",
     entry=_entry,
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
-    server_files=((".mcp.json", "mcpServers"),),
+    server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
     is_off=lambda document: document.get("disableAllHooks") is True,
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),

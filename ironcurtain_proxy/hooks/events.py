@@ -322,7 +322,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     project_files: tuple[str, ...] = ()
     """A project's own settings, which may switch hooks off."""
     server_files: tuple[tuple[str, str], ...] = ()
-    """A project's own files with servers, each with the key of its table."""
+    """A project's own files with servers, as patterns, each with the key of its table; without a
+    key it is a text that may declare servers of a sub-agent."""
     is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether such a file switches them off."""
     transcripts: str

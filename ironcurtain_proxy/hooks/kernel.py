@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,13 @@ from ironcurtain_proxy.hooks.client_end import (
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
-from ironcurtain_proxy.hooks.launching import prefix_file, server_of_our_name
+from ironcurtain_proxy.hooks.launching import (
+    DOORS,
+    note_event,
+    prefix_file,
+    problem_file,
+    server_of_our_name,
+)
 from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path, start_of
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -62,7 +69,6 @@ from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
 from ironcurtain_proxy.wiring.shared import Shared
 
-DOORS: Final = "doors"
 VARIABLES: Final = "hooks.json"
 """The file with the variables that a kernel starts with: those of a project must not count."""
 _MOST_BYTES: Final = 16 << 20
@@ -74,6 +80,8 @@ _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
 _HELD_BEFORE: Final = 5.0
 """Seconds before the end of a hook at which a call is held, so that its question stays."""
+_STARTING: Final = 15.0
+"""Seconds in which a kernel has started, after which a hook denies its call."""
 _LOOK: Final = 0.05
 """Seconds in which whoever has found a door arrives there."""
 SHARED: Final = "hooks"
@@ -121,6 +129,7 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
     with ExitStack() as exits:
         place = HeldDoor.of(owner, state)
         if not place.hold(exits):
+            place.look_for_socket()
             return
         dialect = DIALECTS[client]
         settings = client_settings({**environ, **variables_in(state)}, parent, dialect.patience)
@@ -187,6 +196,19 @@ class HeldDoor:
             opened.callback(self.path.unlink, missing_ok=True)
             exits.enter_context(opened.pop_all())
         return True
+
+    def look_for_socket(self) -> None:
+        """Wait for the socket of the process that holds the door.
+
+        Raises:
+            ConfigurationError: it has none.
+        """
+        end = time.monotonic() + _STARTING
+        while not self.path.is_socket() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        with ExitStack() as ended:
+            if not (self.path.is_socket() or self.hold(ended)):
+                raise ConfigurationError(f"somebody removed {self.path}: start the client again")
 
     def note_event(self) -> None:
         """Note that an event has come, so that the client is known to start its hooks."""
@@ -281,30 +303,6 @@ def directory_of(pid: int) -> RealPath | None:
         found = Path(f"/proc/{pid}/cwd").readlink()
         return RealPath.from_text(str(found)) if found.is_dir() else None
     return None
-
-
-def fired_file(state: Path, client: HookClient) -> Path:
-    """Return the file that says when an event of a client last came, and how many have come."""
-    return state / DOORS / f"{client}.fired"
-
-
-def note_event(state: Path, client: HookClient) -> None:
-    """Note that an event came: the file's time says when, and its size how many came.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(fired_file(state, client), flags, 0o600)
-    try:
-        os.write(descriptor, b".")
-    finally:
-        os.close(descriptor)
-
-
-def problem_file(state: Path, client: HookClient) -> Path:
-    """Return the file that says why the last kernel of a client could not start."""
-    return state / DOORS / f"{client}.problem"
 
 
 def opens_dialog(dialect: HookDialect, parent: int) -> bool:

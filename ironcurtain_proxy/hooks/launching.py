@@ -18,7 +18,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.hooks import prefix, stub
-from ironcurtain_proxy.hooks.events import GATES, HookDialect, Refuse
+from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
 from ironcurtain_proxy.model.values import Json
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -34,8 +34,12 @@ _GATE: Final = f'"$0" "$@" && exit 0; echo "{_WORDS}" >&2; exit 2'
 _OTHER: Final = '"$0" "$@" || exit 0'
 """Where nothing can be denied, a failure stops nobody."""
 _PROGRAM: Final = "ironcurtain-proxy"
+_SERVERS: Final = re.compile("mcp[-_]?servers", re.IGNORECASE)
+"""What begins the servers of a sub-agent's file, a text that is not read further."""
 _IN_TIME: Final = 10
 """Seconds by which an answer comes before the client stops waiting."""
+DOORS: Final = "doors"
+"""The directory of the sockets of kernels, in that of the proxy's own files."""
 HOME: Final = "~"
 """The directory of the proxy's own files of whoever starts the hook, in an administrator's file."""
 
@@ -74,6 +78,30 @@ def prefix_text(state: Path) -> str:
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
+def fired_file(state: Path, client: HookClient) -> Path:
+    """Return the file that says when an event of a client last came, and how many have come."""
+    return state / DOORS / f"{client}.fired"
+
+
+def note_event(state: Path, client: HookClient) -> None:
+    """Note that an event came: the file's time says when, and its size how many came.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fired_file(state, client), flags, 0o600)
+    try:
+        os.write(descriptor, b".")
+    finally:
+        os.close(descriptor)
+
+
+def problem_file(state: Path, client: HookClient) -> Path:
+    """Return the file that says why the last kernel of a client could not start."""
+    return state / DOORS / f"{client}.problem"
+
+
 def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path | None:
     """Return a project's file that gives our name to a server which is not this proxy.
 
@@ -83,16 +111,20 @@ def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path 
         if place == home:
             # What lies there is the user's own.
             break
-        for name, key in dialect.server_files:
-            with suppress(OSError, UnicodeDecodeError):
-                text = (place / name).read_text("utf-8-sig")
-                if "ironcurtain" in text.lower() and not _is_proxy(text, name, key):
-                    return place / name
+        for file, key in [
+            (one, key) for name, key in dialect.server_files for one in place.glob(name)
+        ]:
+            with suppress(OSError):
+                text = file.read_text("utf-8-sig", "replace")
+                if "ironcurtain" in text.lower() and not _is_proxy(text, file.name, key):
+                    return file
     return None
 
 
 def _is_proxy(text: str, name: str, key: str) -> bool:
     """Return whether all servers of our name in a project's file start this proxy."""
+    if not key:
+        return _SERVERS.search(text) is None
     try:
         document = tomllib.loads(text) if name.endswith(".toml") else orjson.loads(text)
         entries = [

@@ -410,7 +410,8 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 place=facts.place,
                 held=case.held,
                 opening=opening,
-                goes_by_name=goes_by_name(facts.request, self.frame.in_force.policy),
+                goes_by_name=bool(facts.acts_by_itself)
+                or goes_by_name(facts.request, self.frame.in_force.policy),
             ),
             reasons=case.judged.reasons,
             run=case.arrival.run,

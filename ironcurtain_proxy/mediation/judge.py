@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.judging import (
     NamedTool,
     Overlay,
+    asks_by_itself,
     by_policy_alone,
     with_questions,
     with_targets,
@@ -69,7 +70,7 @@ def judge(
         method: of the operation.
     """
     judged = _judged(gathered, policy, overlay, tool)
-    if isinstance(gathered, Facts) and (gathered.secrets or gathered.client_asks):
+    if isinstance(gathered, Facts) and asks_by_itself(gathered):
         judged = with_questions(judged, gathered)
     if overlay.ask_when_named_by and isinstance(gathered, Facts):
         judged = with_targets(judged, gathered.request, overlay.ask_when_named_by)

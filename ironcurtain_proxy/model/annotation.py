@@ -112,6 +112,11 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
     }
 )
 
+CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"write-path", "delete-path", "write-history", "delete-history"}
+)
+"""Roles of paths whose content a call changes."""
+
 RESOURCE_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
     [role for role, traits in ROLE_TRAITS.items() if traits.category != "opaque"]
 )

@@ -450,6 +450,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     client_asks: bool = False
     """Whether the agent's client is about to ask its user about the call, so that somebody of ours
     has to approve it in place of that user."""
+    acts_by_itself: str = ""
+    """The path of the workspace that the call would change and on which the user's editor, shell,
+    git or agent acts by itself, or empty if there is none."""
 
 
 class Unresolvable(Struct, frozen=True, kw_only=True):

@@ -72,7 +72,8 @@ class EscalatedStep:
             command=self.facts.command,
             place=self.facts.place,
             held=self.held,
-            goes_by_name=goes_by_name(self.facts.request, self.policy),
+            goes_by_name=bool(self.facts.acts_by_itself)
+            or goes_by_name(self.facts.request, self.policy),
         )
 
 

@@ -48,7 +48,7 @@ from itertools import islice
 from posixpath import normpath
 from typing import Final
 
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import CHANGES, ArgumentRole
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, TextValue, UrlValue
 from ironcurtain_proxy.model.server import ToolResult
@@ -58,9 +58,6 @@ from ironcurtain_proxy.sandbox.profile import SandboxProfile
 # --- reach
 
 
-_CHANGES: frozenset[ArgumentRole] = frozenset(
-    {"write-path", "delete-path", "write-history", "delete-history"}
-)
 _NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re.ASCII)
 """The spelling of a host that a sandbox takes: no address in brackets."""
 _THIS_MACHINE: Final = "localhost"
@@ -79,7 +76,7 @@ def obstacle(profile: SandboxProfile, request: AccessRequest) -> str | None:
     the URL for it needs that URL's host in the lists too.
     """
     for fact in request.arguments:
-        changes = not _CHANGES.isdisjoint(fact.roles)
+        changes = not CHANGES.isdisjoint(fact.roles)
         reads = "read-path" in fact.roles
         for value in fact.values:
             match value:
@@ -151,7 +148,7 @@ def _changed(profile: SandboxProfile, request: AccessRequest) -> list[RealPath]:
     return [
         value.path
         for fact in request.arguments
-        if not _CHANGES.isdisjoint(fact.roles)
+        if not CHANGES.isdisjoint(fact.roles)
         for value in fact.values
         if isinstance(value, PathValue) and not profile.may_write(value.path)
     ]
@@ -170,7 +167,7 @@ def _why_kept(
     profile: SandboxProfile, value: PathValue, roles: Sequence[ArgumentRole]
 ) -> str | None:
     """Return why no approval opens a path for its roles, or None if one does, or it is open."""
-    changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
+    changes = not CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
     why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
     return None if why is None else f"{why} {value.text}"
 

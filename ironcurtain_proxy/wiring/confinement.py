@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials.table import keys, names_needed_by, places_of
 from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import CHANGES
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
@@ -55,9 +55,6 @@ _MEMORY: Final = "MEMORY_FILE_PATH"
 ROOT_MEANS: Final = (
     "confined servers read every file of the machine that is not closed to them, and the kernel "
     "treats them as root; run ironcurtain-proxy as an ordinary user"
-)
-_CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
-    {"write-path", "delete-path", "write-history", "delete-history"}
 )
 
 
@@ -390,7 +387,7 @@ def _may_change(rule: Rule, spec: ServerSpec) -> bool:
     if rule.effect == "deny" or rule.paths is None:
         return False
     applies = rule.servers is None or spec.annotations in rule.servers
-    return applies and not rule.paths.roles.isdisjoint(_CHANGES)
+    return applies and not rule.paths.roles.isdisjoint(CHANGES)
 
 
 def _real(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -245,6 +245,8 @@ def named(entry: Json, key: str = "mcpServers", name: str = "ironcurtain") -> st
         ("claude", ".mcp.json", named({"command": OWN, "env": {"LD_PRELOAD": "x"}}), True),
         ("claude", ".mcp.json", named(3), True),
         ("claude", ".mcp.json", '{"mcpServers": {"ironcurtain": ', True),
+        ("claude", ".claude/agents/a/b.md", "---\nmcpServers:\n - ironcurtain: {}\n---", True),
+        ("claude", ".claude/agents/b.md", "---\ntools: mcp__ironcurtain__x\n---", False),
         ("codex", ".codex/config.toml", '[mcp_servers.ironcurtain]\ncommand = "x"', True),
         ("gemini", ".gemini/settings.json", named({}), True),
         ("copilot", ".vscode/mcp.json", named({"command": "x"}, "servers"), True),
@@ -259,7 +261,7 @@ def test_a_server_of_a_project_that_has_our_name_and_is_another_is_not_passed_by
     project.mkdir(parents=True)
     # The user's own file, and that of the project above.
     for place in (tmp_path, tmp_path / "project"):
-        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
 
         def look(place: Path = place) -> Path | None:

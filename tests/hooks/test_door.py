@@ -80,6 +80,30 @@ def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) 
             assert home.decide(tool, dict(given), permission_mode=mode) == expected, (mode, tool)
 
 
+ACTED_ON = {
+    "silence": "src/main.py CLAUDE.md bin/tool .github/workflows/ci.yml .claude/worktrees/a/b.py",
+    "ask": """
+        bin/git .venv/bin/git .claude/agents/a.md .claude/commands/a.md .claude/skills/a/SKILL.md
+        .codex/prompts/a.md .gemini/commands/a.toml .cursor/rules/a.mdc .opencode/agent/a.md
+        .github/agents/a.md .husky/pre-commit .envrc .claude/worktrees/a/.husky/pre-push
+        .claude-plugin/plugin.json .vscode/launch.json
+    """,
+    "deny": ".mcp.json opencode.json .codex/config.toml .cursor/hooks.json .opencode/plugin/a.ts",
+}
+
+
+def test_what_clients_shells_and_editors_act_on_by_itself_is_changed_only_when_asked(
+    home: HookedHome,
+) -> None:
+    def found(place: str) -> str:
+        return home.decide("Write", {"file_path": str(home.workspace / place), "content": "x"})
+
+    for decision, places in ACTED_ON.items():
+        assert {one: found(one) for one in places.split()} == dict.fromkeys(
+            places.split(), decision
+        )
+
+
 def test_a_sub_agent_is_named_in_the_record(home: HookedHome) -> None:
     more: dict[str, Json] = {"agent_id": "a1", "agent_type": "Explore"}
     assert home.decide("Bash", {"command": "ls"}, **more) == "silence"

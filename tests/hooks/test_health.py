@@ -14,8 +14,7 @@ from ironcurtain_proxy.hooks import health
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
-from ironcurtain_proxy.hooks.kernel import note_event
-from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words
+from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words, note_event
 from ironcurtain_proxy.hooks.runs import start_of
 from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in
 

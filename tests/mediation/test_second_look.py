@@ -190,6 +190,7 @@ CHANGES: Final = {
     "scripts": whole(place=CommandPlace(scripts=(("/w/a.sh", "0"),))),
     "secrets": whole(secrets=(FoundSecret("path", "private key"),)),
     "question of the client": whole(client_asks=True),
+    "control place": whole(acts_by_itself=".envrc"),
 }
 """What a call names, with another value of each."""
 

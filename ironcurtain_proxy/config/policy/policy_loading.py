@@ -37,7 +37,7 @@ from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import pack_file, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials.table import keys
-from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
+from ironcurtain_proxy.model.annotation import CHANGES, Annotations, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.policy import AskKind, Policy, ProtectedName, ProtectedPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -48,10 +48,7 @@ from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 # --- protection
 
 
-_CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
-    {"write-path", "delete-path", "write-history", "delete-history"}
-)
-_EVERY_USE: Final[frozenset[ArgumentRole]] = _CHANGES | {"read-path"}
+_EVERY_USE: Final[frozenset[ArgumentRole]] = CHANGES | {"read-path"}
 
 _STEERING_FILES: Final = (
     # Commands that git, or an agent's own client, would run outside any policy.
@@ -94,14 +91,14 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
 
     In lower case, as they are compared.
     """
-    names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
+    names = [ProtectedName(parts=parts, roles=CHANGES) for parts in _STEERING_FILES]
     # A file assembled elsewhere and moved here would have the same effect.
-    names += [ProtectedName(parts=(name,), roles=_CHANGES, whole=True) for name in STEERING]
+    names += [ProtectedName(parts=(name,), roles=CHANGES, whole=True) for name in STEERING]
     for log in (settings.audit.path, settings.session_log):
         # The head file, rotated logs and the log of a second process lie beside it.
         directory = real(log.parent)
         names.append(_anchored((*directory.parts, f"{log.name}*"), _EVERY_USE))
-    names.extend([_anchored(real(code).parts, _CHANGES) for code in own_code()])
+    names.extend([_anchored(real(code).parts, CHANGES) for code in own_code()])
     return tuple(names)
 
 
