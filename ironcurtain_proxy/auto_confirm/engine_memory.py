@@ -457,11 +457,8 @@ def _writes_history(request: AccessRequest) -> bool:
 def _is_whole(repository: RealPath) -> bool:
     """Return whether its history lies in its own directory, not in another work tree's."""
     directory = Path(str(repository), ".git")
-    return directory.is_dir() and not directory.is_symlink() and not _shares(directory)
-
-
-def _shares(directory: Path) -> bool:
-    return (directory / "commondir").exists()
+    is_own = directory.is_dir() and not directory.is_symlink()
+    return is_own and not (directory / "commondir").exists()
 
 
 _CLOSE: Final = 2.0

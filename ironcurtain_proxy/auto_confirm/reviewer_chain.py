@@ -53,17 +53,13 @@ SILENCE: Final = "no answer in time"
 AskBriefed: TypeAlias = Callable[[Escalation, EngineDecision], Awaitable[Ruling]]
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """A reviewer in its place."""
 
     ask: AskBriefed
     """Asks, until the escalation's deadline at most; a cancelled question is withdrawn."""
-    is_reachable: Callable[[], bool] = _always
+    is_reachable: Callable[[], bool] = lambda: True
     """Whether the reviewer seems reachable."""
     session: str | None = None
     """The session it reviews from, or None if a person does."""

@@ -16,7 +16,6 @@ from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, shows_credentials
 from ironcurtain_proxy.facts.repositories import OriginBranches, is_worktree, repository_of
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
@@ -155,6 +154,9 @@ def observed(
         named = grounds.sought(command, place)
         strays = strays_among(named.paths, place.workspace, globs=named.globs)
         place = replace(place, strays=strays)
+    # Only a command has a meaning that lies in files.
+    from ironcurtain_proxy.facts.meanings import settled  # noqa: PLC0415
+
     # Sought again with the strays: a path that a link leads out of the workspace has no family.
     return settled(place, grounds.sought(command, place), remotes)
 

@@ -123,19 +123,6 @@ _MOST_TARGETS: Final = 64
 """The most targets of one rule, whose lines count for each target."""
 
 
-def make_rules(text: str) -> EntryRules:
-    """Return a makefile in pieces.
-
-    A rule whose target is computed or a pattern is common to all.
-    """
-    return _rules(text, _make_targets, "\t")
-
-
-def just_rules(text: str) -> EntryRules:
-    """Return a justfile in pieces."""
-    return _rules(text, _just_recipe, " \t")
-
-
 def _make_targets(line: str) -> list[str]:
     """Return the targets of a rule.
 
@@ -153,7 +140,12 @@ def _just_recipe(line: str) -> list[str]:
     return [] if match is None else [match[1]]
 
 
-def _rules(text: str, targets_of: Callable[[str], list[str]], indent: str) -> EntryRules:
+def rules_of(text: str, *, is_make: bool) -> EntryRules:
+    """Return a makefile or a justfile in pieces.
+
+    A rule whose target is computed or a pattern is common to all.
+    """
+    targets_of, indent = (_make_targets, "\t") if is_make else (_just_recipe, " \t")
     blocks: dict[str, list[str]] = {}
     common: list[str] = []
     current: list[str] = []

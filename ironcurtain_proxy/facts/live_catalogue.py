@@ -305,7 +305,10 @@ class Names(Struct, frozen=True):
         renamed = dict(result)
         for key, rename in (
             ("content", self._block),
-            ("contents", self._contents),
+            (
+                "contents",
+                lambda of, one: self.entry(of, one, "uri") if isinstance(one, dict) else one,
+            ),
             ("messages", self._message),
         ):
             items = result.get(key)
@@ -327,9 +330,6 @@ class Names(Struct, frozen=True):
         if block.get("type") == "resource" and isinstance(inner, dict):
             return {**block, "resource": self.entry(server, inner, "uri")}
         return block
-
-    def _contents(self, server: str, item: Json) -> Json:
-        return self.entry(server, item, "uri") if isinstance(item, dict) else item
 
     def _message(self, server: str, message: Json) -> Json:
         if not isinstance(message, dict):

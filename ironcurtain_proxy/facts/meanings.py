@@ -17,10 +17,9 @@ from msgspec import Struct, field
 from ironcurtain_proxy.facts.entries import (
     hosts_of,
     just_includes,
-    just_rules,
     make_includes,
-    make_rules,
     mise_entry,
+    rules_of,
     scripts_entry,
 )
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -239,8 +238,7 @@ def _rule_file(
     targets = [one for one in family.kept if "=" not in one and one != "--"]
     if not is_make:
         targets = targets[:1]
-    rules = make_rules(text) if is_make else just_rules(text)
-    reading.note(path, rules.entry(targets))
+    reading.note(path, rules_of(text, is_make=is_make).entry(targets))
     _included(text, directory, reading, is_make=is_make)
 
 

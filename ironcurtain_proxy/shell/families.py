@@ -315,8 +315,9 @@ def _of_task(
     elsewhere = _reading_elsewhere(words, place) if outside else None
     if elsewhere is not None:
         return elsewhere
-    at = place.directory if task is not None and task.has_meaning else None
-    defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
+    files = () if task is None else task.files
+    at = place.directory if files else None
+    defined = tuple(posixpath.join(at, name) for name in files) if at else ()
     service = None if outside or launcher != () else service_of(rest, place)
     if service is not None:
         return Family(program=(SERVICES,), kept=(service,))
@@ -326,7 +327,8 @@ def _of_task(
     account = None if outside or launcher != () else containers_of(rest)
     if account is not None:
         return Family(program=("ssh", "docker", ONLY_READS), kept=account)
-    asks_graphql = _asks_graphql(task, rest)
+    is_api = task is not None and task.path == ("gh", "api")
+    asks_graphql = is_api and any(word.text == "graphql" for word in rest)
     known = graphql(rest[2:]) if asks_graphql else None
     is_unknown = task is None or launcher is None or (asks_graphql and known is None)
     if task is None or outside or is_unknown or never_general(rest, task):
@@ -340,11 +342,6 @@ def _of_task(
         wide = None if sounds_protected(kept[-1]) else (path, ("origin", OWN_BRANCH))
     return Family(program=(*(launcher or ()), *path), kept=kept, directory=at, defined_in=defined,
                   wide=wide)  # fmt: skip
-
-
-def _asks_graphql(task: Task | None, words: Sequence[Word]) -> bool:
-    is_api = task is not None and task.path == ("gh", "api")
-    return is_api and any(word.text == "graphql" for word in words)
 
 
 def _only_reads_elsewhere(part: Part) -> bool:

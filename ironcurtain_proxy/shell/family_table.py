@@ -46,15 +46,11 @@ class Task:
     options: Mapping[str, Option] = field(default_factory=dict)
     operands: OperandKind = "stay"
     files: tuple[str, ...] = ()
+    """The files of its directory that say what it does."""
     after: "Task | None" = None
     """The rule for the words behind `--`; None: the rule of test runners."""
     only_reads: bool = False
     """Whether this sub-command is of one kind with the others of its program that only read."""
-
-    @property
-    def has_meaning(self) -> bool:
-        """Whether a file of its directory says what the task does."""
-        return bool(self.files)
 
 
 _OPERAND: Final = re.compile(r"\((\w+)\)")

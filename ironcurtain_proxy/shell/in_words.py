@@ -113,15 +113,12 @@ def _runs_what_came(part: Part, files: set[str]) -> bool:
     operands = _operands(part.command)
     if name in _INTERPRETERS | _EVALUATORS:
         is_computed = any(word.text is None and not word.variables for word in given[1:])
-        reads_input = name in _INTERPRETERS and not operands and not _is_code(given)
+        is_code = any(word.prefix.startswith(("-c", "-e", "-m")) for word in given[1:])
+        reads_input = name in _INTERPRETERS and not operands and not is_code
         asks_input = any(word.text == "-s" for word in given[1:])
         named = any(_base(word) in files for word in operands)
         return is_computed or reads_input or asks_input or named
     return "/" in given[0].prefix and _base(given[0]) in files
-
-
-def _is_code(given: Sequence[Word]) -> bool:
-    return any(word.prefix.startswith(("-c", "-e", "-m")) for word in given[1:])
 
 
 def _base(word: Word) -> str:

@@ -329,7 +329,10 @@ def _reached(words: Sequence[Word], place: CommandPlace | None = None) -> _Targe
     given = None if targets is None else _options(program, words[1:])
     if targets is None or given is None:
         return None
-    return targets(given if place is None else _without_own_files(given, place))
+    if place is not None:
+        kept = [one for one in given.options if not _sends_own_file(*one, place)]
+        given = ParsedOptions(tuple(kept), given.operands)
+    return targets(given)
 
 
 def _options(program: str, rest: Sequence[Word]) -> ParsedOptions | None:
@@ -354,17 +357,11 @@ def _of_curl(given: ParsedOptions) -> _Targets:
     return [one for one in found if one is not None and None not in found]
 
 
-def _without_own_files(given: ParsedOptions, place: CommandPlace) -> ParsedOptions:
-    """Return the options of a request without those that send files of the project's own.
-
-    Their content could as well stand in the request. `-` is what another part shows.
-    """
-    return ParsedOptions(
-        tuple([one for one in given.options if not _sends_own_file(*one, place)]), given.operands
-    )
-
-
 def _sends_own_file(name: str, word: Word | None, place: CommandPlace) -> bool:
+    """Return whether an option sends a file of the project's own.
+
+    Its content could as well stand in the request. `-` is what another part shows.
+    """
     pattern = _FORM_FILE if name in _FORM else _DATA_FILE if name in _DATA else None
     found = None if word is None or pattern is None else pattern.fullmatch(word.text or "")
     if found is None or found[1] == "-":
@@ -403,10 +400,6 @@ def _of_netcat(given: ParsedOptions) -> _Targets:
 def _of_redis(given: ParsedOptions) -> _Targets:
     is_ping = [(word.text or "").lower() for word in given.operands] == ["ping"]
     return _named(given, 6379) if is_ping else None
-
-
-def _of_postgres(given: ParsedOptions) -> _Targets:
-    return _named(given, 5432) if not given.operands else None
 
 
 def database_of(words: Sequence[Word]) -> tuple[str, ...] | None:
@@ -459,7 +452,8 @@ def _named(given: ParsedOptions, port: int) -> _Targets:
 
 
 _PROGRAMS: Final[Mapping[str, Callable[[ParsedOptions], _Targets]]] = {
-    "curl": _of_curl, "nc": _of_netcat, "redis-cli": _of_redis, "pg_isready": _of_postgres,
+    "curl": _of_curl, "nc": _of_netcat, "redis-cli": _of_redis,
+    "pg_isready": lambda given: None if given.operands else _named(given, 5432),
 }  # fmt: skip
 _DATABASES: Final = {"psql": 5432, "mysql": 3306, "mariadb": 3306, "redis-cli": 6379}
 """The ports of the clients of databases."""

@@ -123,7 +123,9 @@ def _git(texts: Sequence[str]) -> ShellOperation:
     if at >= len(texts):
         return "other"
     operation = _GIT_OPERATIONS.get(texts[at], "other")
-    if operation == "git-push" and any(map(_forces, texts[at + 1 :])):
+    # A word that forces, deletes or is unknown, such as `+branch`.
+    forced = (not text or text[0] in "+:" or forces(text) for text in texts[at + 1 :])
+    if operation == "git-push" and any(forced):
         return "git-force-push"
     if operation in {"git-fetch", "git-pull", "git-push"} and any(map(_runs, texts[at + 1 :])):
         return "other"
@@ -140,11 +142,6 @@ def _runs(text: str) -> bool:
         or (is_option and any(option.startswith(name) for option in _OTHER_END))
         or _HELPER.match(text) is not None
     )
-
-
-def _forces(text: str) -> bool:
-    """Return whether a word of a push forces, deletes or is unknown, such as `+branch`."""
-    return not text or text[0] in "+:" or forces(text)
 
 
 # --- branches
@@ -202,7 +199,7 @@ def _of_one(command: SimpleCommand, *, wrapped: bool) -> Sequence[str] | None:
 
 
 def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
-    texts = list(_texts(words))
+    texts = [word.text for word in words]
     while texts and texts[0] in _HARMLESS:
         del texts[0]
     match texts:
@@ -226,10 +223,6 @@ def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
         return None
     refspecs = [text for text in named[1:] if text is not None]
     return refspecs or None
-
-
-def _texts(words: Sequence[Word]) -> Iterator[str | None]:
-    return (word.text for word in words)
 
 
 # --- capabilities
@@ -312,15 +305,13 @@ def touches_secrets(command: SimpleCommand) -> bool:
     """Return whether a command names what holds secrets, or shows variables that may."""
     if names_a_secret(_every_word(command)):
         return True
-    if (name_of(command) in _DECLARE and _declares(command)) or _sets_options(command):
+    # `export X=1` gives a variable a value, and prints none.
+    given, gives = command.words[1:], name_of(command) in _DECLARE
+    gives = gives and bool(given) and all("=" in word.prefix for word in given)
+    if gives or _sets_options(command):
         return False
     runs_nothing = unwrapped(command) in {None, Unwrapped()}
     return runs_nothing and name_of(command) in _SHOW_SECRETS
-
-
-def _declares(command: SimpleCommand) -> bool:
-    """Return whether `export` and the like give a variable a value, and print none."""
-    return bool(command.words[1:]) and all("=" in word.prefix for word in command.words[1:])
 
 
 def _sets_options(command: SimpleCommand) -> bool:

@@ -166,14 +166,14 @@ def _texts(given: Sequence[Word]) -> Unwrapped:
     return Unwrapped(texts=tuple(word.command for word in given if word.command is not None))
 
 
-def _eval(given: Sequence[Word]) -> Unwrapped:
-    """Return the text of `eval`; several words are joined to one text that is not parsed."""
-    return _texts(given) if len(given) == 1 else replace(_texts(given), understood=False)
-
-
 def _anywhere(given: Sequence[Word]) -> Unwrapped:
     """Return a wrapper with unknown arguments: a command may begin at any word."""
     return replace(_texts(given), understood=False)
+
+
+def _eval(given: Sequence[Word]) -> Unwrapped:
+    """Return the text of `eval`; several words are joined to one text that is not parsed."""
+    return _texts(given) if len(given) == 1 else _anywhere(given)
 
 
 _SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh")

@@ -120,10 +120,11 @@ def base_of(rows: tuple[Row | None, ...]) -> Factor:
 def _additions(
     interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> Iterator[Factor]:
+    is_inside = all(map(interaction.places.in_workspace, subject.paths))
     holds = (
         ("production target", 10, subject.production),
         ("destructive word", 10, subject.destructive),
-        ("outside the workspace", 10, _is_outside(interaction, subject)),
+        ("outside the workspace", 10, not is_inside),
         ("external host", 5, subject.external),
         ("database", 5, subject.database),
         ("session failing or unknown", 5, knowledge.health in {"failing", "unknown"}),
@@ -132,10 +133,6 @@ def _additions(
     failures = min(_FAILURES_AT_MOST, _FAILURE * max(0, knowledge.earlier_failures))
     if failures:
         yield "earlier failures", failures
-
-
-def _is_outside(interaction: Interaction, subject: CallSubject) -> bool:
-    return any(not interaction.places.in_workspace(path) for path in subject.paths)
 
 
 def _is_safe_read(interaction: Interaction, subject: CallSubject, knowledge: Knowledge) -> bool:

@@ -140,11 +140,6 @@ INVARIANT: what it starts ends with the proxy, however the proxy ends.
 """
 
 
-def new_token() -> str:
-    """Return a token for one process."""
-    return secrets.token_urlsafe(_TOKEN_BYTES)
-
-
 @contextmanager
 def prepared(spec: ProcessSpec, token: str, parent: Mapping[str, str]) -> "Iterator[Start]":
     """Prepare a start. Its descriptors are open until the block ends.
@@ -493,7 +488,7 @@ class ProcessReviewer:
             return self._running or _NOT_STARTED
 
     async def _start(self) -> _Running | None:
-        token = new_token()
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
         dialect = self._spec.dialect(token)
         try:
             with prepared(self._spec, token, self._environ) as start:

@@ -153,6 +153,8 @@ def _compute(
     unasked = _has(TASKS, TASKS.c.status == "unasked")
     escalated = held & ~unasked
     ended = INTERACTIONS.c.status.not_in(OPEN)
+    # The agent or the proxy was gone before an answer could come.
+    withdrawn = INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
     complete = _has(DECISIONS, word.in_(_FINAL)) | (~ended & _has(DECISIONS))
     safe = ours & INTERACTIONS.c.risk_band.in_(SAFE_BANDS)
     high = ours & INTERACTIONS.c.risk_band.in_(HIGH_BANDS)
@@ -180,7 +182,7 @@ def _compute(
         ),
         answered=_ratio(
             connection,
-            ours & escalated & ended & ~_was_withdrawn(),
+            ours & escalated & ended & ~withdrawn,
             _has(REVIEWER_DECISIONS),
             "asked",
         ),
@@ -225,11 +227,6 @@ def _has(table: sa.Table, *where: "sa.ColumnElement[bool]") -> "sa.ColumnElement
     """Select interactions that a row of the table belongs to."""
     its = table.c.interaction_id == INTERACTIONS.c.id
     return sa.select(table.c.id).where(its, *where).correlate(INTERACTIONS).exists()
-
-
-def _was_withdrawn() -> "sa.ColumnElement[bool]":
-    """Select calls whose agent or proxy was gone before an answer could come."""
-    return INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
 
 
 def _count(

@@ -139,7 +139,9 @@ def propose(connection: Connection, min_evidence: int) -> list[PatternProposal]:
     }
     found = [
         _proposal(operation, session_type, directory, members)
-        for (operation, session_type), members in sorted(groups.items(), key=_sortable)
+        for (operation, session_type), members in sorted(
+            groups.items(), key=lambda one: (one[0][0], one[0][1] or "")
+        )
         for directory, members in _directories(members, min_evidence)
         if not any(one.operation == operation and _within(one, directory) for one in against)
     ]
@@ -216,10 +218,6 @@ def _proposal(
         rejected=0,
         sessions=len({one.session for one in members}),
     )
-
-
-def _sortable(group: tuple[tuple[str, str | None], Sequence[_Evidence]]) -> tuple[str, str]:
-    return group[0][0], group[0][1] or ""
 
 
 def _named(name: str) -> "sa.ColumnElement[bool]":

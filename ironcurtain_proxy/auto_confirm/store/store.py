@@ -169,14 +169,13 @@ def _fared(connection: Connection, session: str, recent: datetime) -> SessionHea
     bad = sum(
         row.succeeded is False
         # A question without a reviewer or an answer does not count for the session.
-        or (row.status == "rejected" and not _is_nobody(row.decided_by))
+        or (
+            row.status == "rejected"
+            and not isinstance(of_record(row.decided_by or ""), Nobody | Engine)
+        )
         for row in ended
     )
     return "failing" if 2 * bad >= len(ended) else "well"
-
-
-def _is_nobody(decided_by: str | None) -> bool:
-    return isinstance(of_record(decided_by or ""), Nobody | Engine)
 
 
 # --- store
