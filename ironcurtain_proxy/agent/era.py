@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.reply import COMPLETE, URL_ELICITATION_REQUIRED
 from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.model.server import ToolResult
     from ironcurtain_proxy.model.values import Json
 
 _Answer: TypeAlias = Mapping[str, object]
@@ -181,6 +182,31 @@ def declared(
         or any(isinstance(one.get(name), dict) for one in servers)
     }
     return {**found, **({"extensions": dict(extensions)} if extensions else {})}
+
+
+def tool_of_before(tool: "Json") -> "Json":
+    """Return a tool as the older era has it: there an output is an object, or has no schema.
+
+    A client of that era rejects the whole list for one tool whose output is an array.
+    """
+    if not isinstance(tool, dict) or "outputSchema" not in tool:
+        return tool
+    schema = tool["outputSchema"]
+    if isinstance(schema, dict) and schema.get("type") == "object":
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
+
+
+def result_of_before(answer: "ToolResult") -> "ToolResult":
+    """Return an answer as the older era has it: what is structured is an object, or left out.
+
+    A client of that era rejects the whole answer otherwise, of a call that was carried out.
+    """
+    said = (answer.result or {}).get("structuredContent")
+    if answer.result is None or said is None or isinstance(said, dict):
+        return answer
+    rest = {key: value for key, value in answer.result.items() if key != "structuredContent"}
+    return answer.with_result(rest, answer.refused_host)
 
 
 def stamped(method: str, answer: "_Answer", lasts: float = 0) -> "_Answer":

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
+from msgspec import structs
 
 from ironcurtain_proxy.agent.asking import Introduction
 from ironcurtain_proxy.agent.era import (
@@ -27,8 +28,10 @@ from ironcurtain_proxy.agent.era import (
     introduction,
     is_introduction,
     is_modern,
+    result_of_before,
     stamped,
     stamped_text,
+    tool_of_before,
     without_tasks,
 )
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
@@ -180,6 +183,7 @@ class AgentServer:
                 for method, service in self._others.items()
                 if method not in REMOVED
             },
+            "tools/list": self._list_modern,
             "server/discover": self._discover,
             "subscriptions/listen": self.subscriptions.listen,
             "tools/call": self._in_rounds("tools/call", self._call),
@@ -438,6 +442,9 @@ class AgentServer:
     # --- slow requests
 
     async def _list(self, _: "Mapping[str, Json]") -> ServerAnswer:
+        return {"result": {"tools": [tool_of_before(one) for one in await self.list_tools()]}}
+
+    async def _list_modern(self, *_: object) -> ServerAnswer:
         return {"result": {"tools": await self.list_tools()}}
 
     async def _list_others(self, kind: ListKind, _: "Mapping[str, Json]") -> ServerAnswer:
@@ -470,6 +477,9 @@ class AgentServer:
         progress = self._progress(params, caller)
         reply = await self.handle_call(name, params, progress, caller=caller)
         if isinstance(reply, Answered):
+            told = reply.result if caller is not None else result_of_before(reply.result)
+            if told is not reply.result:
+                reply = structs.replace(reply, result=told)
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             written = reply.result.written

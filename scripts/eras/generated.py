@@ -43,13 +43,10 @@ MORE: Final = {
 KNOWN: Final = {
     "arguments that the schema does not admit are refused in the words of the proxy": (
         "must be",
-        "is not known",
-        "is missing",
+        "Invalid arguments at",
         "Unknown argument",
         "Missing argument",
-        "not one of",
     ),
-    "a page of no host that the entry names is not asked for": ("has no client",),
 }
 """Words of the proxy's answer, by the reason of a difference."""
 

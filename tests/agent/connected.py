@@ -37,6 +37,12 @@ ENVELOPE: dict[str, Json] = {
 }
 """The `_meta` of a request without a handshake."""
 
+MARKS: dict[str, dict[str, Json]] = {
+    "marked": {"_meta": {"a": 1}},
+    "array": {"structuredContent": [1]},
+}
+"""What the results of some calls hold, too."""
+
 TOOLS: list[Json] = [{"name": "echo", "inputSchema": {"type": "object"}, "x-unknown": 1.0}]
 
 
@@ -72,8 +78,8 @@ class Calls:
         if exposed_name == "error":
             assert isinstance(arguments, dict)
             return Answered(result=ToolResult(error=arguments))
-        if exposed_name in {"written", "marked"}:
-            marks: dict[str, Json] = {"_meta": {"a": 1}} if exposed_name == "marked" else {}
+        if exposed_name in {"written", "marked", "array"}:
+            marks = MARKS.get(exposed_name, {})
             written = b'{"content":[],"by":"it"}'
             result = ToolResult(result={"content": [], **marks}, written=written)
             return Answered(result=result, recorded=arguments is None)

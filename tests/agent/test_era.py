@@ -74,6 +74,22 @@ async def test_both_eras_are_served_on_one_connection() -> None:
         assert result_of(await agent.ask("tools/list")) == {"tools": TOOLS}
 
 
+async def test_an_output_that_is_no_object_breaks_no_list_and_no_answer_of_the_older_era() -> None:
+    """Its clients reject the whole list, and the whole answer."""
+    schemas: tuple[Json, ...] = ({"type": "array"}, {}, {"type": "object"})
+    tools: list[Json] = [{"name": "echo", "outputSchema": one} for one in schemas]
+    async with an_agent() as agent:
+        agent.calls.tools = tools
+        assert result_of(await agent.ask_alone("tools/list"))["tools"] == tools
+        found = result_of(await begin(agent, "array"))
+        assert found["structuredContent"] == [1]
+        await agent.initialize()
+        plain: Json = {"name": "echo"}
+        assert result_of(await agent.ask("tools/list")) == {"tools": [plain, plain, tools[2]]}
+        found = result_of(await agent.ask("tools/call", {"name": "array"}))
+        assert found == {"content": []}
+
+
 async def test_a_handshake_that_names_its_version_in_meta_too_is_a_handshake() -> None:
     async with an_agent() as agent:
         old: Json = {VERSION_KEY: "2025-11-25"}
