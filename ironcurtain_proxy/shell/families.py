@@ -36,6 +36,7 @@ from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
     Task,
+    archive_of,
     hoisted,
     is_free_path,
     names_what_is_never_general,
@@ -331,7 +332,10 @@ def _of_task(
     asks_graphql = is_api and any(word.text == "graphql" for word in rest)
     known = graphql(rest[2:]) if asks_graphql else None
     is_unknown = task is None or launcher is None or (asks_graphql and known is None)
-    if task is None or outside or is_unknown or never_general(rest, task):
+    archive = archive_of(rest) if task is not None and launcher is not None else None
+    if archive is not None:
+        defined, at = (path_of(archive, place) or "",), place.directory
+    if task is None or outside or is_unknown or archive or never_general(rest, task):
         texts = tuple(map(spelled, words))
         where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=texts[1:], directory=where,

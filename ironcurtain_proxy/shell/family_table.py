@@ -249,6 +249,30 @@ def _follows_input(name: str, texts: Sequence[str]) -> bool:
             return False
 
 
+def archive_of(words: Sequence[Word]) -> Word | None:
+    """Return the archive that a command unpacks, to names that the archive chooses, or None.
+
+    It is the first operand; where that is no file, the command is not remembered at all.
+    """
+    texts = [word.text or "" for word in words]
+    operands = [word for word in words[1:] if not word.prefix.startswith("-")]
+    is_unpacked = False
+    match texts[0].rpartition("/")[2]:
+        case "tar" | "bsdtar" | "gtar":
+            is_old = len(texts) > 1 and not texts[1].startswith("-")
+            operands = operands[1:] if is_old else operands
+            is_unpacked = any(map(_UNPACKS.match, texts[2:] if is_old else texts[1:]))
+            is_unpacked = is_unpacked or (is_old and "x" in texts[1])
+        case "unzip":
+            is_unpacked = not any(re.match(r"-[a-zA-Z]*[lptvzZ]", text) for text in texts)
+        case _:
+            pass
+    return (operands or [words[0]])[0] if is_unpacked else None
+
+
+_UNPACKS: Final = re.compile(r"-[a-zA-Z]*x|--ex|--ge")
+
+
 def _reads_statements(name: str, texts: Sequence[str]) -> bool:
     """Return whether a database's program does what its input (terminal or pipe) says."""
     if name not in _STATED or "-" in texts or "/dev/stdin" in texts:

@@ -85,13 +85,30 @@ def test_what_can_change_the_effect_leaves_the_family() -> None:
         ". /dev/stdin", "make -f -", "make -f - test", "make -kf- test", "make --makefile=- x",
         "sed -f - a.txt", "echo 's/a/b/w x' | sed -f - a.txt", "sed -i -f s.sed a.txt",
         "sed -nf s.sed a.txt", "sed --file=s.sed a.txt", "tar x", "tar xz", "tar -x -C build",
-        "tar xf -", "tar -x --file=-", "cat a.tar | tar x",
+        "tar xf -", "tar -x --file=-", "cat a.tar | tar x", "7z x a.7z", "cpio -id < a",
+        "jar xf a.jar",
     ],
 )  # fmt: skip
 def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
     families = families_of(parse_command(command), PROJECT)
     assert families is not None
     assert not any(family.is_general for family in families)
+
+
+def test_an_approval_to_unpack_is_of_the_archive_as_it_is() -> None:
+    for command, archive in {
+        "tar xf a.tar": "/home/u/project/a.tar",
+        "tar -C out -vxzf a.tgz": "/home/u/project/out",
+        "tar --extract --file a.tar": "/home/u/project/a.tar",
+        "unzip -o lib/a.zip -d out": "/home/u/project/lib/a.zip",
+        "tar tf a.tar": None,
+        "tar cf a.tar b": None,
+        "unzip -l a.zip": None,
+    }.items():
+        found = families_of(parse_command(command), PROJECT)
+        assert found is not None
+        assert [one.defined_in for one in found] == [(archive,)] * len(found) if archive else True
+        assert all(one.is_general is (archive is None) for one in found), command
 
 
 def test_a_task_of_another_directory_is_another_family() -> None:
