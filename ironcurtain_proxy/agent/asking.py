@@ -1,13 +1,12 @@
-"""What the agent's client is asked, and what it is told of servers.
+"""What the agent's client is asked and told: questions of servers and reviewers, instructions.
 
-Two kinds of questions go to the client, both as MCP elicitation. A server's own question is passed
-on where the policy allows it; the client shows its user the proxy's name only, so each message
-begins with the server's name. An escalated call is asked as a form, and an answer that a program
-could have filled in does not count.
+The client shows its user the proxy's name only, so the message of a server's question begins with
+the server's name. A reviewer's question is a form (elicitation); an answer that a program could
+have filled in does not count.
 
-When it connects, the agent gets `instructions`: the proxy's own words on approvals, and each
-server's, quoted under the server's name and bounded. A server's instructions are untrusted; the
-quotation under a line of ours prevents that it speaks for the proxy or for another server.
+The instructions that the agent gets when it connects say how calls are approved. Those of servers
+are untrusted: they are bounded, and quoted under a line of ours, so that no server speaks for the
+proxy or for another server.
 """
 
 import re

@@ -1,10 +1,10 @@
-"""The agent's requests besides tool calls, their answers, and what clients listen to.
+"""The agent's requests besides tool calls, and what it listens to.
 
 A denial has the error code of a missing resource or prompt, so that it does not reveal which exist.
 
-A client without a handshake is told of nothing that it did not ask for: its request
-`subscriptions/listen` lasts as long as it listens. The first message names what it will be told of:
-changes of lists, and the resources that the policy lets it read. Each message names the request.
+A client without a handshake is told of nothing that it did not ask for. Its `subscriptions/listen`
+lasts as long as it listens. The first message names what it will be told of: changes of lists, and
+the resources that the policy lets it read. Each message names the request.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,7 @@
-"""JSON-RPC with one server: requests with ids and deadlines, answers, and lines that are neither.
+"""JSON-RPC with one server: requests with ids and deadlines, answers, and when it stands still.
 
 Knows no method but those that must not be withdrawn. Every message of a server is untrusted.
 Results and errors are handed back as they came.
-
-When the sandbox of a server stands still, and when it goes on.
 
 From the answer of a contained call on, which may have left processes behind, the sandbox stands
 still whenever nothing is under way: `sandbox.standstill`. Each message to the server lets it go on

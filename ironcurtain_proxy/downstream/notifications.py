@@ -1,19 +1,16 @@
-"""What a server says unasked: heard, bounded, left out.
+"""What one server says unasked: listened to, matched with its call, noted where it is unusable.
 
-What a server without a handshake is listened to for: one request that stays open.
+A server without a handshake tells its news to one request that stays open:
 
     follow(), change() ──▶ subscriptions/listen ──▶ acknowledged ──▶ news, until the server ends it
                                  ▲                                              │
                                  └── after a pause, or when something else is wanted
 
 The request before is ended only when its server has acknowledged the next one, so that no news is
-lost between the two.
+lost between the two. A resource that is not acknowledged is not subscribed to.
 
-The tokens by which a server names the call whose progress it tells.
-
-Notes on invalid messages of a server, in the session log and at a limited rate.
-
-Dropped notifications of one server: counted, and reported a few times a minute.
+A token tells whose progress a server reports. Messages that cannot be used are noted in the session
+log, and notifications beyond the rate are counted and reported, a few times a minute.
 """
 
 import logging

@@ -1,23 +1,13 @@
-"""The checks of every request, and the sockets that this machine alone reaches.
+"""Who may send requests to the front, and where it listens.
 
-Sockets that this machine alone reaches, and the file that names the port.
-
-The checks of every request: the host, the origin, and the token of a principal.
+Its addresses and tokens are variables of the environment. They are taken out of it, so that no
+session and no server finds a token there. A file of tokens belongs to the user alone and has a line
+for each principal: `NAME TOKEN`. Tokens are compared as a whole and in constant time; they stand in
+no log and no message. Sockets are reached from this machine alone; a file names the port.
 
 Attacks that this stops: a page in the user's browser that sends requests to this machine (origin,
 token), also under a name of its own that leads here (host); another program or user of this machine
 (token).
-
-The addresses of the front, and the principals that may connect.
-
-The principals that may connect, by their tokens.
-
-A file of tokens belongs to the user alone and has a line for each principal: `NAME TOKEN`. Tokens
-are compared as a whole and in constant time; they stand in no log and no message.
-
-The addresses and the principals of the front: variables of the environment.
-
-They are taken out of the environment, so that no session and no server finds a token in it.
 """
 
 import os

@@ -1,17 +1,13 @@
-"""`serve --http`: the front from its start to its end.
+"""`serve --http`: the front from its start to its end, and its address `/mcp`, streamable HTTP.
+
+`POST` brings a message: of a session, or one that says itself who asks (`modern`). It goes to the
+proxy of its session as it came. An answer that comes soon is JSON; one that takes longer, or that
+follows other messages, is a stream. `GET` brings a stream of what belongs to no request, or the
+rest of one that broke; `DELETE` ends the session. The only methods of MCP that are known here are
+`initialize` and the withdrawal of a request.
 
 Everything is read once before it listens, so that a mistake in a file stops the start; each session
 reads it again, because it is a proxy of its own.
-
-A posted message goes to the session's proxy as it came. An answer that comes soon is JSON. An
-answer that takes longer, or that follows other messages, is a stream. The only methods known here
-are `initialize` and the withdrawal of a request.
-
-The address `/mcp` of the front: streamable HTTP.
-
-`POST` brings a message: of a session, or one that says itself who asks (`front/modern.py`). `GET`
-brings a stream of what belongs to no request, or the rest of one that broke; `DELETE` ends the
-session. Knows HTTP and no method of MCP.
 """
 
 import logging

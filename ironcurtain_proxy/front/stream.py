@@ -1,8 +1,8 @@
-"""Numbered messages for a client, in their order, as server-sent events.
+"""Messages for one client, numbered and in their order, sent as server-sent events.
 
-Each event has an id, by which a client asks for what it missed; how much is kept for a client whose
-connection broke is bounded. From 2025-11-25 on a stream begins with an event that says nothing, so
-that there is an id from the start. What a message says is not known here.
+Each event has an id, by which a client asks for what it missed when its connection broke; so much
+is kept for it. From 2025-11-25 on a stream begins with an event that says nothing, so that there is
+an id from the start. Nothing here knows what a message says.
 """
 
 import re
