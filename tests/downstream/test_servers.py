@@ -187,26 +187,6 @@ async def test_a_crash_fails_the_call_at_once_and_the_server_comes_back_with_its
 
 
 @pytest.mark.parametrize(
-    "garbage",
-    [
-        pytest.param("this is not JSON\n", id="text"),
-        pytest.param("\xff\xfe\x00\n", id="invalid UTF-8"),
-        pytest.param('{"half":\n', id="half an object"),
-        pytest.param("[]\n1\nnull\n", id="JSON that is no message"),
-        pytest.param('{"jsonrpc":"2.0"}\n{"id":[1],"method":"ping"}\n', id="odd envelopes"),
-        pytest.param('{"id":99,"result":{}}\n{"id":"IDx","result":{}}\n', id="unknown ids"),
-        pytest.param('{"method":"notifications/progress","params":[]}\n', id="odd params"),
-        pytest.param('{"method":5}\n{"method":{}}\n{"id":{},"result":1}\n', id="odd members"),
-    ],
-)
-async def test_garbage_between_messages_is_dropped(garbage: str) -> None:
-    async with running() as servers:
-        answer = await text_of(servers, "raw", {"bytes": garbage, "answer": True})
-        assert answer == "after"
-        assert servers.status()["one"].starts == 1
-
-
-@pytest.mark.parametrize(
     "answer",
     [
         pytest.param('{"id":ID,"result":{"x":NaN}}\n', id="NaN"),

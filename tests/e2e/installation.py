@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -82,6 +83,7 @@ class Installation:
         self.known_sandbox: bytes | None = None
         """What the proxy remembers of a sandbox that has run; None: it tries one."""
         self._clients: list[RawClient] = []
+        self._numbers = count()
 
     def _folder(self, name: str) -> Path:
         folder = self.root / name
@@ -177,7 +179,7 @@ class Installation:
         client = RawClient(
             [*self.command, *arguments],
             {**self.environment(), **variables},
-            self.root / f"stderr-{len(self._clients)}.txt",
+            self.root / f"stderr-{next(self._numbers)}.txt",
             self._folder("elsewhere"),
         )
         self._clients.append(client)
@@ -194,13 +196,17 @@ class Installation:
         proxy = client.process.pid
         return {proxy} | descendants(proxy) | marked(self.mark)
 
+    def close(self) -> None:
+        """Hang up everywhere."""
+        while self._clients:
+            self._clients.pop().close()
+
     def end(self) -> None:
         """Hang up everywhere; whatever is still alive afterwards fails the test."""
         proxies = {client.process.pid for client in self._clients}
         watch = Watch(marked(self.mark) | proxies | below(proxies))
         try:
-            for client in self._clients:
-                client.close()
+            self.close()
         finally:
             left = watch.survivors() | marked(self.mark)
             for pid in left:

@@ -112,12 +112,6 @@ def printed(installation: Installation, *arguments: str) -> Json:
     return shown
 
 
-def test_the_inspector_lists_the_tools(files: Installation) -> None:
-    tools = at(inspected(files, "--method", "tools/list"), "tools")
-    assert isinstance(tools, list)
-    assert "read_text_file" in [at(one, "name") for one in tools]
-
-
 def test_the_inspector_calls_a_tool(files: Installation) -> None:
     call = ["--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg"]
     shown = inspected(files, *call, "path=note.txt")

@@ -1,5 +1,7 @@
 """What crosses beside the arguments: named, recorded, and part of what was approved."""
 
+from typing import TypeAlias
+
 import pytest
 
 from ironcurtain_proxy.model.values import Json
@@ -16,36 +18,30 @@ STRAY: Message = {
 }
 
 
+Asked: TypeAlias = tuple[Installation, Person]
+
+
 @pytest.fixture
-def asked(installation: Installation) -> tuple[Installation, RawClient, Person]:
+def asked(installation: Installation) -> Asked:
     """An installation in which `ask` escalates."""
     installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
     installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
     person = Person(installation)
     installation.variables["ESCALATION_DIR"] = str(person.directory)
-    return installation, installation.start(), person
+    return installation, person
 
 
-def test_no_key_of_the_params_but_the_named_reaches_the_server(scripted: Installation) -> None:
-    agent = scripted.start()
+def test_no_key_of_the_params_but_the_named_reaches_the_server_and_the_records_say_so(
+    agent: RawClient, shared: Installation
+) -> None:
     meta: Json = {"traceparent": TRACE, "exfil": "secret", "progressToken": 7}
     agent.call("echo", {"text": "x"}, _meta=meta, **STRAY)
-    (received,) = scripted.received()
-    assert received == {
-        "name": "echo",
-        "arguments": {"text": "x"},
-        "_meta": {"traceparent": TRACE, "progressToken": 7},
-    }
-
-
-def test_what_crosses_and_what_stays_is_in_both_records_of_the_call(scripted: Installation) -> None:
-    agent = scripted.start()
-    meta: Json = {"traceparent": TRACE, "exfil": "secret", "progressToken": "p-1"}
-    agent.call("echo", {"text": "x"}, _meta=meta, **STRAY)
-    for record in scripted.records():
-        assert record["meta"] == {"traceparent": TRACE, "progressToken": "p-1"}
+    crosses = {"traceparent": TRACE, "progressToken": 7}
+    assert shared.received()[-1] == {"name": "echo", "arguments": {"text": "x"}, "_meta": crosses}
+    for record in shared.records()[-2:]:
+        assert record["meta"] == crosses
         assert record["withheld"] == ["_meta.exfil", *STRAY]
-    assert b"secret" not in scripted.audit.read_bytes()
+    assert b"secret" not in shared.audit.read_bytes()
 
 
 def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: Installation) -> None:
@@ -58,9 +54,10 @@ def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: Install
 
 
 def test_a_reviewer_sees_what_crosses_beside_the_arguments(
-    asked: tuple[Installation, RawClient, Person],
+    asked: Asked,
 ) -> None:
-    _, agent, person = asked
+    installation, person = asked
+    agent = installation.start()
     call = agent.start_call("ask", {"text": "x"}, _meta={"baggage": "to=evil.example"})
     (question,) = person.until_asked()
     assert "to=evil.example" in str(at(question, "context"))
@@ -84,10 +81,8 @@ def approve(agent: RawClient, person: Person) -> None:
 @pytest.mark.parametrize(
     "meta", [{"baggage": "to=evil.example"}, {"progressToken": "a message"}, {"traceparent": TRACE}]
 )
-def test_an_approval_is_not_used_for_a_call_that_sends_more(
-    meta: Message, asked: tuple[Installation, RawClient, Person]
-) -> None:
-    installation, _, person = asked
+def test_an_approval_is_not_used_for_a_call_that_sends_more(meta: Message, asked: Asked) -> None:
+    installation, person = asked
     agent = held(installation)
     agent.call("ask", {"text": "x"})
     approve(agent, person)
@@ -96,9 +91,9 @@ def test_an_approval_is_not_used_for_a_call_that_sends_more(
 
 
 def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(
-    asked: tuple[Installation, RawClient, Person],
+    asked: Asked,
 ) -> None:
-    installation, _, person = asked
+    installation, person = asked
     agent = held(installation)
     agent.call("ask", {"text": "x"}, _meta={"progressToken": 1})
     approve(agent, person)
@@ -130,16 +125,15 @@ def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(
     ids=["url elicitation", "input required", "task", "unknown type"],
 )
 def test_an_answer_that_asks_is_denied_and_recorded_as_such(
-    tool: str, line: str, scripted: Installation
+    tool: str, line: str, agent: RawClient, shared: Installation
 ) -> None:
-    agent = scripted.start()
     result = agent.call(tool, {"line": line})
     assert result["isError"] is True
     assert text(result).startswith("DENIED: the server's answer asks for something")
     assert "may have been carried out (rule: server-asks)" in texts(result)[1]
     assert b"https://evil" not in b"".join(agent.lines)
     assert b"password" not in b"".join(agent.lines)
-    intent, outcome = scripted.records()
+    intent, outcome = shared.records()[-2:]
     assert at(outcome, "requestId") == intent["requestId"]
     assert at(outcome, "result", "status") == "denied"
     assert at(outcome, "result", "size") is not None

@@ -1,6 +1,9 @@
 """Calls that need a person: the proxy in one process, the person in another."""
 
+import os
 import time
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import orjson
 import pytest
@@ -12,9 +15,11 @@ from tests.e2e.raw_client import Message, RawClient, at, text, texts
 NOT_APPROVED = "tool 'ask' execution denied: user did not approve the action"
 
 
-@pytest.fixture
-def asked(installation: Installation) -> tuple[Installation, RawClient, Person]:
-    """An installation in which `ask` escalates and names a file."""
+Asked: TypeAlias = tuple[Installation, RawClient, Person]
+
+
+def with_person(installation: Installation) -> Person:
+    """Let `ask` escalate; it names a file."""
     installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}, "echo": {}})
     installation.rules = [
         rule("ask-first", "escalate", "a person must agree", tool=["ask"]),
@@ -22,14 +27,36 @@ def asked(installation: Installation) -> tuple[Installation, RawClient, Person]:
     ]
     person = Person(installation)
     installation.variables["ESCALATION_DIR"] = str(person.directory)
+    return person
+
+
+@pytest.fixture
+def asked(installation: Installation) -> Asked:
+    """A session of the test's own."""
+    person = with_person(installation)
     return installation, installation.start(), person
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    built = Installation(tmp_path_factory.mktemp("asked"))
+    person = with_person(built)
+    yield built, built.start(), person
+    built.end()
+
+
+@pytest.fixture
+def one_of_many(session: Asked) -> Asked:
+    """The session of the tests that remember nothing; its server has received nothing so far."""
+    os.truncate(session[0].journal_file(), 0)
+    return session
 
 
 @pytest.mark.requirement("C-6", "A-1", "A-91")
 def test_an_approval_in_the_original_s_files_lets_the_call_go(
-    asked: tuple[Installation, RawClient, Person],
+    one_of_many: Asked,
 ) -> None:
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     (request,) = person.until_asked()
     assert request["serverName"] == "scripted"
@@ -49,9 +76,9 @@ def test_an_approval_in_the_original_s_files_lets_the_call_go(
 
 @pytest.mark.requirement("C-6", "E-24", "E-26")
 def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
-    asked: tuple[Installation, RawClient, Person],
+    one_of_many: Asked,
 ) -> None:
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     assert person.command("deny", "all", "--note", "use the scratch directory").returncode == 0
@@ -82,10 +109,10 @@ def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
     ],
 )
 def test_what_is_no_approval_refuses_that_call_and_leaves_no_files(
-    asked: tuple[Installation, RawClient, Person], raw: bytes
+    one_of_many: Asked, raw: bytes
 ) -> None:
     """G12."""
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.answer(None, raw=raw)
     assert texts(agent.result(call))[0] == NOT_APPROVED
@@ -95,7 +122,7 @@ def test_what_is_no_approval_refuses_that_call_and_leaves_no_files(
 
 @pytest.mark.requirement("E-21", "E-22", "E-23", "X-12")
 def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
-    asked: tuple[Installation, RawClient, Person],
+    asked: Asked,
 ) -> None:
     """G14."""
     installation, agent, person = asked
@@ -116,7 +143,7 @@ def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
 
 @pytest.mark.requirement("X-12")
 def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
-    asked: tuple[Installation, RawClient, Person],
+    asked: Asked,
 ) -> None:
     installation, agent, person = asked
     (installation.root / "out").mkdir()
@@ -137,7 +164,7 @@ def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
 
 
 @pytest.mark.requirement("X-12")
-def test_grants_are_listed_and_taken_back(asked: tuple[Installation, RawClient, Person]) -> None:
+def test_grants_are_listed_and_taken_back(asked: Asked) -> None:
     installation, agent, person = asked
     place = installation.root / "out"
     place.mkdir()
@@ -158,9 +185,9 @@ def test_grants_are_listed_and_taken_back(asked: tuple[Installation, RawClient, 
 
 
 def test_a_call_that_is_cancelled_withdraws_its_request(
-    asked: tuple[Installation, RawClient, Person],
+    one_of_many: Asked,
 ) -> None:
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     agent.notify("notifications/cancelled", {"requestId": call})
@@ -174,12 +201,8 @@ def test_a_call_that_is_cancelled_withdraws_its_request(
 
 @pytest.mark.requirement("X-8")
 def test_nobody_answering_in_time_is_a_refusal(installation: Installation) -> None:
-    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    person = Person(installation)
-    installation.variables["ESCALATION_DIR"] = str(person.directory)
-    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
-    agent = installation.start()
+    person = with_person(installation)
+    agent = installation.start(ESCALATION_TIMEOUT_SECONDS="1")
     result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert texts(result)[0] == "tool 'ask' execution denied: nobody answered in time"
     assert "Nobody answered in time" in texts(result)[1]
@@ -187,9 +210,9 @@ def test_nobody_answering_in_time_is_a_refusal(installation: Installation) -> No
     assert person.is_tidy()
 
 
-def test_other_calls_go_on_while_one_waits(asked: tuple[Installation, RawClient, Person]) -> None:
+def test_other_calls_go_on_while_one_waits(one_of_many: Asked) -> None:
     """G27."""
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     waiting = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     other = agent.result(agent.start_call("echo", {}))
@@ -201,9 +224,9 @@ def test_other_calls_go_on_while_one_waits(asked: tuple[Installation, RawClient,
 
 @pytest.mark.requirement("X-11")
 def test_what_changed_while_a_person_thought_is_not_carried_out(
-    asked: tuple[Installation, RawClient, Person],
+    one_of_many: Asked,
 ) -> None:
-    installation, agent, person = asked
+    installation, agent, person = one_of_many
     (installation.root / "harmless").mkdir()
     (installation.root / "secret").mkdir()
     link = installation.root / "link"
@@ -218,9 +241,9 @@ def test_what_changed_while_a_person_thought_is_not_carried_out(
 
 
 def test_signs_of_life_flow_while_a_person_is_awaited(
-    asked: tuple[Installation, RawClient, Person],
+    one_of_many: Asked,
 ) -> None:
-    _, agent, person = asked
+    _, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"}, _meta={"progressToken": "t"})
     person.until_asked()
     progress = agent.notification("notifications/progress")
@@ -230,8 +253,8 @@ def test_signs_of_life_flow_while_a_person_is_awaited(
     agent.result(call)
 
 
-def test_a_held_call_is_joined_and_runs_once(asked: tuple[Installation, RawClient, Person]) -> None:
-    installation, _, person = asked
+def test_a_held_call_is_joined_and_runs_once(installation: Installation) -> None:
+    person = with_person(installation)
     agent = installation.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
     first = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert text(first).startswith("HELD: ")
@@ -253,10 +276,9 @@ def test_a_held_call_is_joined_and_runs_once(asked: tuple[Installation, RawClien
 
 
 def test_the_denial_of_a_held_call_is_recorded_though_the_call_is_never_made_again(
-    asked: tuple[Installation, RawClient, Person],
+    installation: Installation,
 ) -> None:
-    installation, other, person = asked
-    other.close()  # it would have the audit log to itself
+    person = with_person(installation)
     agent = installation.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
     held = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert text(held).startswith("HELD: ")
@@ -279,37 +301,27 @@ def test_the_denial_of_a_held_call_is_recorded_though_the_call_is_never_made_aga
     assert at(denial, "result", "status") == "denied"
 
 
-def test_the_client_itself_can_be_asked(installation: Installation) -> None:
-    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    installation.variables["ESCALATION_CHANNELS"] = "elicitation"
-    agent = installation.launch()
-    agent.initialize(capabilities={"elicitation": {}})
-    call = agent.start_call("ask", {"text": "/srv/x"})
-    question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
-    assert "/srv/x" in str(at(question, "params", "message"))
-    # Nobody reads a question and answers it at once: wait as a person would.
-    time.sleep(0.4)
-    answer: Message = {"action": "accept", "content": {"decision": "approve"}}
-    agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-    agent.result(call)
-    assert installation.outcomes()[-1]["decidedBy"] == "human"
-
-
-def test_a_client_that_answers_faster_than_a_person_is_not_believed(
+def test_the_client_itself_is_asked_and_not_believed_when_faster_than_a_person(
     installation: Installation,
 ) -> None:
-    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    with_person(installation)
     installation.variables["ESCALATION_CHANNELS"] = "elicitation"
     agent = installation.launch()
     agent.initialize(capabilities={"elicitation": {}})
-    call = agent.start_call("ask", {"text": "/srv/x"})
-    question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
-    answer: Message = {"action": "accept", "content": {"decision": "approve"}}
-    agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-    assert "no approval channel available" in texts(agent.result(call))[0]
-    assert installation.received() == []
+    for number, seconds in enumerate((0.4, 0.0)):
+        call = agent.start_call("ask", {"text": f"/srv/{number}"})
+        question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
+        agent.arrived.remove(question)
+        assert f"/srv/{number}" in str(at(question, "params", "message"))
+        time.sleep(seconds)  # a person reads a question before answering it
+        answer: Message = {"action": "accept", "content": {"decision": "approve"}}
+        agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        if seconds:
+            agent.result(call)
+            assert installation.outcomes()[-1]["decidedBy"] == "human"
+        else:
+            assert "no approval channel available" in texts(agent.result(call))[0]
+    assert len(installation.received()) == 1
 
 
 @pytest.mark.requirement("C-5", "A-55")

@@ -45,29 +45,25 @@ def two_servers(installation: Installation) -> tuple[RawClient, Person]:
 
 
 @pytest.mark.requirement("E-40")
-@pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("files__delete_file", False),
-        ("files__read_file", True),
-        ("other__delete_file", True),
-        ("other__read_file", False),
-        ("ironcurtain_run_safe", False),
-        ("ironcurtain_run_dangerous", True),
-    ],
-)
 def test_a_declared_level_holds_under_the_name_of_two_servers_and_in_a_composite(
-    installation: Installation, name: str, asked: bool
+    installation: Installation,
 ) -> None:
     agent, person = two_servers(installation)
-    mine: Message = {} if name.startswith("ironcurtain") else {"path": "/srv/elsewhere/x"}
-    call = agent.start_call(name, mine)
-    if asked:
-        (request,) = person.until_asked()
-        assert request["origins"] == ["tool-policy"]
-        assert person.command("approve", str(request["escalationId"])).returncode == 0
-    agent.result(call)
-    server = "other" if name.startswith("other") else "files"
-    assert len(installation.received(server)) == 1
-    approved = [one for one in installation.outcomes() if one["decidedBy"] == "human"]
-    assert bool(approved) == asked
+    for name, server, asked in (
+        ("files__delete_file", "files", False),
+        ("files__read_file", "files", True),
+        ("other__delete_file", "other", True),
+        ("other__read_file", "other", False),
+        ("ironcurtain_run_safe", "files", False),
+        ("ironcurtain_run_dangerous", "files", True),
+    ):
+        before = len(installation.received(server))
+        mine: Message = {} if name.startswith("ironcurtain") else {"path": "/srv/elsewhere/x"}
+        call = agent.start_call(name, mine)
+        if asked:
+            (request,) = person.until_asked()
+            assert request["origins"] == ["tool-policy"]
+            assert person.command("approve", str(request["escalationId"])).returncode == 0
+        agent.result(call)
+        assert len(installation.received(server)) == before + 1, name
+        assert (installation.outcomes()[-1]["decidedBy"] == "human") == asked, name

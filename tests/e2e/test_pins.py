@@ -1,5 +1,7 @@
 """Servers that change what they say of themselves after they were trusted."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -29,9 +31,10 @@ SAID: Message = {
 }
 
 
-@pytest.fixture
-def pinned(installation: Installation) -> Installation:
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A server that says whatever stands in a file, and has been trusted once."""
+    installation = Installation(tmp_path_factory.mktemp("pins"))
     command = [*QUICK, str(Path(whole.__file__))]
     installation.add_server("whole", command, env={"WHOLE": str(words(installation))})
     installation.rules = [
@@ -50,7 +53,20 @@ def pinned(installation: Installation) -> Installation:
     )
     say(installation, {})
     use(installation.start()).close()
-    return installation
+    shutil.copytree(installation.home / ".ironcurtain/pins", installation.root / "pins")
+    yield installation
+    installation.end()
+
+
+@pytest.fixture
+def pinned(trusted: Installation) -> Iterator[Installation]:
+    """The same as it was when its server was trusted."""
+    shutil.rmtree(trusted.home / ".ironcurtain/pins")
+    shutil.copytree(trusted.root / "pins", trusted.home / ".ironcurtain/pins")
+    trusted.variables.pop("PINS", None)
+    say(trusted, {})
+    yield trusted
+    trusted.close()
 
 
 def words(installation: Installation) -> Path:

