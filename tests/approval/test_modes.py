@@ -69,7 +69,9 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
 )
 
 
-@pytest.mark.requirement("E-7", "E-8", "E-9", "E-13", "E-14", "E-15", "E-16", "E-17")
+@pytest.mark.requirement(
+    "E-4", "E-7", "E-8", "E-9", "E-10", "E-11", "E-12", "E-13", "E-14", "E-15", "E-16", "E-17"
+)
 @pytest.mark.parametrize(("policy", "exempt", "sensitive", "expected"), TABLE)
 def test_mode_level_and_lists_decide_together(
     policy: str, exempt: str, sensitive: str, expected: str
@@ -102,66 +104,11 @@ def test_fresh_installation_defaults() -> None:
     assert config.sensitive_tools == ()
 
 
-@pytest.mark.requirement("E-4", "E-8")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_exempt_tools_bypass(policy: str) -> None:
-    assert not needs_approval(tool(), mode(policy, exempt=True, sensitive=True))
-
-
-@pytest.mark.requirement("E-9")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_sensitive_tools_override(policy: str) -> None:
-    assert needs_approval(tool(SAFE), mode(policy, sensitive=True))
-
-
-@pytest.mark.requirement("E-10", "E-11")
-@pytest.mark.parametrize("level", [DANGEROUS, 3, 0, None])
-def test_dangerous_policy_with_dangerous_tool(level: int | None) -> None:
-    assert needs_approval(tool(level), mode("dangerous"))
-
-
-@pytest.mark.requirement("E-12")
-def test_dangerous_policy_with_safe_tool() -> None:
-    assert not needs_approval(tool(SAFE), mode("dangerous"))
-
-
-@pytest.mark.requirement("E-17")
-def test_dangerous_policy_with_moderate_tool() -> None:
-    assert not needs_approval(tool(MODERATE), mode("dangerous"))
-
-
-@pytest.mark.requirement("E-13")
-@pytest.mark.parametrize("level", LEVELS)
-def test_all_policy(level: int | None) -> None:
-    assert needs_approval(tool(level), mode("all"))
-    assert not needs_approval(tool(level), mode("all", exempt=True))
-
-
-@pytest.mark.requirement("E-14")
-@pytest.mark.parametrize("level", LEVELS)
-def test_configured_policy(level: int | None) -> None:
-    assert not needs_approval(tool(level), mode("configured"))
-
-
-@pytest.mark.requirement("E-15")
-@pytest.mark.parametrize("level", LEVELS)
-def test_none_policy(level: int | None) -> None:
-    assert not needs_approval(tool(level), mode("none"))
-
-
 @pytest.mark.requirement("E-16")
 @pytest.mark.parametrize("policy", ["strict", "Dangerous", "NONE", " none", "none ", "true"])
 def test_unknown_policy_fail_safe(policy: str) -> None:
     assert needs_approval(tool(SAFE), mode(policy))
     assert is_gate_on(mode(policy))
-
-
-def test_an_empty_policy_is_the_default_one() -> None:
-    for level in LEVELS:
-        assert needs_approval(tool(level), mode("")) == needs_approval(
-            tool(level), mode("dangerous")
-        )
-    assert is_gate_on(mode(""))
 
 
 @pytest.mark.requirement("E-15", "E-18")
@@ -172,7 +119,7 @@ def test_none_policy_skips_wrapping_also_where_the_function_says_yes() -> None:
 
 
 @pytest.mark.requirement("E-19")
-@pytest.mark.parametrize("policy", ["dangerous", "all", "configured"])
+@pytest.mark.parametrize("policy", ["dangerous", "all", "configured", ""])
 def test_every_other_policy_holds_tools_up(policy: str) -> None:
     assert is_gate_on(mode(policy))
     assert not is_gate_on(InterceptorConfig(enabled=False, approval_policy=policy))

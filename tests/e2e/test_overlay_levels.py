@@ -57,7 +57,7 @@ def test_a_declared_level_holds_under_the_name_of_two_servers_and_in_a_composite
         ("ironcurtain_run_safe", "files", False),
         ("ironcurtain_run_dangerous", "files", True),
     ):
-        before = len(installation.received(server))
+        before, seen = len(installation.received(server)), len(installation.outcomes())
         mine: Message = {} if name.startswith("ironcurtain") else {"path": "/srv/elsewhere/x"}
         call = agent.start_call(name, mine)
         if asked:
@@ -66,4 +66,5 @@ def test_a_declared_level_holds_under_the_name_of_two_servers_and_in_a_composite
             assert person.command("approve", str(request["escalationId"])).returncode == 0
         agent.result(call)
         assert len(installation.received(server)) == before + 1, name
-        assert (installation.outcomes()[-1]["decidedBy"] == "human") == asked, name
+        deciders = [one["decidedBy"] for one in installation.outcomes()[seen:]]
+        assert ("human" in deciders) == asked, name

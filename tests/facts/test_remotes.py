@@ -116,11 +116,6 @@ def test_a_remote_that_is_no_text_is_refused(
     assert "must be a string" in found.reason
 
 
-@pytest.mark.parametrize("value", [[GOOD, 7], [7], [None], [[GOOD]]])
-def test_what_is_no_text_among_remotes_is_refused(value: Json, remotes: GitRemotes) -> None:
-    assert isinstance(read(remotes, "git_push", value), Refusal)
-
-
 def test_without_a_default_a_remote_left_out_is_none_and_an_empty_one_leads_to_no_host(
     repository: Callable[[str], str], remotes: GitRemotes
 ) -> None:
@@ -232,8 +227,9 @@ def test_git_writes_no_trace_and_takes_no_lock(
     assert not [name for name in asked if name.startswith("GIT_TRACE") or name == "EDITOR"]
 
 
-@pytest.mark.parametrize("value", [["origin", 1], [["origin"]], [None, "origin"]])
+@pytest.mark.parametrize("value", [[GOOD, 7], [7], [None], [[GOOD]], [None, "origin"]])
 def test_what_is_no_text_among_remotes_is_refused_as_that(remotes: GitRemotes, value: Json) -> None:
+    assert isinstance(read(remotes, "git_push", value), Refusal)
     refused = read(remotes, "git_fetch", value)
     assert isinstance(refused, Refusal)
     assert "too many" not in refused.reason
