@@ -161,16 +161,21 @@ def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
     assert last(installation)["decidedBy"] == "containment"
 
 
-def test_a_rule_that_says_contained_false_and_a_rule_that_denies_hold(
+def test_a_rule_that_keeps_or_denies_a_call_holds_and_what_one_allows_has_its_point_too(
     installation: Installation,
 ) -> None:
     installation.rules = [
         {**rule("kept", "escalate", "a person must agree", tool=["remove"]), "contained": False},
         rule("never", "deny", "no", tool=["rename"]),
+        rule("go", "allow", tool=["write", "shell"]),
         rule("rest", "escalate", "a person must agree"),
     ]
     agent, file = contained(installation), installation.workspace / "file.txt"
-    file.write_text("x")
+    done(agent.call("write", {"path": str(file), "text": "x"}))
+    assert last(installation)["changed"] == ["created file.txt"]
+    assert last(installation)["decidedBy"] == "kernel"
+    done(shell(agent, "ls"))
+    assert "point" not in last(installation)
     refused(agent.call("remove", {"path": str(file)}))
     assert why_asked(installation) == "the rule kept keeps such calls for reviewers"
     refused(agent.call("rename", {"source": str(file), "target": f"{file}.2"}))
@@ -187,19 +192,6 @@ def test_what_the_timeline_cannot_hold_is_asked_about(installation: Installation
     assert why_asked(installation).startswith("what it may delete could not be brought back: ")
     done(agent.call("write", {"path": str(file), "text": "x"}))
     refused(agent.call("remove", {"path": str(large)}))
-
-
-def test_a_call_that_the_policy_allows_has_its_point_too(installation: Installation) -> None:
-    installation.rules = [
-        rule("go", "allow", tool=["write", "shell"]),
-        rule("rest", "escalate", "a person must agree"),
-    ]
-    agent = contained(installation)
-    done(agent.call("write", {"path": str(installation.workspace / "a.txt"), "text": "x"}))
-    assert last(installation)["changed"] == ["created a.txt"]
-    assert last(installation)["decidedBy"] == "kernel"
-    done(shell(agent, "ls"))
-    assert "point" not in last(installation)
 
 
 # --- the look afterwards
