@@ -186,22 +186,6 @@ def _are_looks(was: Mapping[str, object], new: Mapping[str, object]) -> bool:
     return True
 
 
-def stays_below(depth: int, target: str) -> bool:
-    """Return whether a link stays in a tree, whatever other links there are in it.
-
-    Each link of the tree is judged by itself, so that only the text counts.
-
-    Args:
-        depth: how many directories of the tree lie above the link.
-        target: what the link says.
-    """
-    if target.startswith("/"):
-        return False
-    parts = [one for one in target.split("/") if one not in {"", "."}]
-    upwards = next((at for at, one in enumerate(parts) if one != ".."), len(parts))
-    return upwards <= depth and ".." not in parts[upwards:]
-
-
 def leads_into_cache(root: str, parts: Sequence[str], target: str) -> bool:
     """Return whether a link shows a cache of a tree, where names are not judged, as something else.
 

@@ -8,14 +8,13 @@ filter: no socket but of the internet, whose network has no way out, and no name
 
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.calls import refused_in_closure
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, is_in
 
 _HIDDEN_BYTES: Final = "16777216"
 _SHARED_BYTES: Final = "1073741824"
@@ -68,7 +67,7 @@ def _opened_or_closed(profile: SandboxProfile) -> Iterator[str]:
         elif os.path.lexists(path) and path != "/":
             yield from (opened[path], path, path)
     for path in profile.deny_write:
-        if path not in closed and os.path.lexists(path) and _is_below_any(path, opened):
+        if path not in closed and os.path.lexists(path) and is_in(path, *opened):
             yield from ("--ro-bind", path, path)
 
 
@@ -79,11 +78,6 @@ def _closed(path: str) -> Iterator[str]:
         yield from ("--perms", "0500", "--size", _HIDDEN_BYTES, "--tmpfs", path)
     else:
         yield from ("--ro-bind", "/dev/null", path)
-
-
-def _is_below_any(path: str, directories: Iterable[str]) -> bool:
-    place = RealPath.from_text(path)
-    return any(place.is_within(RealPath.from_text(one)) for one in directories)
 
 
 def _kernel_settings() -> Iterator[str]:

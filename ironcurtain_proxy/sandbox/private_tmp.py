@@ -17,9 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import inside
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, is_in
 
 PLACES: Final = ("/tmp", "/var/tmp")  # noqa: S108  what is mounted over, never opened
 SUFFIX: Final = ".tmp"
@@ -48,7 +47,7 @@ class PrivateTmp(Struct, frozen=True):
         for place in self.places:
             found += ["--bind", self.directory, place]
         for path in (*self.shown, sockets):
-            if any(_is_below(path, place) for place in self.places):
+            if path not in self.places and is_in(path, *self.places):
                 found += ["--ro-bind-try", path, path]
         return tuple(found)
 
@@ -152,14 +151,14 @@ def private_tmp(
     named = [*profile.allow_write, *profile.allow_read, *needed, *ours]
     paths = {path for one in named if one.startswith("/") for path in (one, os.path.realpath(one))}
     real = dict.fromkeys(os.path.realpath(place) for place in PLACES if Path(place).is_dir())
-    places = [place for place in real if not any(_is_in(place, path) for path in paths)]
+    places = [place for place in real if not any(is_in(place, path) for path in paths)]
     if not places:
         return None
     shown = {
         f"{place}/{path[len(place) + 1 :].split('/')[0]}"
         for place in places
         for path in paths
-        if _is_below(path, place)
+        if path != place and is_in(path, place)
     }
     return PrivateTmp(directory, tuple(places), tuple(sorted(shown)))
 
@@ -179,11 +178,3 @@ def remove_private(state: Path) -> None:
             with suppress(OSError):
                 os.chmod(place, 0o700, follow_symlinks=False)  # noqa: PTH101  a link is left alone
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return RealPath.from_text(path).is_within(RealPath.from_text(directory))
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path != directory and _is_in(path, directory)

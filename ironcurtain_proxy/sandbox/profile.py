@@ -93,8 +93,8 @@ class SandboxProfile:
 
     def may_write(self, path: RealPath) -> bool:
         """Return whether the server itself would be let."""
-        return _is_in(path, self.allow_write) and not (
-            _is_in(path, self.deny_write) or self._is_closed(path)
+        return is_in(str(path), *self.allow_write) and not (
+            is_in(str(path), *self.deny_write) or self._is_closed(path)
         )
 
     def may_read(self, path: RealPath) -> bool:
@@ -117,7 +117,7 @@ class SandboxProfile:
 
     def keeps_closed(self, path: RealPath) -> bool:
         """Return whether the path is closed, so that no approval of a call opens it."""
-        return _is_in(path, self.deny_write) or self._is_closed(path)
+        return is_in(str(path), *self.deny_write) or self._is_closed(path)
 
     def forbids(self, host: str) -> bool:
         """Return whether the operator named it as one that is never reached."""
@@ -179,7 +179,7 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
     mine = (cwd, *([around.workspace] if around.workspace else ()), *around.writable)
     own = tuple([path for path in around.own if path != "/"])
     opened = {
-        key: [path for path in said.get(key, ()) if not any(_is_under(path, one) for one in own)]
+        key: [path for path in said.get(key, ()) if not is_in(path, *own)]
         for key in ("allowWrite", "allowRead")
     }
     hidden = NOTHING_HIDDEN if "denyRead" in said else around.credentials
@@ -199,12 +199,9 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
                 *[
                     path
                     for path in closed
-                    if not any(_is_under(open_, path) for open_ in writable)
+                    if not any(is_in(open_, path) for open_ in writable)
                     # Around credentials nothing is writable, unless the entry opens it.
-                    and (
-                        path not in hidden.closed
-                        or any(_is_under(path, open_) for open_ in writable)
-                    )
+                    and (path not in hidden.closed or is_in(path, *writable))
                 ],
                 *around.code,
                 *[f"{around.home}/{name}" for name in _OPENED_BY_SRT],
@@ -255,15 +252,12 @@ def _is_named(host: str, patterns: Iterable[str]) -> bool:
     return False
 
 
-def _is_in(path: RealPath, directories: Iterable[str]) -> bool:
-    return any(path.is_within(RealPath.from_text(directory)) for directory in directories)
-
-
 def _depth(path: RealPath, directories: Iterable[str]) -> int:
     """Return the depth of the innermost directory that holds a path, or 0 if none does."""
     holding = [RealPath.from_text(directory) for directory in directories]
     return max([1 + len(one.parts) for one in holding if path.is_within(one)], default=0)
 
 
-def _is_under(path: str, directory: str) -> bool:
-    return RealPath.from_text(path).is_within(RealPath.from_text(directory))
+def is_in(path: str, *directories: str) -> bool:
+    """Return whether a path is one of some directories, or lies below one."""
+    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in directories)

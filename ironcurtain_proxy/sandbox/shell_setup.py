@@ -26,7 +26,7 @@ from ironcurtain_proxy.credentials.table import CredentialPlace
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
-from ironcurtain_proxy.sandbox.profile import Hidden, SandboxProfile
+from ironcurtain_proxy.sandbox.profile import Hidden, SandboxProfile, is_in
 
 # --- hidden credentials
 
@@ -85,7 +85,7 @@ def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidd
     lent: dict[str, dict[str, None]] = {}
     secret = {real for _, real in there}
     for place, real in there:
-        if any(_is_in(one, real) for one in needed):
+        if any(is_in(one, real) for one in needed):
             continue
         around = _around(real, home)
         if around is None or (beside := _beside(around, secret)) is None:
@@ -98,13 +98,7 @@ def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidd
             lent.setdefault(program, {})[real] = None
     return Hidden(
         closed=tuple(closed),
-        shown=tuple(
-            [
-                path
-                for path in shown
-                if path not in closed and not any(_is_in(path, one) for one in whole)
-            ]
-        ),
+        shown=tuple([path for path in shown if path not in closed and not is_in(path, *whole)]),
         lent={program: tuple(paths) for program, paths in lent.items()},
     )
 
@@ -142,10 +136,6 @@ def _beside(directory: str, secret: set[str]) -> list[str] | None:
     return [one for one in found if one not in secret and os.path.realpath(one) == one]
 
 
-def _is_in(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
 class Credentials(Struct, frozen=True):
     """Every place of the table on this machine that a sandbox hides, whether it exists or not."""
 
@@ -157,7 +147,7 @@ class Credentials(Struct, frozen=True):
         """Return the places, without those that hold what is needed; see `hidden_in`."""
         found: dict[str, set[str]] = {}
         for _, path in places:
-            if not any(_is_in(one, path) for one in needed):
+            if not any(is_in(one, path) for one in needed):
                 directory, _, name = path.rpartition("/")
                 found.setdefault(directory, set()).add(name)
         return cls({directory: frozenset(names) for directory, names in found.items()})

@@ -21,7 +21,6 @@ from ironcurtain_proxy.control_places.links import (
     Leads,
     leads_into,
     leads_into_cache,
-    stays_below,
 )
 from ironcurtain_proxy.control_places.rules import (
     control_of,
@@ -118,7 +117,7 @@ class _Judge:
     """Whether each entry is asked about, as in a repository's own directory."""
     led: Collection[str]
     on_the_way: Collection[str]
-    leads_away: Callable[[str, int], bool]
+    leads_away: Callable[[str], bool]
 
     def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
         """Return what an entry is, or None if it is data."""
@@ -127,7 +126,7 @@ class _Judge:
             return "led-to"
         if self.context.kind is not None:
             return self.context.kind
-        if is_link and self.leads_away(entry.path, len(self.parts)):
+        if is_link and self.leads_away(entry.path):
             return "pointer"
         is_asked = self.is_searched or name in _ALWAYS or (is_link and self.context.repository)
         if self.is_searched and not is_directory and not is_link and is_index(name):
@@ -272,15 +271,12 @@ class Survey:
                 return _Context(listed.path, listed.stamp[:2], repository=listed.path)
         return context
 
-    def _leads_away(self, link: str, depth: int) -> bool:
+    def _leads_away(self, link: str) -> bool:
         target = os.readlink(link)  # noqa: PTH115  text
         root = next(one for one in self.roots if link.startswith(f"{one}/"))
-        is_apart = not any(one.startswith(f"{root}/") for one in self.own_places)
-        if leads_into_cache(root, self._parts(link), target):
-            return True
-        if is_apart and stays_below(depth, target):
-            return False
-        return leads_into(link, target, self.own_places)
+        return leads_into_cache(root, self._parts(link), target) or leads_into(
+            link, target, self.own_places
+        )
 
     def _kind(
         self, parts: tuple[str, ...], *, is_directory: bool, is_link: bool

@@ -32,6 +32,7 @@ from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.profile import is_in
 from ironcurtain_proxy.sandbox.putting_back import (
     ClosedIdentity,
     ControlFile,
@@ -200,7 +201,10 @@ def abandoned(directory: Path, roots: Sequence[str]) -> Iterator[tuple[Abandoned
                 continue
             locks.callback(os.close, file)
             note = _read(path, file)
-            if any(map(_overlap, _pairs(note.roots, roots))) or note.content is None:
+            overlaps = any(
+                is_in(one, *roots) or is_in(root, one) for one in note.roots for root in roots
+            )
+            if overlaps or note.content is None:
                 found.append(note)
             else:
                 left.append(path)
@@ -246,17 +250,6 @@ def _read(path: str, file: int) -> AbandonedNote:
 
 def _is_there(root: str) -> bool:
     return os.path.isdir(root) and os.path.realpath(root) == root  # noqa: PTH112  text
-
-
-def _pairs(some: Sequence[str], others: Sequence[str]) -> Iterator[tuple[RealPath, RealPath]]:
-    for one in some:
-        for other in others:
-            yield RealPath.from_text(one), RealPath.from_text(other)
-
-
-def _overlap(pair: tuple[RealPath, RealPath]) -> bool:
-    one, other = pair
-    return one.is_within(other) or other.is_within(one)
 
 
 # --- watchman

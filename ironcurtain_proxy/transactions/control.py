@@ -30,7 +30,6 @@ from ironcurtain_proxy.control_places.links import (
     is_plain_version,
     leads_into,
     leads_into_cache,
-    stays_below,
 )
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
@@ -223,13 +222,11 @@ class Control:
 
     def _why_link(self, entry: Judged) -> str | None:
         """Return why a new link may not lead where it does, or None if it may."""
-        target, beginning = entry.target(), f"{self._workspace}/"
+        target = entry.target()
         if self._is_approved(entry.parts):
             return None
         link = self._absolute(entry.parts)
-        is_apart = not any(one.startswith(beginning) for one in self._closed)
-        stays = is_apart and stays_below(len(entry.parts) - 1, target)
-        if not stays and leads_into(link, target, self._closed):
+        if leads_into(link, target, self._closed):
             return _AWAY
         return _CACHE if leads_into_cache(self._workspace, entry.parts, target) else None
 

@@ -2,8 +2,6 @@
 
 Paths below a directory, opened so that no link on the way leads anywhere else.
 
-The kernel walks the path where it can (`openat2`, Linux 5.6); else each component is opened alone.
-
 Directories with changes since the last scan, as the kernel reports them.
 
 Linux only; on other systems, and without free watches, everything is scanned. A write through a
@@ -20,7 +18,6 @@ import hashlib
 import os
 import shutil
 import stat
-import struct
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,12 +33,6 @@ from ironcurtain_proxy.private_files import closed_after
 # --- opening
 
 
-_OPENAT2: Final = 437
-"""The number of the system call, the same on every architecture of Linux."""
-_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_HOW: Final = struct.Struct("QQQ")
-_LONGEST: Final = 4000
-"""Bytes of a path that the kernel is given at once; it takes 4,096."""
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to pass through a directory or change it, which need not be readable."""
@@ -67,17 +58,16 @@ class OpenedRoot:
         self.descriptor = os.open(path, DIRECTORY)
         found = os.fstat(self.descriptor)
         self.device = found.st_dev
-        self._libc = ctypes.CDLL(None, use_errno=True) if hasattr(os, "O_PATH") else None
         self.sets_times = self._kind_of_file_system() in _TIMELY
         """Whether every write changes a file's times; an unknown file system counts as one that
         does not."""
 
     def _kind_of_file_system(self) -> int:
         """Return the number by which the kernel knows the file system, or 0 if it does not say."""
-        if self._libc is None:
+        if not hasattr(os, "O_PATH"):
             return 0
         found = ctypes.create_string_buffer(_STATFS_BYTES)
-        if self._libc.fstatfs(ctypes.c_int(self.descriptor), found) != 0:
+        if ctypes.CDLL(None).fstatfs(ctypes.c_int(self.descriptor), found) != 0:
             return 0
         return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_uint)], byteorder)
 
@@ -96,48 +86,6 @@ class OpenedRoot:
         """
         if not path:
             return os.open(".", flags, dir_fd=self.descriptor)
-        if self._libc is not None:
-            try:
-                return self._open_in_hops(os.fsencode(path), flags)
-            except OSError as error:
-                # Old kernels, and containers whose filter does not know the call.
-                if error.errno not in (38, 1):
-                    raise
-                self._libc = None
-        return self._open_by_parts(path, flags)
-
-    def _open_in_hops(self, path: bytes, flags: int) -> int:
-        """Open a path of any length, with few calls."""
-        held = self.descriptor
-        try:
-            while len(path) > _LONGEST:
-                hop = path[:_LONGEST].rpartition(b"/")[0]
-                below = self._open_whole(held, hop, PASSED)
-                path = path[len(hop) + 1 :]
-                if held != self.descriptor:
-                    os.close(held)
-                held = below
-            return self._open_whole(held, path, flags)
-        finally:
-            if held != self.descriptor:
-                os.close(held)
-
-    def _open_whole(self, start: int, path: bytes, flags: int) -> int:
-        how = _HOW.pack(flags, 0, _NO_MAGIC_LINKS | _NO_SYMLINKS | _BENEATH)
-        assert self._libc is not None  # noqa: S101  the caller has looked
-        found = self._libc.syscall(
-            ctypes.c_long(_OPENAT2),
-            ctypes.c_int(start),
-            ctypes.c_char_p(path),
-            ctypes.c_char_p(how),
-            ctypes.c_size_t(len(how)),
-        )
-        if found < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), os.fsdecode(path))
-        return int(found)
-
-    def _open_by_parts(self, path: str, flags: int) -> int:
         *above, name = path.split("/")
         descriptor = os.open(".", PASSED, dir_fd=self.descriptor)
         try:
