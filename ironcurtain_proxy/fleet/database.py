@@ -143,6 +143,8 @@ class FleetDatabase:
             pool_timeout=_CONNECT_SECONDS,
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,
+                # Of a database without an encoding (SQL_ASCII) the driver gives bytes for words.
+                "client_encoding": "utf-8",
                 "options": "-c statement_timeout=15s -c lock_timeout=5s",
                 # A server whose address is gone answers nothing, and the system waits two hours.
                 "keepalives_idle": 10,

@@ -143,6 +143,8 @@ _TICKET_SECONDS: Final = 60
 _LOGIN_SECONDS: Final = 600
 _PAGE_SECONDS: Final = 8 * 3600
 _PROVIDER_SECONDS: Final = 10.0
+_CLOCK_SECONDS: Final = 120
+"""How far the clocks of a provider and of a page may differ."""
 _ALGORITHMS: Final = ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"]
 _MOST_NAME: Final = 128
 
@@ -159,13 +161,8 @@ class Words:
 
     def give(self, kind: str, said: Mapping[str, str], seconds: int) -> str:
         """Return a new word that stands for what is said, for some seconds."""
-        word = secrets.token_urlsafe(32)
-        given = {
-            "word": _digest(word),
-            "kind": kind,
-            "said": orjson.dumps(said).decode(),
-            "seconds": seconds,
-        }
+        word, text = secrets.token_urlsafe(32), orjson.dumps(said).decode()
+        given = {"word": _digest(word), "kind": kind, "said": text, "seconds": seconds}
 
         def write(connection: sa.Connection) -> None:
             connection.exec_driver_sql("DELETE FROM ironcurtain_logins WHERE ends < now()")
@@ -288,8 +285,10 @@ class Logins:
 
     def _person(self, token: object, nonce: str) -> str:
         registry = jwt.JWTClaimsRegistry(
+            leeway=_CLOCK_SECONDS,
             iss={"essential": True, "value": self._provider.issuer},
             aud={"essential": True, "value": self._provider.client},
+            azp={"value": self._provider.client},
             nonce={"essential": True, "value": nonce},
             exp={"essential": True},
             sub={"essential": True},
@@ -299,7 +298,8 @@ class Logins:
             claims = jwt.decode(str(token), keys, algorithms=_ALGORITHMS).claims
             registry.validate(claims)
         except (JoseError, httpx.HTTPError, ValueError, KeyError, TypeError):
-            raise LoginError("the provider does not confirm this login: try again") from None
+            why = "the provider does not confirm this login: try again (do the clocks differ?)"
+            raise LoginError(why) from None
         return str(claims["sub"])[:_MOST_NAME]
 
     def _address(self, name: str) -> str:

@@ -17,6 +17,11 @@ def test_the_container_is_built_from_files_that_are_there() -> None:
     own = [name for names in copied for name in names if not names[0].startswith("--from")]
     assert "uv.lock" in own
     assert [name for name in own if not (ROOT / name).exists()] == []
+    # A package of the wheel is copied with what its links lead to.
+    links = [path for path in (ROOT / "ironcurtain_proxy").rglob("*") if path.is_symlink()]
+    led_to = [path.resolve().relative_to(ROOT).parts[0] for path in links]
+    assert led_to
+    assert set(led_to) <= set(own)
 
 
 def test_the_container_runs_as_an_ordinary_user_and_installs_by_hash() -> None:

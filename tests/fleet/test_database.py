@@ -8,14 +8,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.fleet import database, relay
 from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase
 from ironcurtain_proxy.fleet.desk import Board
 from ironcurtain_proxy.fleet.relay import Relay
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name
+from tests.fakes import FakeClock
 from tests.questions import a_question
 from tests.signed_answers import needing
 
@@ -41,6 +44,24 @@ def carried(tmp_path: Path, found: FleetDatabase) -> Iterator[tuple[Relay, str]]
     made = Relay(Mailboxes([place], None), found, "home", lambda _: None)
     yield made, str(question.id)
     made.run(lambda: True)  # closes its connection
+
+
+def test_a_database_without_an_encoding_is_read_as_any_other(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """There the driver gives bytes for words, unless it is told otherwise."""
+    parsed = sa.make_url(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII'")
+        try:
+            url = parsed.set(database="plain").render_as_string(hide_password=False)
+            made = FleetDatabase(url)
+            made.prepare()
+            assert made.known("home") == frozenset()
+            made.close()
+            open_store(url, tmp_path, FakeClock()).close()
+        finally:
+            connection.execute("DROP DATABASE plain WITH (FORCE)")
 
 
 _ROW = """INSERT INTO ironcurtain_questions (id, home, host, digest, request, asked, ends)

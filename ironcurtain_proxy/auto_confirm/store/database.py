@@ -331,7 +331,8 @@ def _postgresql(url: URL) -> Engine:
             hide_parameters=True,
             pool_pre_ping=True,
             pool_timeout=_DEADLINE_SECONDS,
-            connect_args={"connect_timeout": 5},
+            # Of a database without an encoding (SQL_ASCII) the driver gives bytes for words.
+            connect_args={"connect_timeout": 5, "client_encoding": "utf-8"},
         )
     except ImportError:
         raise StoreError(
