@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, encode
+from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     HANDSHAKE_VERSIONS,
@@ -124,11 +125,13 @@ def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answe
     info, level = said.get(INFO_KEY), said.get(LEVEL_KEY)
     if not isinstance(version, str) or not isinstance(capabilities, dict):
         needs = f"{VERSION_KEY} (string) and {CAPABILITIES_KEY} (object)"
-        return _wrong(f"_meta needs {needs}, unless the connection began with initialize")
+        return fault(
+            INVALID_PARAMS, f"_meta needs {needs}, unless the connection began with initialize"
+        )
     if version not in VERSIONS:
         return unsupported_version(version)
     if level is not None and level not in LEVELS:
-        return _wrong(f"{LEVEL_KEY} must be one of {', '.join(LEVELS)}")
+        return fault(INVALID_PARAMS, f"{LEVEL_KEY} must be one of {', '.join(LEVELS)}")
     return Caller(
         version=version,
         capabilities=capabilities,
@@ -142,7 +145,7 @@ def unsupported_version(asked: str) -> "_Answer":
     """Return the error for a version that is not served without a handshake."""
     data: dict[str, Json] = {"supported": [*VERSIONS], "requested": asked[:_MOST_ASKED]}
     message = f"this version is not served; {', '.join(VERSIONS)} is"
-    return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
+    return fault(UNSUPPORTED_VERSION, message, data)
 
 
 def without_tasks(caller: Caller) -> "_Answer | None":
@@ -151,7 +154,7 @@ def without_tasks(caller: Caller) -> "_Answer | None":
         return None
     data: dict[str, Json] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
     message = f"the client has to declare {TASKS}"
-    return {"error": {"code": MISSING_CAPABILITY, "message": message, "data": data}}
+    return fault(MISSING_CAPABILITY, message, data)
 
 
 def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":
@@ -189,10 +192,7 @@ def tool_of_before(tool: "Json") -> "Json":
 
     A client of that era rejects the whole list for one tool whose output is an array.
     """
-    if not isinstance(tool, dict) or "outputSchema" not in tool:
-        return tool
-    schema = tool["outputSchema"]
-    if isinstance(schema, dict) and schema.get("type") == "object":
+    if not isinstance(tool, dict) or value_at(tool, "outputSchema", "type") == "object":
         return tool
     return {key: value for key, value in tool.items() if key != "outputSchema"}
 
@@ -226,9 +226,10 @@ def stamped(method: str, answer: "_Answer", lasts: float = 0) -> "_Answer":
         told = {**(meta if isinstance(meta, dict) else {}), SERVER_INFO_KEY: dict(_INFO)}
         cached = _cache_of(result, lasts) if method in _CACHED else {}
         return {"result": {"resultType": COMPLETE, **result, **cached, "_meta": told}}
-    if isinstance(error, dict) and error.get("code") == NO_SUCH_RESOURCE:
-        return {"error": {**error, "code": INVALID_PARAMS}}
-    if isinstance(error, dict) and error.get("code") == URL_ELICITATION_REQUIRED:
+    if isinstance(error, dict) and error.get("code") in {
+        NO_SUCH_RESOURCE,
+        URL_ELICITATION_REQUIRED,
+    }:
         return {"error": {**error, "code": INVALID_PARAMS}}
     return answer
 
@@ -248,5 +249,7 @@ def _cache_of(result: "Mapping[str, Json]", lasts: float) -> "dict[str, Json]":
     return {"ttlMs": own if is_own else int(lasts * 1000), "cacheScope": "private"}
 
 
-def _wrong(message: str) -> "_Answer":
-    return {"error": {"code": INVALID_PARAMS, "message": message}}
+def fault(code: int, message: str, data: "Json" = None) -> "_Answer":
+    """Return an error as the answer to a request."""
+    more = {} if data is None else {"data": data}
+    return {"error": {"code": code, "message": message, **more}}

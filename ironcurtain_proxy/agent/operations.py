@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct, field
 
-from ironcurtain_proxy.agent.era import NO_SUCH_RESOURCE
+from ironcurtain_proxy.agent.era import NO_SUCH_RESOURCE, fault
 from ironcurtain_proxy.agent.replies import refusal_blocks
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
@@ -65,16 +65,11 @@ def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
             return {"result": answer.result} if answer.error is None else {"error": answer.error}
         case Refused():
             words = " ".join(refusal_blocks(reply, named, "operation"))
-            return _error(code, words, {"rule": reply.ground.rule})
+            return fault(code, words, {"rule": reply.ground.rule})
         case Withheld(ground=ground):
-            return _error(INTERNAL_ERROR, f"DENIED: {ground.reason}", {"rule": ground.rule})
+            return fault(INTERNAL_ERROR, f"DENIED: {ground.reason}", {"rule": ground.rule})
         case Failed(message=message):
-            return _error(INTERNAL_ERROR, f"Error: {message}", None)
-
-
-def _error(code: int, message: str, data: Json) -> Mapping[str, object]:
-    error: dict[str, object] = {"code": code, "message": message}
-    return {"error": error if data is None else {**error, "data": data}}
+            return fault(INTERNAL_ERROR, f"Error: {message}")
 
 
 # --- subscriptions
@@ -126,10 +121,9 @@ class Subscriptions:
         """Tell a client of what it asks for, until it withdraws the request or the proxy ends."""
         wanted = params.get("notifications")
         if not isinstance(wanted, dict):
-            needs = "subscriptions/listen needs notifications (object)"
-            return {"error": {"code": INVALID_PARAMS, "message": needs}}
+            return fault(INVALID_PARAMS, "subscriptions/listen needs notifications (object)")
         if len(self._open) >= _MOST:
-            return {"error": {"code": INTERNAL_ERROR, "message": "too many requests listen"}}
+            return fault(INTERNAL_ERROR, "too many requests listen")
         asked = wanted.get(_RESOURCES)
         texts = [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
         # Open from now on: it counts, and nobody gives back what it is about to take.

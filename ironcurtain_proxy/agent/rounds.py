@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from ironcurtain_proxy.agent.era import LEVELS
+from ironcurtain_proxy.agent.era import LEVELS, fault
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, EncodedResult
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
@@ -61,27 +61,20 @@ _POLL: Final = 5000
 
 TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
-_UNKNOWN_TASK: Final = {"error": {"code": INVALID_PARAMS, "message": "this task is not known"}}
+_UNKNOWN_TASK: Final = fault(INVALID_PARAMS, "this task is not known")
 _HELD: Final = (
     "The call waits for a reviewer, as the policy wants. It goes on by itself; tell the user that "
     "the answer is awaited elsewhere."
 )
 
-_LOST: Final = {
-    "error": {
-        "code": INVALID_PARAMS,
-        "message": "requestState is not known (any more). The call that it belongs to may have "
-        "been carried out: look at what it did before you make the call again.",
-    }
-}
-_OTHER: Final = {
-    "error": {
-        "code": INVALID_PARAMS,
-        "message": "requestState belongs to another call: state-of-another-call",
-    }
-}
-_DEFECT: Final = {"error": {"code": INTERNAL_ERROR, "message": "Internal error"}}
-_FULL: Final = {"error": {"code": INTERNAL_ERROR, "message": "too many calls are parked"}}
+_LOST: Final = fault(
+    INVALID_PARAMS,
+    "requestState is not known (any more). The call that it belongs to may have been carried out: "
+    "look at what it did before you make the call again.",
+)
+_OTHER: Final = fault(INVALID_PARAMS, "requestState belongs to another call: state-of-another-call")
+_DEFECT: Final = fault(INTERNAL_ERROR, "Internal error")
+_FULL: Final = fault(INTERNAL_ERROR, "too many calls are parked")
 
 Work = Callable[[], Awaitable["ServerAnswer"]]
 

@@ -25,6 +25,7 @@ from ironcurtain_proxy.agent.era import (
     caller_of,
     declared,
     discovery,
+    fault,
     introduction,
     is_introduction,
     is_modern,
@@ -102,13 +103,7 @@ _UNFINISHED_CALL: Final = {
         "isError": True,
     }
 }
-_UNFINISHED: Final = {
-    "error": {"code": INTERNAL_ERROR, "message": "the input was closed before the answer was there"}
-}
-
-
-def _none_in_headers(_: str) -> MirroredPaths:
-    return {}
+_UNFINISHED: Final = fault(INTERNAL_ERROR, "the input was closed before the answer was there")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +125,7 @@ class AgentServer:
     capacity: RequestCapacity = field(default_factory=RequestCapacity)
     on_abandon: Callable[[], None] = lambda: None
     """Called before all requests end unanswered, because the agent or the proxy ends."""
-    in_headers: Callable[[str], MirroredPaths] = _none_in_headers
+    in_headers: Callable[[str], MirroredPaths] = lambda _: {}
     """Gives the arguments of a tool, by the agent's name, that stand in headers over HTTP."""
     sealing: Sealing = field(default_factory=Sealing)
     """Seals what clients carry from one request of a call to the next."""
@@ -165,17 +160,14 @@ class AgentServer:
         self.rounds = Rounds(self.transport, self.sealing)
         self.subscriptions = Subscriptions(self.transport, self.handle_operation)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
+        slow: Mapping[str, Answerer] = {
+            "tools/list": self._list,
+            "logging/setLevel": self._set_level,
+            **{method: partial(self._list_others, kind) for method, kind in LISTS.items()},
+            **{method: partial(self._operate, method) for method in REQUESTS},
+        }
         self._others = {
-            "tools/list": Service(self._list, _busy, _UNFINISHED),
-            "logging/setLevel": Service(self._set_level, _busy, _UNFINISHED),
-            **{
-                method: Service(partial(self._list_others, kind), _busy, _UNFINISHED)
-                for method, kind in LISTS.items()
-            },
-            **{
-                method: Service(partial(self._operate, method), _busy, _UNFINISHED)
-                for method in REQUESTS
-            },
+            method: Service(answer, _busy, _UNFINISHED) for method, answer in slow.items()
         }
         self._modern = {
             **{
@@ -312,14 +304,12 @@ class AgentServer:
             case _ if method in self._others or (method in self._modern and not self._ready):
                 return self._objection(method, params)
             case _:
-                return _error(METHOD_NOT_FOUND, "Method not found")
+                return fault(METHOD_NOT_FOUND, "Method not found")
 
     def _objection(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         if not self._ready:
             found = caller_of(params)
-            return (
-                _error(INVALID_PARAMS, "initialize first") if isinstance(found, Caller) else found
-            )
+            return fault(INVALID_PARAMS, "initialize first") if isinstance(found, Caller) else found
         return _fault(method, params)
 
     async def _take_modern(self, message: Message) -> None:
@@ -327,7 +317,7 @@ class AgentServer:
         found = caller_of(message.params)
         answer = None if isinstance(found, Caller) else found
         if answer is None and message.method not in self._modern:
-            answer = _error(METHOD_NOT_FOUND, "Method not found")
+            answer = fault(METHOD_NOT_FOUND, "Method not found")
         elif isinstance(found, Caller) and message.method in TASK_METHODS:
             answer = without_tasks(found)
         answer = answer or _fault(message.method, message.params)
@@ -362,7 +352,7 @@ class AgentServer:
     ) -> ServerAnswer:
         wrong = self._mismatch(params) if method == "tools/call" else None
         if wrong is not None:
-            answer = _error(HEADER_MISMATCH, wrong)
+            answer = fault(HEADER_MISMATCH, wrong)
             await self._note(method, answer)
             return answer
         answer = await self._modern[method](caller, request_id, params)
@@ -417,7 +407,7 @@ class AgentServer:
     def _initialize(self, params: "Mapping[str, Json]") -> ServerAnswer:
         declared = params.get("capabilities")
         if not is_introduction(params) or not isinstance(declared, dict):
-            return _error(
+            return fault(
                 INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo"
             )
         if self.transport.client_capabilities is None:
@@ -469,7 +459,7 @@ class AgentServer:
     ) -> ServerAnswer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
-            answer = _error(
+            answer = fault(
                 INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)"
             )
             await self._note("tools/call", answer)
@@ -512,11 +502,11 @@ class AgentServer:
 def _fault(method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
     if method.endswith("/list") and params.get("cursor") is not None:
         # Lists have one page, so no cursor is ours.
-        return _error(INVALID_PARAMS, "unknown cursor")
-    if (fault := fault_of(method, params)) is not None:
-        return _error(INVALID_PARAMS, fault)
+        return fault(INVALID_PARAMS, "unknown cursor")
+    if (wrong := fault_of(method, params)) is not None:
+        return fault(INVALID_PARAMS, wrong)
     if method == "logging/setLevel" and params.get("level") not in LEVELS:
-        return _error(INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")
+        return fault(INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")
     return None
 
 
@@ -534,11 +524,7 @@ async def _at_once(
 
 
 async def _busy(_: "Mapping[str, Json]") -> ServerAnswer:
-    return _error(INTERNAL_ERROR, "too many requests are under way")
-
-
-def _error(code: int, message: str) -> ServerAnswer:
-    return {"error": {"code": code, "message": message}}
+    return fault(INTERNAL_ERROR, "too many requests are under way")
 
 
 def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
