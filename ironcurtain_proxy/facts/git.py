@@ -231,16 +231,20 @@ class GitRemotes:
             repository: a real directory.
             branch: the one that is checked out.
         """
+        said = self._kept(repository, ("target", branch), lambda: self._target(repository, branch))
+        return None if isinstance(said, Refusal) else (said[0], said[1])
+
+    def _target(self, repository: str, branch: str) -> _Answer:
         listing, settings = self._run(
             repository, (("remote", "-v"), ("config", "-z", "--get-regexp", _PUSHES))
         )
         remotes, values = _read_listing(listing), _read_settings(settings)
         if remotes is None or values is None:
-            return None
+            return _UNKNOWN
         (remote, *_) = _default_names(branch, "push", remotes, values)
         (fetched, *_) = _default_names(branch, "fetch", remotes, values)
         if any(f"remote.{remote}.{key}" in values for key in ("push", "mirror")):
-            return None
+            return _UNKNOWN
         upstream = values.get(f"branch.{branch}.merge", "").removeprefix("refs/heads/")
         target = upstream if remote == fetched else branch
         match values.get("push.default", "simple"):
@@ -257,7 +261,7 @@ class GitRemotes:
                 pass
             case _:
                 target = ""
-        return (remote, target) if target else None
+        return (remote, target) if target else _UNKNOWN
 
     def steering(self, repository: str, remote: str | None) -> str | None:
         """Return the settings that change the programs git runs, or its use of a remote.

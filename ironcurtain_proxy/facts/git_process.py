@@ -180,8 +180,8 @@ TICK: Final = 20_000_000
 def state_of(repository: str, settings: Sequence[str]) -> GitState | None:
     """Return the state of all that git's answers about a repository rest on.
 
-    It is None if git may read more than is known here, if this is no repository that git surely
-    takes, or if something changed only now, and might change again without a trace.
+    It is None if git may read more than is known here, if it is not certain that git takes the
+    repository, or if something changed only now, and might change again without a trace.
 
     Args:
         repository: a real directory.
@@ -189,9 +189,11 @@ def state_of(repository: str, settings: Sequence[str]) -> GitState | None:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file names an impossible path, or there is no repository for certain.
+        ValueError: a file names an impossible path, or it is not certain what git would find.
     """
     top = _top_of(repository)
+    if top is None:
+        return b"", ()
     git = entry = f"{top}/.git"
     if not stat.S_ISDIR(os.stat(entry).st_mode):  # noqa: PTH116  microseconds
         git = _led_to(entry, b"gitdir: ") or ""
@@ -213,19 +215,21 @@ def state_of(repository: str, settings: Sequence[str]) -> GitState | None:
     return (digest, tuple(changes)) if is_known else None
 
 
-def _top_of(directory: str) -> str:
-    """Return what holds the `.git` that git would find.
+def _top_of(directory: str) -> str | None:
+    """Return what holds the `.git` that git would find, or None if there is none above either.
 
     Raises:
         ValueError: that is not certain.
     """
     device = os.stat(directory).st_dev  # noqa: PTH116  microseconds
     while not os.path.lexists(f"{directory}/.git"):
-        directory, below = posixpath.dirname(directory), directory
         # A directory with `HEAD` may be a repository itself. git stays in one file system.
-        is_end = directory == below or os.path.lexists(f"{below}/HEAD")
-        if is_end or os.stat(directory).st_dev != device:  # noqa: PTH116  microseconds
+        is_unsure = os.path.lexists(f"{directory}/HEAD")
+        if is_unsure or os.stat(directory).st_dev != device:  # noqa: PTH116  microseconds
             raise ValueError(directory)
+        if directory == "/":
+            return None
+        directory = posixpath.dirname(directory)
     return directory
 
 

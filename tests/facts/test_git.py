@@ -313,6 +313,22 @@ def test_the_servers_own_settings_by_environment_count(
     assert seeing.destinations("origin", repository(ORIGIN), "push") == (EVIL,)
 
 
+def test_a_directory_that_becomes_a_repository_is_looked_at_anew(
+    tmp_path: Path, home: Path
+) -> None:
+    remotes = GitRemotes({"PATH": os.environ["PATH"], "HOME": str(home)})
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    for _ in range(2):
+        assert remotes.default_destinations(str(below), "push") == ()
+        assert remotes.destinations("origin", str(below), "push") == ("origin",)
+    subprocess.run(["git", "init", "-q", str(tmp_path / "a")], check=True, env=environment(home))
+    with (tmp_path / "a" / ".git" / "config").open("a") as file:
+        file.write(ORIGIN)
+    assert remotes.default_destinations(str(below), "push") == (GOOD,)
+    assert remotes.destinations("origin", str(below), "push") == (GOOD,)
+
+
 def in_memory(path: Path) -> None:
     """Change a file without a new time, as a program does that holds it in its memory."""
     before = path.stat()
