@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import anyio
 import orjson
@@ -52,8 +52,6 @@ _SETTLING: Final = 1.0
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
 
-PromptListener: TypeAlias = Callable[[str], None]
-
 
 @dataclass(slots=True, kw_only=True)
 class Door:
@@ -67,7 +65,7 @@ class Door:
     """Whether the client's dialog can be opened."""
     observes: bool = False
     """Whether calls are only recorded, and nothing is denied."""
-    on_prompt: PromptListener
+    on_prompt: Callable[[str], None]
     """Gets the user's words, or empty if there are none that count."""
     on_end: Callable[[], None]
     """Called when the client's last session has ended."""
@@ -148,7 +146,8 @@ class Door:
             return Refuse("IronCurtain: this call is under way already, so it was not run again.")
         # The client's dialog is closed when the same agent goes on: a call left to it that has no
         # end by now was refused there.
-        self._close([one for one in self._asked() if one.caller.id == event.caller.id])
+        asked = [one for one in self._open if isinstance(one.verdict, AskInClient)]
+        self._close([one for one in asked if one.caller.id == event.caller.id])
         return await self._judged(event, is_waiting)
 
     async def _question(self, event: OwnQuestion, is_waiting: Callable[[], bool]) -> Verdict:
@@ -161,7 +160,9 @@ class Door:
             return NoObjection()
         # A command that runs in a view has started, so the question is about another one.
         known = [one for one in self._same(event) if not (one.is_asked or one.is_held)]
-        settled = [one.verdict for one in known if one.verdict and not _is_unasked(one)]
+        # Of some nobody but policy and containment was asked.
+        told = [one.verdict for one in known if one.verdict and one.decider != CONTAINMENT]
+        settled: list[Verdict] = [one for one in told if not isinstance(one, NoObjection)]
         if settled and len(settled) == len(known):
             return reduce(_graver, settled)
         # The call goes on as another one, whose answer has its own record.
@@ -241,7 +242,8 @@ class Door:
             call.directory = str(meant.arguments["cwd"])
             call.why_native = self._why_native(call)
             # What is in a place for temporary files is there for commands in the sandbox alone.
-            call.in_view = not call.why_native and _names_temporary(meant.arguments["command"])
+            named = [one for one in (*PLACES, "TMPDIR") if one in str(meant.arguments["command"])]
+            call.in_view = not call.why_native and bool(named)
         try:
             with scope:
                 reply = await self.handle(name, {"name": name, "arguments": {**meant.arguments}})
@@ -252,9 +254,6 @@ class Door:
             call.decide(Refuse("IronCurtain met a defect. Nothing was run."))
             self._open.remove(call)
             call.recorded.set()
-
-    def _asked(self) -> list[OpenCall]:
-        return [one for one in self._open if isinstance(one.verdict, AskInClient)]
 
     def _why_native(self, call: OpenCall) -> str:
         """Return why a command cannot run in a view; empty if it can."""
@@ -286,15 +285,10 @@ class Door:
                 return call
         return None
 
-    def may_be_waited_for(self, text: str) -> bool:
-        """Return whether a text that is no command of the agent's holds one that is waited for."""
+    def awaited(self) -> list[str]:
+        """Return the commands that are to be held and have not started."""
         waiting = [one for one in self._open if one.digest and not one.has_come]
-        return any(str(one.given[1].get("command")) in text for one in waiting)
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether a command that is to be held has not started."""
-        return any(one.digest and not one.has_come for one in self._open)
+        return [str(one.given[1].get("command")) for one in waiting]
 
     def fetched(self, digest: str) -> HeldRun | None:
         """Return the client's process that waits for our own shell, which fetches it once."""
@@ -346,11 +340,6 @@ class Door:
                 call.end(why)
 
 
-def _is_unasked(call: OpenCall) -> bool:
-    """Return whether nobody but policy and containment was asked about a call."""
-    return isinstance(call.verdict, NoObjection) or call.decider == CONTAINMENT
-
-
 def _object(raw: bytes) -> Arguments:
     document = strict_json(raw)
     if not isinstance(document, dict):
@@ -372,10 +361,6 @@ def _in_words(reply: Reply, tool: str) -> str:
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join([text for text in texts if isinstance(text, str)])
-
-
-def _names_temporary(command: Json) -> bool:
-    return isinstance(command, str) and any(one in command for one in (*PLACES, "TMPDIR"))
 
 
 def _written(answer: Json) -> bytes:

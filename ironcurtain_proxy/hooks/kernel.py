@@ -272,7 +272,8 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
     settings = load_settings(dict(environ))
     workspace = settings.workspace
     here = None if parent is None else directory_of(parent)
-    if here is not None and _is_project(here, settings) and not _holds(workspace, here):
+    is_inside = bool(here and workspace and here.is_within(workspace))
+    if here is not None and _is_project(here, settings) and not is_inside:
         workspace = here
     specs = client_servers(None if workspace is None else str(workspace))
     escalation = replace(settings.escalation, hold_after_seconds=patience - _HELD_BEFORE)
@@ -284,10 +285,6 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
         escalation=escalation,
         inherited=beyond_agents(settings.inherited, workspace),
     )
-
-
-def _holds(workspace: RealPath | None, here: RealPath) -> bool:
-    return workspace is not None and here.is_within(workspace)
 
 
 def _is_project(here: RealPath, settings: Settings) -> bool:
@@ -545,7 +542,9 @@ class _Listener(Struct, frozen=True):
                     hidden.rename(self.place.path)
                 else:
                     hidden.unlink()
-                    answer = b"yes" + _content(self.proxy.settings.mailbox_dir / FILE_NAME)
+                    answer = b"yes"
+                    with suppress(OSError):
+                        answer += (self.proxy.settings.mailbox_dir / FILE_NAME).read_bytes()
                     self._prompt("")
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
@@ -589,9 +588,3 @@ def _has_hung_up(connection: socket.socket) -> bool:
     look = poll()
     look.register(connection.fileno(), 0)
     return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))
-
-
-def _content(file: Path) -> bytes:
-    with suppress(OSError):
-        return file.read_bytes()
-    return b""

@@ -217,7 +217,7 @@ class ClientRuns:
         """
         text, prefix = os.fsdecode(asked.text), self._door.dialect.prefix
         found = None if prefix is None else prefix.read(text, self._home)
-        if found is None and (asked.is_marked or self._door.may_be_waited_for(text)):
+        if found is None and (asked.is_marked or any(one in text for one in self._door.awaited())):
             raise UnreadableEventError(_UNKNOWN)
         return found
 
@@ -228,7 +228,7 @@ class ClientRuns:
         """
         is_first = not self._door.why_native
         self._door.why_native = self._door.why_native or why
-        if is_first or self._door.is_holding:
+        if is_first or self._door.awaited():
             await _refuse(stream, f"{why}; the same call made again is asked about")
         else:
             await _let_run(stream, "/bin/bash")

@@ -1,11 +1,19 @@
 """`serve`: MCP on standard input and output.
 
-Everything is read first, so that a mistake in a file starts nothing; then the servers' processes
-are started, and the agent is answered while they start.
+Theory of operation. A start has four steps, and a mistake in one leaves nothing behind:
 
-Obstacles to the start are also found without starting or leaving anything: `serve` meets them one
-after the other, in the parts that this file asks; `check`, `status` and `doctor` want all of them
-at once. A test holds the two against each other.
+    read everything ──▶ join the parts ──▶ start the servers ──▶ answer the agent ──▶ take leave
+    settings, policy     `proxy.assemble`    their processes       an event loop        notes, log
+
+`serve` reads settings and policy, looks for a sandbox and claims standard input and output before
+it opens the log, so that a wrong file is said without a trace. It starts the servers before the
+event loop, because they take longer than all the rest; the agent's `initialize` waits for their
+instructions for 3 s at most. From then on the agent is served, and beside it the hooks of its
+client where the kernel has both doors: the process ends with the last of both, or on a signal.
+
+`check`, `status` and `doctor` ask the first half of this file for all obstacles at once, without
+starting or leaving anything, where `serve` stops at the first. `tests/e2e/test_check_agrees.py`
+holds the two against each other.
 """
 
 import gc
