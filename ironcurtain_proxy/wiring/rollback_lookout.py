@@ -14,7 +14,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
-from ironcurtain_proxy.sandbox.putting_back import ControlFile, RemovedFiles
+from ironcurtain_proxy.sandbox.putting_back import ControlFile, RemovedFiles, read_index
 from ironcurtain_proxy.snapshots.timeline.history import Tree
 
 _NOT_SEEN: Final = "hooks and settings that the rollback brings back are not looked after"
@@ -55,9 +55,13 @@ def looking_after(
 
 
 def _was_there(path: str, item: ControlFile, workspace: str, starts: Collection[Tree]) -> bool:
-    if item.content is None:
-        return False
     content = item.content
+    if content is None and path.endswith("/index"):
+        # The content of an index of git is not kept by a look.
+        index = read_index(path)
+        content = None if index is None else index.content
+    if content is None:
+        return False
     if item.is_link:
         kind, said = "link", os.fsdecode(content)
     else:

@@ -56,7 +56,13 @@ PROJECT: Final[Mapping[str, str]] = {
 
 
 def picture(directory: Path) -> Picture:
-    """All of a directory, `.git` included, as two can be compared."""
+    """All of a directory, `.git` included, as two can be compared.
+
+    Of the index what git shows of it: where a call wrote it, git is to look again at each file of
+    which it newly says a time, and its caches are left out.
+    """
+    entries = ["git", "-C", str(directory), "ls-files", "--stage", "-v", "-z"]
+    listed = subprocess.run(entries, check=True, capture_output=True).stdout
     found: dict[str, tuple[int, int, bytes]] = {}
     for place, directories, files in os.walk(directory):
         directories[:] = [name for name in directories if name not in CACHES]
@@ -64,7 +70,9 @@ def picture(directory: Path) -> Picture:
             path = Path(place, name)
             status = path.lstat()
             kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
-            if stat.S_ISREG(status.st_mode):
+            if path == directory / ".git/index":
+                what = listed
+            elif stat.S_ISREG(status.st_mode):
                 what = path.read_bytes()
             else:
                 what = bytes(path.readlink()) if path.is_symlink() else b""

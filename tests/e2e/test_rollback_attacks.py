@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.confined_installation import folder
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
+from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import RawClient
 from tests.e2e.test_contained_attacks import steering, tree
 from tests.e2e.test_containment import contained, last, shell
@@ -124,7 +125,9 @@ def test_nothing_outside_changes_while_what_is_put_back_is_exchanged(
             assert "Traceback" not in said.stderr, said
             assert tree(out) == before
     shell(agent, f"touch {here}/stop; sleep 0.3")
+    every = Watch(installation.processes(agent))
     agent.close()
+    assert not every.survivors()
     assert list(steering(here)) == []
     # When nobody works against it any more, it is all there again.
     assert person.run("rollback", "--to", begin, "--force").returncode == 0
