@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.reply import WorkspaceNotHeld
+from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
@@ -65,7 +65,7 @@ async def measured(top: Path, store: Path, limits: Limits) -> None:
                 RequestId(f"call-{number}."), "shell", "run", may_drop=False
             )
             made = time.perf_counter()
-            if isinstance(point, WorkspaceNotHeld):
+            if isinstance(point, NotHeld):
                 raise SystemExit(point.reason)
             for name in ("changed", "new", "other"):
                 place = top / "0" / f"{number % 50}"
