@@ -49,8 +49,12 @@ TESTS = (
 
 MEANT = {
     "the proxy says its own name, capabilities, instructions and icons, on both sides": (
-        r"test_server_metadata\.py|test_proxy_request_meta\.py|test_initialize\.py|test_icons\.py.*(ServerIcons|IconTypes|Theme)"
+        r"initialize_result_connected|server_info_custom|test_server_metadata\.py"
+        r"|test_proxy_request_meta\.py|test_initialize\.py"
+        r"|test_icons\.py.*(ServerIcons|IconTypes|Theme)"
     ),
+    "only keys of forwardMeta cross": r"call_tool_with_meta",
+    "it needs a library that is not installed here": r"internal_task_extension",
     "lists have one page": r"test_pagination\.py",
     "roots come from the policy": r"roots",
     "an output that is no object has no schema in the older era": r"test_non_object_outputs\.py",
