@@ -8,13 +8,20 @@ import argparse
 import errno
 import gc
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
-from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS, OTHER_WORDS, add_command
+from ironcurtain_proxy.cli.arguments import (
+    COMMANDS,
+    GROUPS,
+    OTHER_WORDS,
+    add_command,
+    commands_with,
+)
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.version import VERSION
 
@@ -134,6 +141,25 @@ class _Parser(argparse.ArgumentParser):
         """Write the help. Unlike argparse, raise if it cannot be written."""
         (file or sys.stdout).write(self.format_help())
 
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message, and the nearest of the words or options that there are."""
+        from difflib import get_close_matches  # noqa: PLC0415  only where something is misspelled
+
+        found = re.search(r"(?:arguments: |choice: ')(-*[\w-]+)", message)
+        named = re.findall(r"[\w./-]+", message.partition("choose from ")[2])
+        known = [word for word in named or _options(self) if found and word != found[1]]
+        near = get_close_matches(found[1], known, n=1) if found else []
+        super().error(f"{message}: did you mean {near[0]}?" if near else message)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the options of a parser and of its commands."""
+    for action in parser._actions:  # noqa: SLF001  argparse has no other list of them
+        yield from action.option_strings
+        if isinstance(action.choices, dict):
+            for inner in action.choices.values():
+                yield from _options(inner)
+
 
 def _answered_at_once(arguments: Sequence[str]) -> str | None:
     """Return the text that needs no command's module, or None if the words need one."""
@@ -192,7 +218,8 @@ _OTHER_WORDS: Final = MappingProxyType(
 def _no_command(word: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only where something is misspelled
 
-    near = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else []
+    near = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else commands_with(word)
+    near = near if len(near) == 1 else []
     # Of two words that share half of their letters, one is seldom a slip for the other.
     near = near or get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
     meant = f' (did you mean "{near[0]}"?)' if near else ""

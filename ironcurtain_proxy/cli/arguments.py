@@ -38,6 +38,18 @@ OTHER_WORDS: Final = MappingProxyType(
 )
 """Words of other programs, each with the command that does so here."""
 
+
+def commands_with(action: str) -> list[str]:
+    """Return the commands that have an action of this name, each with the action."""
+    found: list[str] = []
+    command = ""
+    for mark, name in re.findall(r"^(#{1,2}) ([a-z-]+)", _TEXT, re.MULTILINE):
+        command = name if mark == "#" else command
+        if mark == "##" and name == action:
+            found.append(f"{command} {action}")
+    return found
+
+
 _VALUE: Final = re.compile(
     r"\[?(?P<kind>\{.+?\}|[^\s\[\]{}=!(+]+?)(\((?P<least>\d+)-(?P<most>\d+)\))?\]?"
     r"(?P<many>\.\.\.|\+)?(=(?P<default>\S*))?(?P<needed>!)?"

@@ -245,10 +245,16 @@ class ReviewPage:
         if words := objection(one.request, self._credential):
             return problem(403, words)
         given = replace(given, credential=self._credential)
-        for other in () if given.changed else self._equal(one, fields.get("equal")):
-            _ = await sent(self._mailboxes, other, replace(given, remember=None))
+        equal = [] if given.changed else self._equal(one, fields.get("equal"))
         done = await sent(self._mailboxes, one, given)
-        return JSONResponse({"told": done.told}) if done.taken else problem(409, done.told)
+        if not done.taken:
+            # Another tab may have answered it, and answers those that are equal.
+            return problem(409, done.told)
+        late = 0
+        for other in equal:
+            late += not (await sent(self._mailboxes, other, replace(given, remember=None))).taken
+        rest = f"; {late} of {len(equal)} equal calls had an answer already" if late else ""
+        return JSONResponse({"told": done.told + rest})
 
     def _equal(self, one: PendingRequest, shown: object) -> list[PendingRequest]:
         """Return the calls that were shown on the card of one, as they were shown."""

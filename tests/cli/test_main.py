@@ -50,12 +50,35 @@ def test_help_of_a_command_is_that_commands() -> None:
         ("version", "--version"),
         ("reviw", "review"),
         ("doctr", "doctor"),
+        ("protect", "init"),
+        ("tools", "annotate"),
+        ("sessions", "status"),
+        ("dashboard", "web"),
+        ("learn", "sandbox learn"),
+        ("replay", "policy replay"),
     ],
 )
 def test_a_word_of_other_programs_or_a_slip_leads_to_the_command(word: str, meant: str) -> None:
     result = run(word)
     assert result.returncode == 2
     assert f'did you mean "{meant}"?' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("audit tail --gerp x", "--grep"),
+        ("audit tial", "tail"),
+        ("audit tail --decision denid", "denied"),
+        ("hooks install cladue", "claude"),
+        ("check --confg x", "--config"),
+        ("--confg x", "--config"),
+    ],
+)
+def test_an_unknown_option_or_word_is_answered_with_the_nearest(line: str, meant: str) -> None:
+    result = run(*line.split())
+    assert result.returncode == 2
+    assert result.stderr.endswith(f": did you mean {meant}?\n")
 
 
 @pytest.mark.parametrize("word", ["xyz", "frobnicate", "undoing", "qwerty"])
