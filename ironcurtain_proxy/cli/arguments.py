@@ -67,7 +67,11 @@ _Words: TypeAlias = dict[str, object]
 
 
 def add_command(
-    commands: "argparse._SubParsersAction[_Parser]", name: str, mark: str = "#", within: str = _TEXT
+    commands: "argparse._SubParsersAction[_Parser]",
+    name: str,
+    mark: str = "#",
+    within: str = _TEXT,
+    status: str = "",
 ) -> None:
     """Add a command, or an action of one, with its arguments and its actions.
 
@@ -76,6 +80,7 @@ def add_command(
         name: its name.
         mark: `#` for a command, `##` for an action.
         within: the text with its declaration: the whole file, or that of its command.
+        status: the exit status of the command, which an action without one of its own has, too.
     """
     begin = rf"^{mark} {name}(?: \(.+\))?: (?P<help>.+)\n"
     rest = rf"(?P<body>(?:(?!#{{1,{len(mark)}}} |= ).*\n)*)"
@@ -88,14 +93,17 @@ def add_command(
         raise KeyError(name)
     help_line = found["help"]
     sentence = f"{help_line[0].upper()}{help_line[1:]}."
+    own = re.search(r"^exit status: .+(?:\n.+)*", head[4], re.MULTILINE)
+    epilog = head[4].strip("\n") + (f"\n\n{status}" if status and own is None else "")
     parser = commands.add_parser(
-        name, help=help_line, description=head[1] or sentence, epilog=head[4].strip("\n")
+        name, help=help_line, description=head[1] or sentence, epilog=epilog
     )
     _add_lines(parser, head[3].split("\n"))
     if actions:
         inner = parser.add_subparsers(dest="action", metavar="ACTION", required=not head[2])
         for action in actions:
-            add_command(inner, action[3 : action.index(":")], "##", action)
+            status = "" if own is None else own[0]
+            add_command(inner, action[3 : action.index(":")], "##", action, status)
 
 
 def _add_lines(parser: argparse.ArgumentParser, lines: list[str]) -> None:

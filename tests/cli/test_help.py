@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import re
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -42,6 +43,10 @@ def helps_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 def test_every_action_of_a_command_has_help_of_its_own() -> None:
     helps = [*helps_of(parser_of(COMMANDS))]
     assert len(set(helps)) == len(helps) > len(COMMANDS) * 1.5
+    lacking = [
+        shown for shown in helps[1:] if not re.search(r"(?s)example.+\nexit status: 0", shown)
+    ]
+    assert not lacking
 
 
 def choices_of(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
