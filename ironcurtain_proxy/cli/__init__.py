@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from types import MappingProxyType
 from typing import Final, NoReturn, Protocol, cast
 
@@ -70,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # Python's word for a closed one
         sys.stderr.write("ironcurtain-proxy: cannot write: standard output is closed\n")
         return EXIT_FAILED
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        # Escapes for what a terminal of another encoding does not show.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))

@@ -18,7 +18,7 @@ import orjson
 from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.secrets import MASK
-from ironcurtain_proxy.cli.output import counted, encodable
+from ironcurtain_proxy.cli.output import counted, encodable, typed_line
 from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.clients.plan import digest
 from ironcurtain_proxy.config.extras import Extra, installing, missing
@@ -72,7 +72,7 @@ class Dialogue:
         while True:
             sys.stdout.write(f"{question} [{choice}] ")
             sys.stdout.flush()
-            line = sys.stdin.readline()
+            line = typed_line()
             if not line:
                 raise ConfigurationError("the input ended before the questions were answered")
             word = line.strip().lower()

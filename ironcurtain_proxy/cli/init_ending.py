@@ -104,6 +104,8 @@ def say_ending(
     before = sum(len(table.ours) > 0 for file in outcome.found.files for table in file.tables)
     failed = {(id(one.file), one.name) for one in left}
     names = [one.name for one in moving if (id(one.file), one.taken.name) not in failed]
+    if _lacks_sandbox(talk.answer.get("doctor")):
+        ending = replace(ending, unconfined={one: "" for one in (*names, ending.own_shell) if one})
     if ending.own_shell:
         talk.answer["ownShell"] = {
             "name": ending.own_shell,
@@ -161,6 +163,12 @@ def _lines(
         yield f"Restart {clients}: from then on every tool call{whose} passes the proxy."
     yield ("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves open. "
            "(`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip
+
+
+def _lacks_sandbox(doctor: object) -> bool:
+    """Return whether `doctor` found that no sandbox starts on this machine."""
+    found = doctor if isinstance(doctor, list) else []
+    return any(one.get("name") == "sandbox" and one.get("state") != "ok" for one in found)
 
 
 def _all(total: int, what: str) -> str:

@@ -97,7 +97,15 @@ def is_confirmed(question: str) -> bool:
     """Return whether the person answers a question with yes. Every other input is a no."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return typed_line().strip().lower() in {"y", "yes"}
+
+
+def typed_line() -> str:
+    """Return the line that a person types: `?` for bytes that are no text, empty at the end."""
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError:
+        return "?"
 
 
 def terminal_width() -> int | None:

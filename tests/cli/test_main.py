@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.cli.arguments import COMMANDS
+from tests import program
 from tests.cli.test_decide import run
 from tests.program import FRESH
 
@@ -79,6 +80,15 @@ def test_an_unknown_option_or_word_is_answered_with_the_nearest(line: str, meant
     result = run(*line.split())
     assert result.returncode == 2
     assert result.stderr.endswith(f": did you mean {meant}?\n")
+
+
+def test_a_terminal_of_another_encoding_is_shown_escapes(tmp_path: Path) -> None:
+    wrong = tmp_path / "ü.json"
+    wrong.write_text('{"x…": 1}', "utf-8")
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONIOENCODING": "ascii"}
+    done = program.run([*program.PROXY, "check", "--config", str(wrong)], environ)
+    assert "Traceback" not in done.stderr
+    assert r"\u2026" in done.stdout
 
 
 @pytest.mark.parametrize("word", ["xyz", "frobnicate", "undoing", "qwerty"])
