@@ -241,7 +241,13 @@ def _named(found: Json) -> list[tuple[str, Json]]:
 def _containment(fields: Mapping[str, Json]) -> str:
     ended = fields["containmentEnded"]
     count = len(ended) if isinstance(ended, list) else 0
-    return f"{fields['containment']}{f', ended in {count} session(s)' if count else ''}"
+    servers = fields["servers"] if isinstance(fields["servers"], list) else []
+    is_bare = bool(servers) and not any(
+        one["sandboxed"] for one in servers if isinstance(one, dict)
+    )
+    without = ", but settles no call of the servers below: none has a sandbox"
+    of_none = without if fields["containment"] == "on" and is_bare else ""
+    return f"{fields['containment']}{of_none}{f', ended in {count} session(s)' if count else ''}"
 
 
 def _how(server: Mapping[str, Json]) -> str:

@@ -43,6 +43,7 @@ def test_status_prints_what_decides_and_who_is_asked(tmp_path: Path) -> None:
             "security": {"interceptor": {"approvalPolicy": "none"}},
             "capabilities": {"profile": "autonomous"},
             "autoApprove": {"enabled": True, "modelId": "openai:some-model"},
+            "containment": {"undo": True},
         },
     )
     assert shown.returncode == 0
@@ -52,6 +53,8 @@ def test_status_prints_what_decides_and_who_is_asked(tmp_path: Path) -> None:
     assert "Auto-approver:   openai:some-model\n" in shown.stdout
     assert "Its evidence:    the user's words, where a program sends them; " in shown.stdout
     assert "Auto-confirm:    off\n" in shown.stdout
+    none = "Containment:     on, but settles no call of the servers below: none has a sandbox\n"
+    assert none in shown.stdout
     assert 'trusted, NOT SANDBOXED ("sandbox": false)' in shown.stdout
     assert "approvalPolicy" in shown.stderr
     assert "supervised holds instead" in shown.stderr

@@ -190,7 +190,7 @@ def test_a_slip_in_a_variable_is_refused_by_its_name(
     assert refusal(home, **variables).startswith(problem)
 
 
-@pytest.mark.parametrize("workspace", ["/", "//", "~", "~/work/..", "/nonexistent", "~/file"])
+@pytest.mark.parametrize("workspace", ["/", "//", "~", "~/work/..", "~/absent", "~/file"])
 def test_a_directory_that_cannot_be_a_workspace_is_refused(workspace: str, home: Path) -> None:
     (home / "file").touch()
     assert refusal(home, ALLOWED_DIRECTORY=workspace).startswith("ALLOWED_DIRECTORY: ")
