@@ -39,11 +39,14 @@ def forget(pid: int) -> None:
 
 
 def for_each_orphan(children: Callable[[], list[int]], use: Callable[[int], None]) -> int:
-    """Use each child that is not ours, while none is started. Return how many are left to look at.
+    """Call a function with each child that this process did not start itself.
 
     Args:
         children: lists the pids to choose from.
         use: called with the pid of each orphan.
+
+    Returns:
+        How many orphans there were, or 1 while a child is started: then look again.
     """
     with _lock:
         if _starting:

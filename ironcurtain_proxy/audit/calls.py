@@ -160,7 +160,7 @@ def _backwards(member: Member) -> Iterator[tuple[float, _Outline, bytes]]:
             outline = _OUTLINES.decode(raw)
             ended = datetime.fromisoformat(outline.timestamp).timestamp()
             at = min(at, ended + max(0, outline.duration_ms) / 1000)
-        except ValueError:
+        except (ValueError, OverflowError):
             outline = _Outline()  # another program's, or damaged
         yield at if at < inf else member.changed() + _SLACK, outline, raw
 

@@ -5,10 +5,10 @@ never edited: what a reviewer adds stands beside it. The mediator has a few grou
 as a call that cannot be recorded.
 
 Who settles an escalation is a `Decider`, a closed union of kinds. The rights stand on the class of
-a kind. `is_automatic` means that no person decided: the record
-says `autoApproved`, and nothing is remembered unless the answer names it. `sight` is what was
-looked at before the approval, and so the most that it can open beyond a sandbox. Every reader
-matches the union whole, so that the type checker names all readers of a new kind.
+a kind. `is_automatic` means that no person decided: the record says `autoApproved`, and nothing is
+remembered unless the answer names it. `sight` is what was looked at before the approval, and so the
+most that it can open beyond a sandbox. Every reader matches the union whole, so that the type
+checker names all readers of a new kind.
 
 Records, stores and answers hold texts, such as `human` or `reviewer:night-shift`. Only `in_record`
 writes and only `of_record` reads them. What stands behind the first colon is a name, whatever it
