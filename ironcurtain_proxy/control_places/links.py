@@ -47,13 +47,34 @@ _COMMANDS: Final = re.compile(
     re.IGNORECASE,
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
-_FILES: Final = re.compile(
-    r"(?:path|file|source|interpreter|executable|program)s?[\"']?\s*[:=]\s*"
-    r"(\[[^\]]{0,4096}|\"[^\"]{0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
+_NAMES_OPENED_FILES: Final = "xml"
+_VALUES: Final = re.compile(
+    r"\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
+    r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$",
+    re.MULTILINE,
+)
+"""Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
+_SPOKEN_OF: Final = re.compile(
+    r"(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?)[\"']?\s*[:=]\s*"
+    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
 )
-"""Programs and variables of the environment that settings name: `"clangd.path": "tools/clangd"`."""
-_NAMES_OPENED_FILES: Final = "xml"
+_PROMPTS: Final = (".md", ".mdc", ".txt")
+_PROSE: Final = frozenset(
+    {"Dockerfile", "clinerules", "cursorrules", "goosehints", "md", "mdc", "windsurfrules"}
+)
+_CODE: Final = frozenset(
+    {"cjs", "conf", "el", "ex", "exs", "js", "lua", "mjs", "nix", "php", "pl", "py", "rb", "ts"}
+    | {"vim"}
+)
+_INTERPRETERS: Final = frozenset(
+    {"bash", "bun", "deno", "env", "exec", "fish", "lua", "node", "npx", "perl", "php", "python"}
+    | {"python3", "ruby", "sh", "source", "ts-node", "tsx", "uv", "zsh"}
+)
+_DIRECTORIES: Final = re.compile(
+    r"(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)", re.IGNORECASE
+)
+"""Where settings say that programs, or a library that is loaded, lie."""
 _LOADED: Final = re.compile(
     r"(?:^|[;&|]|\bthen\b)[ \t]*"
     r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
@@ -61,6 +82,13 @@ _LOADED: Final = re.compile(
     re.MULTILINE,
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
+_PATH_OF_ENVRC: Final = re.compile(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
+_OF_ENVRC: Final[Mapping[str, tuple[str, ...]]] = {
+    "guix": ("guix.scm", "manifest.scm", "channels.scm"),
+    "pixi": ("pixi.toml", "pixi.lock", "pyproject.toml", ".pixi/envs/default/bin/"),
+    "php": ("vendor/bin/",),
+}
+"""What a word in an allowed `.envrc` makes it evaluate, or put where programs are looked for."""
 _PATH_OF_MISE: Final = re.compile(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
@@ -106,19 +134,36 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     stem, _, ending = name.rpartition(".")
-    is_settings = stem and ending not in _OF_SHELLS and not name.startswith(".envrc")
-    if name == _STARTED_BY_HAND or ending == "md" or "\0" in text:
+    if name == _STARTED_BY_HAND or ending in _PROSE or "\0" in text:
         return
-    commands = [one[1] for one in _COMMANDS.finditer(text)] if is_settings else [text[:_LONGEST]]
-    named = is_settings and ending != _NAMES_OPENED_FILES
-    files = [one[1] for one in _FILES.finditer(text)] if named else []
-    for part in commands:
-        yield from map(_relative, _WORDS.findall(part))
-    for part in files:
-        for word in map(_relative, _WORDS.findall(part)):
+    if not stem or ending in _OF_SHELLS or name.startswith(".envrc"):
+        yield from map(_relative, _WORDS.findall(text[:_LONGEST]))
+        return
+    for part in _COMMANDS.finditer(text):
+        yield from map(_relative, _WORDS.findall(part[1]))
+    if ending in _CODE:
+        yield from [_relative(one) for one in _WORDS.findall(text[:_LONGEST]) if "/" in one]
+    elif ending != _NAMES_OPENED_FILES:
+        for word in map(_relative, _words_of_values(text)):
             # What packages bring counts as data there: `.venv/bin/python`.
             if not is_in_cache(word.split("/")):
                 yield word
+
+
+def _words_of_values(text: str) -> Iterator[str]:
+    """Yield what may be programs in settings, whatever the names of their keys.
+
+    Of one that begins with an interpreter every word; of others the first, if it is a path or all
+    that there is: `"apiKeyHelper": "tools/key.sh --short"`, `_.file = "local.env"`.
+    """
+    for one in _VALUES.finditer(_SPOKEN_OF.sub("", text[:_LONGEST])):
+        if one[0].endswith(":"):
+            continue
+        words = _WORDS.findall(next(filter(None, one.groups()), ""))
+        if words and words[0].rpartition("/")[2] not in _INTERPRETERS:
+            is_path = "/" in words[0] or len(words) == 1
+            words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
+        yield from words
 
 
 def _relative(word: str) -> str:
@@ -134,16 +179,31 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
     """
     directories = [one[1] for one in _PATH_OF_MISE.finditer(text)]
     if name.startswith(".envrc"):
-        for verb, word in _LOADED.findall(text[:_LONGEST]):
-            if verb.lower().startswith("path"):
-                directories.append(word)
-            elif word or verb.startswith("dotenv"):
-                yield word or ".env"
+        for path in _of_envrc(text[:_LONGEST]):
+            if path.endswith("/"):
+                directories.append(path)
+            else:
+                yield path
     else:
         named = words_of_commands(name, text)
         yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
+        yield from map(_relative, _DIRECTORIES.findall(text))
     for word in map(_relative, _WORDS.findall(" ".join(directories))):
         yield from [f"{word}/{program}" for program in programs_of_prompts()]
+
+
+def _of_envrc(text: str) -> Iterator[str]:
+    """Yield what an `.envrc` loads, and with a slash at the end where it finds programs."""
+    for verb, word in _LOADED.findall(text):
+        if verb.lower().startswith("path"):
+            yield f"{word}/"
+        elif word or verb.startswith("dotenv"):
+            yield word or ".env"
+    for part in _PATH_OF_ENVRC.findall(text):
+        for word in _WORDS.findall(part):
+            yield from (f"{word}/", f"{word}/bin/")
+    for word in {*_WORDS.findall(text)} & _OF_ENVRC.keys():
+        yield from _OF_ENVRC[word]
 
 
 def is_plain_version(content: bytes) -> bool:

@@ -20,6 +20,8 @@ when its last part appears. What lies in it was data until then, so a caller jud
 that was no repository before as if all of it were new.
 """
 
+import fnmatch
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from importlib import resources
@@ -59,7 +61,7 @@ class _Git(Struct, frozen=True):
 class _ActedOn(Struct, frozen=True):
     names: frozenset[str]
     endings: tuple[str, ...]
-    with_environment: tuple[str, ...]
+    patterns: tuple[str, ...]
     program_directories: frozenset[str]
     programs: frozenset[str]
     within: dict[str, tuple[str, ...]]
@@ -144,8 +146,13 @@ def _is_acted_on(name: str) -> bool:
     return (
         lower in table.names
         or lower.endswith(table.endings)
-        or (lower.endswith(".toml") and lower.startswith(table.with_environment))
+        or _patterns().match(lower) is not None
     )
+
+
+@cache
+def _patterns() -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, _names().acted_on.patterns)))
 
 
 def _is_run_by_name(inner: RelativeParts) -> bool:

@@ -241,6 +241,15 @@ _SETTINGS = {
     "mise.toml": '[hooks]\nenter = "t/run.py"',
     ".mise.toml": '[env]\n_.file = "t/run.py"',
     ".vscode/settings.json": '{"clangd.path": "${workspaceFolder}/t/run.py"}',
+    ".github/hooks/x.json": '{"hooks": {"sessionStart": [{"bash": "./t/run.py --all"}]}}',
+    ".claude/settings.local.json": '{"apiKeyHelper": "t/run.py", "env": {"A": "it\'s"}}',
+    ".codex/hooks.toml": 'notify = ["python3", "t/run.py"]',
+    "opencode.json": '{"plugin": ["./t/run.py"]}',
+    "lefthook.yaml": "extends:\n  - t/run.py\n",
+    ".pre-commit-config.yml": "repos:\n- hooks:\n  - exe: python3 t/run.py -x\n",
+    ".nvim.lua": "dofile('t/run.py')",
+    ".tmux.conf": "run-shell t/run.py",
+    "flake.nix": "{ outputs = import ./t/run.py; }",
     ".envrc": "use python\nsource t/run.py",
     ".husky/pre-commit": "npx lint-staged && ./t/run.py",
     "r/.git/hooks/pre-commit": "#!/bin/sh\n. $(git rev-parse --show-toplevel)/t/run.py",
@@ -276,6 +285,11 @@ def test_a_file_that_the_users_own_settings_run_is_closed_and_put_back(
         ("deep/.envrc", "dotenv_if_exists", "deep/.env"),
         (".envrc", "use x; source_env_if_exists local.rc", "local.rc"),
         (".claude/settings.json", '{"command": "$CLAUDE_PROJECT_DIR/t/run.py"}', "t/run.py"),
+        (".envrc", 'export PATH="$PWD/x:$(pwd)/y:$PATH"', "y/git"),
+        (".envrc", "load_prefix ./x", "x/bin/ls"),
+        (".envrc", "layout php", "vendor/bin/git"),
+        (".envrc", 'eval "$(pixi shell-hook)"', "pixi.toml"),
+        ("lefthook.yml", "source_dir: checks", "checks/pre-commit/x"),
     ],
 )
 def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
@@ -301,7 +315,14 @@ def test_files_that_settings_only_speak_of_stay_data(w: Watched) -> None:
     w.put(".claude/settings.json", '{"permissions": {"allow": ["Edit(src/main.py)"]}}')
     w.put(".claude/commands/edit.md", "Run src/main.py, with command: src/main.py")
     w.put(".vscode/launch.json", '{"program": "src/main.py", "args": ["src/main.py"]}')
-    w.put(".vscode/settings.json", '{"python.defaultInterpreterPath": ".venv/bin/python"}')
+    w.put(
+        ".vscode/settings.json",
+        '{"python.defaultInterpreterPath": ".venv/bin/python", "files.exclude": {"src/main.py": 1},'
+        ' "x.patterns": {"a": "src/main.py"}, "src/main.py": "Look at src/main.py"}',
+    )
+    w.put(".pre-commit-config.yaml", "exclude: src/main.py\nhooks:\n- files: [src/main.py]")
+    w.put(".devcontainer/Dockerfile", "COPY src/main.py .")
+    w.put(".cursorrules", "See src/main.py")
     w.put(".idea/workspace.xml", '<entry file="$PROJECT_DIR$/src/main.py"/>')
     w.begin()
     w.put("src/main.py", "new")
