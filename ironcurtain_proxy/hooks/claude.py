@@ -6,6 +6,7 @@ so an answer holds no field beyond those of its event.
 
 import os
 import re
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.facts.client_tools import ClientCalls
@@ -17,6 +18,7 @@ from ironcurtain_proxy.hooks.events import (
     ShellPrefix,
     ShellText,
     UnreadableEventError,
+    text_of,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
@@ -38,6 +40,9 @@ _PREPARED: Final = re.compile(
     re.ASCII,
 )
 """Options, aliases and functions that the client sets and takes away in its shell."""
+_SCHEDULED: Final = ".claude/scheduled_tasks.json"
+"""The project's file with prompts for later sessions."""
+_SCHEDULING: Final = words("CronCreate ScheduleWakeup")
 _SNAPSHOTS: Final = (".claude/shell-snapshots/", ".claude/session-env/")
 
 
@@ -45,8 +50,32 @@ def _calls(tool: str, given: Arguments) -> ClientCalls:
     if tool == "Bash":
         # The client knows no such argument, so it must not move what is judged.
         given = {name: value for name, value in given.items() if name != "cwd"}
+    if tool == "CronCreate" and given.get("durable"):
+        return (("Write", {"file_path": _SCHEDULED, "content": given.get("prompt")}),)
     is_command = tool == "Monitor" and "ws" not in given
     return (("Bash", {"command": given.get("command")}) if is_command else (tool, given),)
+
+
+def _prompt(payload: Arguments) -> str:
+    """Return the user's words; empty if an agent or the client may have written them.
+
+    A prompt that an agent scheduled comes like its user's, also after the session was resumed, and
+    so do the news of work in the background, whose words are the agent's or that work's.
+    """
+    text, here = text_of(payload, "prompt"), Path(text_of(payload, "cwd") or "/")
+    if text.lstrip().startswith("<") or "<task-notification>" in text:
+        return ""
+    transcript = Path(text_of(payload, "transcript_path") or "/none.jsonl")
+    try:
+        if any((above / _SCHEDULED).exists() for above in (here, *here.parents)):
+            return ""
+        for file in (transcript, *transcript.with_suffix("").rglob("*.jsonl")):
+            calls = file.read_bytes() if file.exists() else b""
+            if any(b'"name":"%s"' % tool.encode() in calls for tool in _SCHEDULING):
+                return ""
+    except (OSError, ValueError):
+        return ""
+    return text
 
 
 def read_shell(text: str, home: str) -> ShellText | None:
@@ -143,11 +172,13 @@ DIALECT: Final = HookDialect(
     own_tools=words(
         """
         Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode ExitPlanMode
-        KillBash KillShell ListMcpResourcesTool ReportFindings ScheduleWakeup SendMessage Skill
-        SlashCommand StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop
+        KillBash KillShell ListAgents ListMcpResourcesTool ReportFindings ScheduleWakeup SendMessage
+        Skill SlashCommand StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop
         TaskUpdate TodoRead TodoWrite ToolSearch WebSearch
         """
     ),
+    prompting_tools=_SCHEDULING,
+    skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),
     calls_of=_calls,
     asks="always",
@@ -177,5 +208,6 @@ DIALECT: Final = HookDialect(
     ),
     makes=(".claude/projects", *map(os.path.dirname, _SNAPSHOTS)),
     writes=(".claude/plans", ".claude/projects/{project}/memory"),
+    prompt=_prompt,
     is_last=lambda reason: reason not in {"clear", "resume"},
 )

@@ -37,6 +37,7 @@ from ironcurtain_proxy.hooks.events import (
     CallingAgent,
     HookClient,
     NoObjection,
+    Refuse,
     Verdict,
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -115,6 +116,8 @@ class OpenCall:
     """Set once the client has started a command that is held."""
     has_come: bool = False
     """Whether the client has come to start it: it may do so once."""
+    told: tuple[str, Json] | None = None
+    """What the client said of the end of a command that it had not started yet."""
     said: str = ""
     """What is told to the agent besides the output, once it is recorded."""
     has_failed: bool = False
@@ -135,6 +138,19 @@ class OpenCall:
         if self.verdict is None:
             self.verdict = verdict
             self.decided.set()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is a command that was let go and has yet to start."""
+        is_free = self.verdict is not None and not isinstance(self.verdict, Refuse)
+        return bool(self.directory) and is_free and not (self.has_come or self.ended.is_set())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is a command that the client starts beside what the agent does next."""
+        return bool(self.directory) and (
+            self.tool != "Bash" or self.given[1].get("run_in_background") is True
+        )
 
     @property
     def is_held(self) -> bool:

@@ -125,7 +125,14 @@ DIALECT: Final = HookDialect(
         "Stop": ("turn", 60),
         "SessionStart": ("start", 60),
     },
-    own_tools=words("update_plan request_user_input get_goal create_goal update_goal web_search"),
+    own_tools=words(
+        """
+        close_agent create_goal get_goal multi_agent_v1close_agent multi_agent_v1resume_agent
+        multi_agent_v1send_input multi_agent_v1spawn_agent multi_agent_v1wait_agent
+        request_user_input resume_agent send_input spawn_agent update_goal update_plan wait_agent
+        web_search
+        """
+    ),
     our_tools=("mcp__ironcurtain",),
     calls_of=_calls,
     asks="never",

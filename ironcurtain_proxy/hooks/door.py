@@ -6,7 +6,7 @@ says that they have ended; what it never says is closed when the agent's turn en
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, assert_never
@@ -78,6 +78,10 @@ class Door:
     calls: int = 0
     """The number of calls that have been judged, of which this kernel alone knows."""
     _open: list[OpenCall] = field(default_factory=list, init=False)
+    _is_prompted: bool = field(default=False, init=False)
+    """Whether an agent has written a prompt for later, which will come as its user's."""
+    _is_in_skill: bool = field(default=False, init=False)
+    """Whether the client may be about to run the commands in a skill."""
     is_turn: bool = field(default=False, init=False)
     """Whether an agent is at work, so that a command is none of the user's own."""
 
@@ -139,6 +143,8 @@ class Door:
     # --- before a call
 
     async def _before(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
+        self._is_prompted = self._is_prompted or event.tool in self.dialect.prompting_tools
+        self._is_in_skill = event.tool in self.dialect.skill_tools
         if self.dialect.is_passed_by(event.tool, self.is_foreign):
             return NoObjection()
         known = next((one for one in self._open if event.id and one.id == event.id), None)
@@ -213,6 +219,8 @@ class Door:
         if meant == "broken":
             return Refuse(f"IronCurtain cannot read the arguments of {call.tool[:100]}.")
         if meant == "none":
+            if call.tool in self.dialect.own_tools:
+                return NoObjection()
             why = f"IronCurtain does not know what the tool {call.tool[:100]} does."
             return AskInClient(why) if self.asks and call.has_dialog else Refuse(why)
         if len(self._open) >= _MOST_OPEN:
@@ -257,12 +265,11 @@ class Door:
 
     def _why_native(self, call: OpenCall) -> str:
         """Return why a command cannot run in a view; empty if it can."""
-        arguments = call.given[1]
         if self.why_native or not self.is_prefixed:
             return self.why_native or "commands of this client do not start by our shell prefix"
-        if call.tool != "Bash" or arguments.get("run_in_background") is True:
+        if call.goes_on:
             return "a job in the background would not see what others change meanwhile"
-        if leaves_jobs(str(arguments.get("command"))):
+        if leaves_jobs(str(call.given[1].get("command"))):
             return "it leaves a job behind, which would end with its sandbox"
         return ""
 
@@ -276,14 +283,37 @@ class Door:
             directory: where it would run, with all links followed.
         """
         for call in self._open:
-            is_free = call.verdict is not None and not isinstance(call.verdict, Refuse)
-            is_same = call.directory and call.given[1].get("command") == command
-            if is_free and is_same and not call.has_come and not call.ended.is_set():
+            if call.is_awaited and call.given[1].get("command") == command:
                 if os.path.realpath(call.directory) != directory:
                     continue
                 call.has_come = True
+                if call.told is not None:
+                    call.end(*call.told)
                 return call
         return None
+
+    async def judge(
+        self, command: str, directory: str, is_waiting: Callable[[], bool]
+    ) -> OpenCall | str:
+        """Judge a command in a skill, for which no hook comes. Return why it may not start, if so.
+
+        Where one that was let go has yet to start, it may be that one, changed by another hook.
+        """
+        if not self._is_in_skill or any(one.is_awaited for one in self._open):
+            return "no call with this command was let go in this directory"
+        given: Arguments = {"command": command}
+        call = BeforeCall(
+            id="",
+            caller=CallingAgent(),
+            tool="Bash",
+            calls=(("Bash", given),),
+            directory=directory,
+            has_dialog=False,
+        )
+        verdict = await self._judged(call, is_waiting)
+        if isinstance(verdict, Refuse):
+            return verdict.why
+        return self.start(command, directory) or "it has ended"
 
     def awaited(self) -> list[str]:
         """Return the commands that are to be held and have not started."""
@@ -318,18 +348,24 @@ class Door:
             error = event.error
             if event.is_refused:
                 error = f"refused in the client: {error}"
+            elif _targets([call.given])[0] not in _targets(event.calls):
+                error = "it was changed after it was judged, in the client or by another hook"
+                _log.warning("%s: %.500s", error, _targets(event.calls))
             call.left.set()
-            call.end(error, event.result)
+            if call.goes_on and self.is_prefixed and not (error or call.has_come):
+                call.told = error, event.result
+            else:
+                call.end(error, event.result)
 
     def _prompt(self, text: str) -> None:
         """Take the user's words, unless a command is running that could have forged them."""
-        self.is_turn = True
+        self.is_turn, self._is_in_skill = True, text.startswith("/")
         running = [
             one
             for one in self._open
             if one.given[0] == "Bash" and one.verdict is not None and not one.is_held
         ]
-        self.on_prompt("" if running else text)
+        self.on_prompt("" if running or self._is_prompted else text)
         self._close([one for one in self._open if one.caller == CallingAgent()])
 
     def _close(self, calls: list[OpenCall], why: str | None = None) -> None:
@@ -338,6 +374,14 @@ class Door:
             if call.verdict is not None or call.is_asked:
                 call.left.set()
                 call.end(why)
+
+
+def _targets(calls: Iterable[tuple[str, Arguments]]) -> list[Json]:
+    """Return what calls are about: the user may have changed the content in the client."""
+    return [
+        [tool, *[given.get(one) for one in ("command", "file_path", "notebook_path", "url")]]
+        for tool, given in calls
+    ]
 
 
 def _object(raw: bytes) -> Arguments:

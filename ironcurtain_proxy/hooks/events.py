@@ -292,6 +292,10 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     fields: FieldNames = FieldNames()
     own_tools: frozenset[str]
     """Tools without effect outside the client, or whose calls arrive one by one."""
+    prompting_tools: frozenset[str] = frozenset()
+    """Those by which an agent writes a prompt for later, which comes as its user's."""
+    skill_tools: frozenset[str] = frozenset()
+    """Those that put a skill into the conversation, whose commands the client runs by itself."""
     our_tools: tuple[str, ...]
     """The beginnings of the names of tools that are judged at the other door: this proxy's."""
     tools: ClientTools | None = None
@@ -365,7 +369,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
             tool: the client's own name of it.
             is_foreign: whether a server that is not this proxy has our name.
         """
-        return tool in self.own_tools or (tool.startswith(self.our_tools) and not is_foreign())
+        return tool.startswith(self.our_tools) and not is_foreign()
 
     def answer(self, event: str, verdict: Verdict) -> Json:
         """Return the answer to an event, or None if nothing is printed."""

@@ -122,6 +122,8 @@ class _Asked(Struct, kw_only=True):
     text: bytes
     variables: list[bytes]
     descriptors: Sequence[int]
+    pid: int
+    """The client's process that stands for the command."""
     directory: str
     """As the machine's kernel tells it."""
 
@@ -195,17 +197,20 @@ class ClientRuns:
         if found is None:
             await _let_run(stream, "/bin/bash")
             return
-        call = self._door.start(found.command, asked.directory)
-        if call is not None and call.digest and found.is_known:
+        call: OpenCall | str | None = self._door.start(found.command, asked.directory)
+        if call is None and self._door.is_turn:
+            is_there = lambda: bool(start_of(asked.pid))  # noqa: E731
+            call = await self._door.judge(found.command, asked.directory, is_there)
+        if isinstance(call, str):
+            await _refuse(stream, call)
+        elif call is not None and call.digest and found.is_known:
             await self._hold(stream, asked, found, call)
         elif call is not None and call.digest:
             call.end("its client started it in a form that is not known")
             await self._start_unread(stream, _UNKNOWN)
-        elif call is not None or not self._door.is_turn:
+        else:
             # Where no agent is at work, it is the user's own.
             await _let_run(stream, found.shell)
-        else:
-            await _refuse(stream, "no call with this command was let go in this directory")
 
     def _read(self, asked: _Asked) -> ShellText | None:
         """Return the command of an agent; None: a hook or a server of somebody else's.
@@ -320,7 +325,9 @@ async def _received(
                 raise EndOfStream
     text, *variables = bytes(parts[_HEAD:]).split(b"\0")
     directory = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115  a string is wanted
-    return _Asked(text=text, variables=variables, descriptors=descriptors, directory=directory)
+    return _Asked(
+        text=text, variables=variables, descriptors=descriptors, pid=pid, directory=directory
+    )
 
 
 async def _let_run(stream: UNIXSocketStream, shell: str) -> None:

@@ -22,6 +22,7 @@ import sys
 import time
 from posix import (
     POSIX_SPAWN_OPEN,
+    WNOHANG,
     _exit,
     environ,
     getppid,
@@ -29,6 +30,7 @@ from posix import (
     posix_spawn,
     read,
     stat,
+    waitpid,
     write,
 )
 from posix import close as close_file
@@ -61,11 +63,7 @@ def main() -> None:
     parents = _parents()
     door, kernel = _connect(state, parents)
     if kernel is None and ((door == "" and kind in _NEED) or kind == "start"):
-        _start_kernel(python, state, client, parents)
-        end = time.monotonic() + _START
-        while kernel is None and time.monotonic() < end:
-            time.sleep(0.02)
-            door, kernel = _connect(state, parents)
+        door, kernel = _start_kernel(python, state, client, parents)
     if kernel is None:
         why = "the kernel of this session has ended" if door else "the kernel does not start"
         _refuse(why)
@@ -126,8 +124,10 @@ def _connect_in(doors: str, parents: list[tuple[int, str]]) -> tuple[str, _socke
     return "", None
 
 
-def _start_kernel(python: str, state: str, client: str, parents: list[tuple[int, str]]) -> None:
-    """Start a kernel for the client, detached, with nothing of this environment.
+def _start_kernel(
+    python: str, state: str, client: str, parents: list[tuple[int, str]]
+) -> tuple[str, _socket.socket | None]:
+    """Start a kernel for the client, detached, with nothing of this environment, and connect.
 
     A project may set variables for its hooks, which must not choose the policy.
     """
@@ -137,7 +137,15 @@ def _start_kernel(python: str, state: str, client: str, parents: list[tuple[int,
     variables = {"HOME": home, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
     # 2: to write; an error before the log is open is lost, and the wait above ends in a denial.
     files = [(POSIX_SPAWN_OPEN, number, "/dev/null", 2, 0) for number in (0, 1, 2)]
-    posix_spawn(python, words, variables, file_actions=files, setsid=True)
+    started, status = posix_spawn(python, words, variables, file_actions=files, setsid=True), 0
+    door, kernel, end = "", None, time.monotonic() + _START
+    while kernel is None and not status and time.monotonic() < end:
+        time.sleep(0.02)
+        door, kernel = _connect(state, parents)
+        # It ends with 0 where another one has been started, whose socket is there by then.
+        ended, status = waitpid(started, WNOHANG) if started else (0, 0)
+        started = 0 if ended else started
+    return door, kernel
 
 
 def _send(kernel: _socket.socket, first: bytes) -> None:

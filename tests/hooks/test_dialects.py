@@ -291,6 +291,34 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
     assert read("userPromptSubmitted", event) == Prompt("")
 
 
+def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_path: Path) -> None:
+    transcript = tmp_path / "s.jsonl"
+    event = {"cwd": str(tmp_path / "src"), "transcript_path": str(transcript)}
+
+    def words(prompt: str = "push it") -> str:
+        found = DIALECTS["claude"].read_event("UserPromptSubmit", {**event, "prompt": prompt})
+        assert isinstance(found, Prompt)
+        return found.text
+
+    news = "<task-notification>\n<summary>push it</summary>\n</task-notification>"
+    for prompt in (news, f"and {news}", " \n<channel source='x'>push it</channel>"):
+        assert words(prompt) == ""
+    assert words() == "push it"
+    transcript.write_text('{"content":"\\"name\\":\\"CronCreate\\""}\n')
+    assert words() == "push it"
+    # It scheduled one before the session was resumed, or a sub-agent did.
+    call = '{"type":"tool_use","id":"t","name":"ScheduleWakeup","input":{"prompt":"push it"}}\n'
+    for file in (transcript, tmp_path / "s/subagents/agent-a.jsonl"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(call)
+        assert words() == ""
+        file.write_text("{}")
+    assert words() == "push it"
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/scheduled_tasks.json").write_text("{}")
+    assert words() == ""
+
+
 def test_a_tool_of_copilot_names_each_place_that_it_searches() -> None:
     assert COPILOT_TOOLS.calls("grep", {"pattern": "x", "paths": ["/etc", "/home"]}) == (
         ("Grep", {"path": "/etc", "pattern": "x"}),

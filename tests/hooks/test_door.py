@@ -38,6 +38,8 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     assert home.decide("Write", {"file_path": settings, "content": "{}"}) == "deny"
     assert home.decide("Bash", {"command": "curl https://example.com"}) == "ask"
     assert home.decide("TodoWrite", {"todos": []}) == "silence"
+    # It writes a prompt for later sessions into a file of the project.
+    assert home.decide("CronCreate", {"prompt": "x", "durable": True}) == "ask"
     assert home.decide("Teleport", {"where": "/"}) == "ask"
     kernel = home.kernel()
     home.end_session()
@@ -49,6 +51,7 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
         ("hook", "Write", "kernel"),
         ("hook", "Bash", "kernel"),
         ("hook", "Bash", "client"),
+        ("hook", "CronCreate", "client"),
     ]
 
 
@@ -208,16 +211,21 @@ def test_the_end_of_a_call_is_recorded_as_its_client_says(home: HookedHome) -> N
     failed = home.call("Bash", {"command": "ls"})
     home.fire("PreToolUse", failed)
     home.fire("PostToolUseFailure", {**failed, "error": "Exit code 3"})
+    changed = home.call("Write", {"file_path": str(home.workspace / "ok"), "content": "x"})
+    home.fire("PreToolUse", changed)
+    elsewhere: Message = {"file_path": str(home.home / ".bashrc"), "content": "x"}
+    home.fire("PostToolUse", {**changed, "tool_input": elsewhere})
     left = home.call("Bash", {"command": "touch x"})
     home.fire("PreToolUse", left)
     home.fire("Stop", {})
     home.end_session()
     results = [one["result"] for one in home.outcomes()]
     assert [one["status"] for one in results if isinstance(one, dict)] == [
-        *("success", "error", "error")
+        *("success", "error", "error", "error")
     ]
     assert home.outcomes()[0]["changed"] == ["created notes.txt"]
-    assert "did not say how the call ended" in str(results[2])
+    assert "changed after it was judged" in str(results[2])
+    assert "did not say how the call ended" in str(results[3])
 
 
 def test_the_client_s_own_question_is_answered_as_the_call_was(home: HookedHome) -> None:
@@ -245,8 +253,11 @@ def test_the_user_s_words_are_there_until_the_session_ends_but_not_while_a_comma
     assert words() == []
     home.fire("UserPromptSubmit", {"prompt": "commit it"})
     assert words() == ["commit it"]
-    home.end_session()
+    # What an agent schedules comes as its user's.
+    assert home.decide("CronCreate", {"cron": "* * * * *", "prompt": "push it"}) == "silence"
+    home.fire("UserPromptSubmit", {"prompt": "push it"})
     assert words() == []
+    home.end_session()
 
 
 def test_variables_of_a_project_do_not_choose_the_policy(home: HookedHome, tmp_path: Path) -> None:

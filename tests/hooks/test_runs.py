@@ -258,6 +258,32 @@ def test_only_what_was_let_go_starts_and_once(home: HookedHome) -> None:
     assert made.isdisjoint({"forged", "twice", "more"})
 
 
+def test_a_command_in_a_skill_is_judged_when_it_starts(home: HookedHome) -> None:
+    """The client runs it without a hook: after its user typed the skill, or the agent chose it."""
+    home.fire("UserPromptSubmit", {"prompt": "/tidy"}, **home.prefixed())
+    assert ended(home.start_command(as_claude("touch in-skill; cat notes.txt")))[0] == 0
+    assert home.outcomes()[-1]["decidedBy"] == "containment"
+    refused(home, as_claude("cat ~/.ssh/id_rsa"))
+    home.fire("PreToolUse", home.call("Skill", {"skill": "tidy"}), **home.prefixed())
+    assert ended(home.start_command(as_claude("ls sub")))[0] == 0
+    # One that was let go may have been changed by another hook.
+    call = home.held("touch first")
+    home.fire("PreToolUse", home.call("Skill", {"skill": "tidy"}), **home.prefixed())
+    refused(home, as_claude("touch second"))
+    home.fire("PostToolUseFailure", {**call, "error": "x"})
+    home.fire("Stop", {})
+    assert "second" not in {one.name for one in home.workspace.iterdir()}
+
+
+def test_a_job_starts_once_though_its_client_has_said_that_it_goes_on(home: HookedHome) -> None:
+    home.fire("UserPromptSubmit", {"prompt": "go on"})
+    call = home.call("Bash", {"command": "ls sub", "run_in_background": True})
+    assert decision_in(home.fire("PreToolUse", call, **home.prefixed()).stdout) == "silence"
+    home.fire("PostToolUse", {**call, "tool_response": {}}, **home.prefixed())
+    assert ended(home.start_command(as_claude("ls sub")))[0] == 0
+    refused(home, as_claude("ls sub"))
+
+
 def test_where_no_agent_is_at_work_the_user_s_own_commands_run(home: HookedHome) -> None:
     home.fire("UserPromptSubmit", {"prompt": "go on"})
     home.fire("Stop", {})
