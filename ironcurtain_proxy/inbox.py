@@ -7,12 +7,12 @@ async with EscalationInbox(directory) as inbox:
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
 import anyio
 import orjson
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, answer, answer_async, read_token

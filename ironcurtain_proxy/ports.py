@@ -5,9 +5,10 @@ The policy is no port: mediation calls `decision.authorize` directly, so it cann
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -500,8 +501,7 @@ class Origins(Protocol):
         """Return the targets of a call with their origins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """All ports of mediation, joined by `wiring`."""
 
     tools: ToolFinder

@@ -1,8 +1,9 @@
 """Questions for reviewers, for tests."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId

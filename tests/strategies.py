@@ -4,12 +4,12 @@ Unshaped ones lie: with random paths and rules nine of ten decisions are denials
 directories are compared survives.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations, cycle, islice
 from typing import TypeVar
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.conditions import (

@@ -1,11 +1,11 @@
 """Somebody sets the machine's clock while a question is open or a grant is remembered."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.mailbox.mailboxes import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.messages import response_name

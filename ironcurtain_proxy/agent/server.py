@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.asking import Introduction
 from ironcurtain_proxy.agent.era import (
@@ -469,7 +469,7 @@ class AgentServer:
         if isinstance(reply, Answered):
             told = reply.result if caller is not None else result_of_before(reply.result)
             if told is not reply.result:
-                reply = structs.replace(reply, result=told)
+                reply = replace(reply, result=told)
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             written = reply.result.written

@@ -6,11 +6,11 @@ about what a tool does. Unknown capability names are asked about and never allow
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
@@ -95,8 +95,7 @@ def capabilities_of(
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """The capabilities that the operator allows without asking."""
 
     name: str

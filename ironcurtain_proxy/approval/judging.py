@@ -4,11 +4,12 @@ This module collects what is known of the tool; `overlay` decides.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter, is_
 from typing import Final, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
 from ironcurtain_proxy.approval.overlay import (
@@ -50,7 +51,7 @@ def with_questions(judged: Judgement, facts: Facts) -> Judgement:
     if facts.acts_by_itself:
         ground = Ground("control-place", acting_by_itself(facts))
     reasons = (OriginReason(origin="policy", ground=ground),)
-    return structs.replace(judged, decision=Escalate(ground), reasons=reasons)
+    return replace(judged, decision=Escalate(ground), reasons=reasons)
 
 
 def acting_by_itself(facts: Facts) -> str:
@@ -63,7 +64,7 @@ def _with_secrets(judged: Judgement, facts: Facts) -> Judgement:
     ground = Ground("secret-in-arguments", f"What is sent holds a secret: {said}")
     reason = OriginReason(origin="secrets", ground=ground)
     decision = Escalate(ground) if isinstance(judged.decision, Allow) else judged.decision
-    return structs.replace(judged, decision=decision, reasons=(*judged.reasons, reason))
+    return replace(judged, decision=decision, reasons=(*judged.reasons, reason))
 
 
 TARGET_RULE: Final = "target-named-by"
@@ -88,7 +89,7 @@ def with_targets(
     ground = Ground(TARGET_RULE, f"Neither you nor your own records named: {said}")
     reason = OriginReason(origin="target", ground=ground)
     decision = Escalate(ground) if isinstance(judged.decision, Allow) else judged.decision
-    return structs.replace(judged, decision=decision, reasons=(*judged.reasons, reason))
+    return replace(judged, decision=decision, reasons=(*judged.reasons, reason))
 
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
@@ -113,8 +114,7 @@ _Roles: TypeAlias = tuple[tuple[ArgumentRole, ...], ...]
 _JudgementKey: TypeAlias = tuple[NamedTool, _Roles, bool, tuple[bool, ...] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlay:
+class Overlay(Struct, frozen=True, kw_only=True, dict=True):
     """Capability profile and approval mode, with the operator's declarations of tools."""
 
     rules: OverlayRules | None = None
@@ -124,10 +124,11 @@ class Overlay:
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    _known: dict[_JudgementKey, OverlayDecision] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Cached judgements of harmless calls, which do not depend on what the arguments name."""
+
+    @cached_property
+    def _known(self) -> dict[_JudgementKey, OverlayDecision]:
+        """Cached judgements of harmless calls, which do not depend on what the arguments name."""
+        return {}
 
     def judge(
         self,

@@ -5,10 +5,9 @@ escalated call may be denied, and a denied call is not examined.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.capabilities import (
     Profile,
@@ -42,8 +41,7 @@ from ironcurtain_proxy.model.request import AccessRequest, sql_of
 from ironcurtain_proxy.model.values import Json, SqlEffect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """One call of one tool."""
 
     server: str
@@ -101,8 +99,7 @@ APPROVAL_POLICY_CONFIGURED: Final[ApprovalPolicy] = "configured"
 APPROVAL_POLICY_NONE: Final[ApprovalPolicy] = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterceptorConfig:
+class InterceptorConfig(Struct, frozen=True, kw_only=True):
     """`security.interceptor`, as the operator wrote it."""
 
     enabled: bool = True
@@ -255,8 +252,7 @@ def _only_reads(subject: Subject) -> bool:
     return {refined(capability) for capability in needed} <= _NEEDED_BY_READERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlayRules:
+class OverlayRules(Struct, frozen=True, kw_only=True):
     """The operator's reasons to ask besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)

@@ -5,9 +5,10 @@ can read this one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.case import Settlement

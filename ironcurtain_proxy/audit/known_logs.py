@@ -19,11 +19,11 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.files import (
     head_of,
@@ -43,8 +43,7 @@ _NUMBER: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One log with its rotated files."""
 
     path: Path

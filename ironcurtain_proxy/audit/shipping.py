@@ -24,8 +24,9 @@ from types import MappingProxyType
 from typing import BinaryIO, Final, Literal, TypeAlias, get_args
 
 import orjson
-from msgspec import DecodeError, Struct, structs
+from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, printable
@@ -368,7 +369,7 @@ class Shipper(Struct, frozen=True, kw_only=True):
             return batch.after
         chain = EventChain(f"{self.machine}:{log.name}", state.seq, state.event)
         self.post(b"".join(as_ocsf(calls, chain)), "application/x-ndjson")
-        return structs.replace(batch.after, event=chain.last)
+        return replace(batch.after, event=chain.last)
 
 
 def _read_note(path: Path) -> Shipped:

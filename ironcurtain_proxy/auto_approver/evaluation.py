@@ -5,7 +5,6 @@ Knows scenarios and answers. Does not know how a scorecard is shown.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files
@@ -17,6 +16,7 @@ from typing import Annotated, Final, Literal
 import anyio
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ironcurtain_proxy.auto_approver.intent import AutoApproveContext

@@ -7,10 +7,11 @@ that a file name or a text in them cannot talk to the model.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.values import Json
 
@@ -92,8 +93,7 @@ def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoApproveContext:
+class AutoApproveContext(Struct, frozen=True, kw_only=True):
     """The data about a call that the model sees."""
 
     user_message: str
@@ -104,8 +104,7 @@ class AutoApproveContext:
     """The policy's reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoApproveResult:
+class AutoApproveResult(Struct, frozen=True, kw_only=True):
     """The result of asking the model."""
 
     decision: AutoApproveDecision

@@ -8,7 +8,7 @@ knows the order of the questions. The words are in `auto_approver.intent`, the o
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.intent import (
     NO_MESSAGE,
@@ -156,8 +157,7 @@ _UNCHECKED: Final = "(target check off) "
 _SPENT: Final = "a person refused this call, or the user's message was used, or there are too many"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoApproverConfig:
+class AutoApproverConfig(Struct, frozen=True, kw_only=True):
     """The operator's settings of the auto-approver. Off by default; then no key is needed."""
 
     enabled: bool = False

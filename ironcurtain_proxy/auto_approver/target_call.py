@@ -6,7 +6,6 @@ table does not name, goes to a person. It does not know the message.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -87,8 +86,7 @@ class InstallCall(Struct, frozen=True, kw_only=True):
 Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSurroundings:
+class CallSurroundings(Struct, frozen=True, kw_only=True):
     """The directories that a message assumes. Real paths."""
 
     home: RealPath

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, assert_never
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.auto_approver.target_call import (
@@ -88,7 +88,7 @@ def actions_of_command(
             return found
         stages = stages or found == "stage"
         if isinstance(found, PullRequestCall):
-            found = structs.replace(found, carries=_carries(arguments))
+            found = replace(found, carries=_carries(arguments))
         if not isinstance(found, str):
             actions.append(found)
     if not actions or (stages and not any(_commits(one) for one in actions)):

@@ -5,7 +5,6 @@ arguments stand apart, marked as untrusted words of the agent.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from unicodedata import normalize
 
@@ -42,8 +41,7 @@ MAX_NAME: Final = 200
 REVIEW_BY_REQUESTER: Final = "review by the requester is refused"
 
 
-@dataclass(frozen=True, slots=True)
-class PassedOn(Unreachable):
+class PassedOn(Unreachable, frozen=True):
     """The reason why this reviewer gives no answer; the next one is asked."""
 
     reason: str = ""

@@ -13,7 +13,6 @@ between.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -22,6 +21,7 @@ from typing import Final, Protocol, TypeVar, get_args
 import anyio
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import cut
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision

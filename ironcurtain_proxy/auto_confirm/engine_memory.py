@@ -19,7 +19,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge

@@ -1,10 +1,11 @@
 """The ways on which notices leave, as the operator configures them."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
+
+from ironcurtain_proxy.model.values import WithSecrets
 
 
 class CommandChannel(Struct, frozen=True, kw_only=True):
@@ -17,11 +18,12 @@ class CommandChannel(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookChannel:
+class WebhookChannel(WithSecrets, frozen=True, kw_only=True):
     """Posts JSON."""
 
-    url: str = field(repr=False)
+    hidden: ClassVar[frozenset[str]] = frozenset({"url"})
+
+    url: str
     """Never logged: to know the address is often enough to post there."""
 
 

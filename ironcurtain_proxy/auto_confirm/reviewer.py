@@ -9,14 +9,14 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     UNDECIDED,
@@ -50,7 +50,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.reply import OwnField
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, WithSecrets
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.terminal import FirstReviewer
 from ironcurtain_proxy.shell.operations import branches_of_command, operation_of
@@ -230,16 +230,17 @@ class Routes(Protocol):
         """Return whether any reviewer seems reachable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSituation:
+class SessionSituation(WithSecrets, frozen=True, kw_only=True):
     """The operator's statements on a session. Nothing of it comes from the agent."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"environment"})
 
     session_type: SessionType
     workspace: RealPath | None = None
     home: RealPath | None = None
     required: WorkContext = field(default_factory=WorkContext)
     """The required context of the session's task."""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
     """The required variables of the proxy's environment; they may hold secrets."""
     provider_mismatch: bool = False
     """The session's provider is another than the one that the operator registered."""

@@ -6,12 +6,12 @@ The asking session is never asked. The engine's final table decides on unanswere
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypeAlias, assert_never
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn, is_same_party
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -53,8 +53,7 @@ SILENCE: Final = "no answer in time"
 AskBriefed: TypeAlias = Callable[[Escalation, EngineDecision], Awaitable[Ruling]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(Struct, frozen=True, kw_only=True):
     """A reviewer in its place."""
 
     ask: AskBriefed

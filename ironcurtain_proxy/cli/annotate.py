@@ -4,10 +4,11 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.explain_overlay import refuse_unknown_server
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal

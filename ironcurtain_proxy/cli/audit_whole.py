@@ -7,11 +7,12 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import read_lines, records_of
@@ -52,8 +53,7 @@ def no_log(log: Path) -> ConfigurationError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Logs:
+class Logs(Struct, frozen=True):
     """The logs that a command reads."""
 
     log: Path

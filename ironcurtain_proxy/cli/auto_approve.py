@@ -4,11 +4,11 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import anyio
+from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.audit.known_logs import all_logs, family
@@ -221,8 +221,7 @@ _OBJECTED: Final = "shadow: recorded, not used"
 """The objection that shadow mode records for each approval of the auto-approver."""
 
 
-@dataclass(slots=True)
-class Agreement:
+class Agreement(Struct):
     """The decisions of the auto-approver and of people on the calls of one tool or kind."""
 
     outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)

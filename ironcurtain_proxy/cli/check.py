@@ -4,10 +4,10 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import orjson
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.cli.output import counted, encodable, picked, say

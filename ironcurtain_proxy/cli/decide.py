@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.cli.output import decided, escalated_roles
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
@@ -42,8 +42,7 @@ from ironcurtain_proxy.model.values import Arguments, Json
 # how answers are printed.
 
 
-@dataclass(slots=True)
-class Kernel:
+class Kernel(Struct):
     """Decides calls against one set of files."""
 
     engine: LoadedEngine

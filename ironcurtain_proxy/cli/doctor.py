@@ -10,11 +10,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from platform import python_version
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
@@ -74,8 +76,7 @@ _CLOCK_TOLERANCE: Final = 5.0
 _SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The result of one check."""
 
     name: str

@@ -9,9 +9,10 @@ import getpass
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.display import Selection, printable

@@ -9,12 +9,12 @@ layer of that session.
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.cli.decide import ROOTS_LIST, Kernel, roots_answer
 from ironcurtain_proxy.cli.explain_overlay import (
@@ -100,8 +100,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Explained:
+class _Explained(Struct, frozen=True, kw_only=True):
     """One call, decided and explained."""
 
     name: str

@@ -5,11 +5,12 @@ writes `server/tool`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.cli.output import picked
@@ -96,8 +97,7 @@ def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list
 # --- explain overlay
 
 
-@dataclass(frozen=True, slots=True)
-class NamedCall:
+class NamedCall(Struct, frozen=True):
     """A tool of the live configuration."""
 
     server: str
@@ -106,8 +106,7 @@ class NamedCall:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedCall:
+class ExplainedCall(Struct, frozen=True):
     """The decision of `serve`, as far as it can be known from files."""
 
     certain: RehearsedCall

@@ -7,9 +7,10 @@ file. A grant that is in both is listed once.
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
@@ -56,8 +57,7 @@ from ironcurtain_proxy.wiring.reviewers import basis_in
 # Reasons why kept grants are void under the present policy and servers. Not a command itself.
 
 
-@dataclass(slots=True)
-class Validity:
+class Validity(Struct):
     """Looks at the configuration once for each workspace."""
 
     _known: dict[str, tuple[Settings, LoadedPolicy] | None] = field(default_factory=dict)
@@ -125,8 +125,7 @@ def run(options: argparse.Namespace) -> int:
 # --- what there is -------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class _Listed:
+class _Listed(Struct, kw_only=True):
     """One grant of running sessions or of the file."""
 
     id: str

@@ -8,12 +8,11 @@ copy and a record that were written before.
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_dialogue import (
@@ -115,8 +114,7 @@ class NoServerFoundError(ConfigurationError):
         self.leaves_some = leaves_some
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupOptions:
+class SetupOptions(Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     preset: PresetName
@@ -166,8 +164,7 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     return _carry_out(talk, wish, moving, _Findings(present, start, outcome, every))
 
 
-@dataclass(frozen=True, slots=True)
-class _Findings:
+class _Findings(Struct, frozen=True):
     """What was found before the person agreed."""
 
     present: Mapping[str, Mapping[str, Json]]
@@ -223,8 +220,7 @@ def _carry_out(
     return talk.end(int(not (is_whole and is_right)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """What the servers answered."""
 
     servers: "Sequence[ReadServer]"
@@ -250,7 +246,7 @@ def _planned(
     own = own_shell(chosen, shells, names, found.present)
     start = found.start
     if own is not None:
-        start = dataclass_replace(start, serves=own.serves)
+        start = replace(start, serves=own.serves)
         entries = with_own_shell(entries, own, found.present)
         servers = [one for one in servers if one.name in entries]
         servers += [own.read()] if own.is_new else []
@@ -417,7 +413,7 @@ def _dry_run(
                  "nowhere; --yes puts it beside")  # fmt: skip
     own = own_shell(chosen, shells, [one.name for one in moving], present)
     if own is not None:
-        start = dataclass_replace(start, serves=own.serves)
+        start = replace(start, serves=own.serves)
         talk.say(f'would write our own shell as "{own.name}"')
         talk.answer["ownShell"] = {"name": own.name, "wish": chosen}
     changed, refused = changes(moving, start)
@@ -470,8 +466,7 @@ def _agreed(talk: Dialogue, wish: SetupOptions, changed: Sequence[FileChange]) -
     return answer == "y"
 
 
-@dataclass(frozen=True, slots=True)
-class _NewFiles:
+class _NewFiles(Struct, frozen=True):
     """What is to be written."""
 
     servers: Sequence["ReadServer"]

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
@@ -36,8 +36,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.installed import Machine, NotInstalled, fetch_of, look_up
 
 
-@dataclass
-class Dialogue:
+class Dialogue(Struct):
     """The dialogue of one run."""
 
     yes: bool

@@ -9,11 +9,12 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Final
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_servers import read_servers
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 _NOT_CHOSEN: Final = Failure(why="you left its file out", remedy="run init again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unprotected:
+class Unprotected(Struct, frozen=True, kw_only=True):
     """A server that stays in a client's file."""
 
     name: str
@@ -41,8 +41,7 @@ class Unprotected:
     failure: Failure
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """What has become of the servers of all clients so far."""
 
     found: FoundClients
@@ -83,8 +82,7 @@ class Outcome:
         return None if key in changed else _NOT_CHOSEN
 
 
-@dataclass(frozen=True, slots=True)
-class InitEnding:
+class InitEnding(Struct, frozen=True):
     """What was done in the end."""
 
     changed: Sequence[ClientFile] = ()

@@ -11,7 +11,6 @@ import difflib
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments, own_machine
@@ -46,8 +46,7 @@ _MOST_LOG: Final = 1 << 20
 Entries: TypeAlias = dict[str, dict[str, Json]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """The reason why a server stays outside of the proxy, and what helps."""
 
     why: str

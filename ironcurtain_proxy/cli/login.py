@@ -3,13 +3,13 @@
 import argparse
 import os
 import webbrowser
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.extras import require
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 # The server over HTTP that `login` or `logout` names, and the file of its login.
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteServer:
+class RemoteServer(Struct, frozen=True):
     """A server that is reached over HTTP."""
 
     spec: ServerSpec

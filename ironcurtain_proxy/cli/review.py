@@ -4,8 +4,9 @@ import argparse
 import os
 import select
 import sys
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.cli.audit import logs_to_read

@@ -3,10 +3,11 @@
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.output import complain, picked, say, say_json, terminal_width
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY

@@ -10,11 +10,12 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.display import Selection
@@ -170,8 +171,7 @@ def _started(alone: Settings, policy: Policy, seconds: float | None) -> tuple[li
 # --- what may be opened --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Border:
+class _Border(Struct, frozen=True):
     """What an entry of this server could open, and what no entry is offered for."""
 
     spec: ServerSpec
@@ -222,8 +222,7 @@ def _why_unfit(name: str) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
     kind: Kind

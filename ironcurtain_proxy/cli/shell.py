@@ -3,9 +3,10 @@
 import argparse
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
 from ironcurtain_proxy.facts.commands import has_repository, strays_among

@@ -4,12 +4,10 @@ Imported only where the section exists: most sessions start without it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, assert_never, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, assert_never, get_args
 
-from msgspec import UNSET, Meta, field
+from msgspec import UNSET, Meta, Struct, field
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import check_on_timeout
 from ironcurtain_proxy.auto_confirm.engine.interaction import OperationKind, SessionType
@@ -47,6 +45,7 @@ from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.settings import ProviderModel, Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import WithSecrets
 
 # --- reviewer settings
 
@@ -149,15 +148,16 @@ class ReviewerForm(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewerSpec:
+class ReviewerSpec(WithSecrets, frozen=True, kw_only=True):
     """The settings of one reviewer."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"env"})
 
     name: str
     kind: ReviewerKind
     command: tuple[str, ...] = ()
     """Process: the program and its arguments."""
-    env: Mapping[str, str] = dataclass_field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
     """Process: added to its environment. Model: `API_KEY`."""
     protocol: ReviewerProtocol = "lines"
     """Process: the protocol that it speaks."""
@@ -189,11 +189,12 @@ def reviewer_spec(layers: Layers, node: DocumentNode, form: ReviewerForm) -> Rev
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAccess:
+class ModelAccess(WithSecrets, frozen=True):
     """The access data handed to a model's library."""
 
-    api_key: str = dataclass_field(repr=False)
+    hidden: ClassVar[frozenset[str]] = frozenset({"api_key"})
+
+    api_key: str
     """The API key, or empty if there is none."""
     api_base: str | None
     """The endpoint; None: the provider's default."""
@@ -278,8 +279,7 @@ class NotificationsForm(CheckedForm, frozen=True, kw_only=True, rename={}):
                 yield (key,), f'is not for "{self.kind}"', ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationSettings:
+class NotificationSettings(Struct, frozen=True, kw_only=True):
     """The channels for notifications."""
 
     channels: tuple[NoticeChannel, ...] = ()
@@ -319,14 +319,15 @@ PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredContext:
+class RequiredContext(WithSecrets, frozen=True, kw_only=True):
     """The environment that the operator expects. An absent setting requires nothing."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"environment"})
 
     directory: Path | None = None
     """The expected workspace."""
     branch: str | None = None
-    environment: Mapping[str, str] = dataclass_field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
     """The expected variables of the proxy's environment."""
     provider: str | None = None
     """The expected value of `IRONCURTAIN_PROVIDER`."""
@@ -461,20 +462,21 @@ def _refusals(make: Callable[[], object]) -> Iterator[FormMistake]:
         yield (), str(error), ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoConfirmConfig:
+class AutoConfirmConfig(WithSecrets, frozen=True, kw_only=True):
     """The settings in the section."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"store_url"})
 
     engine: AutoConfirmSettings
     session_type: SessionType = "worker"
     """The kind of session, as the operator names it."""
-    context: RequiredContext = dataclass_field(default_factory=RequiredContext)
-    store_url: str | None = dataclass_field(default=None, repr=False)
+    context: RequiredContext = field(default_factory=RequiredContext)
+    store_url: str | None = None
     """The address of the store; None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
     """Days for which the store keeps ended interactions, or 0 if it holds for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
-    notifications: NotificationSettings = dataclass_field(default_factory=NotificationSettings)
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
     @property
     def mailboxes(self) -> tuple[Path, ...]:

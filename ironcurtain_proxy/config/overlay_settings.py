@@ -8,10 +8,10 @@ file before defaults are applied; a default would hide it.
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import (
     AUTONOMOUS,
@@ -358,8 +358,7 @@ GrantScope: TypeAlias = Literal["session", "project", "user"]
 """The sessions in which a kept grant holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantSettings:
+class GrantSettings(Struct, frozen=True, kw_only=True):
     """The lifetimes of remembered approvals."""
 
     ttl_seconds: Annotated[int, Meta(ge=0, le=366 * 24 * 3600)] = setting("ttlSeconds", 0)
@@ -402,8 +401,8 @@ def with_own_shell(said: OverlaySettings, servers: Iterable[ServerSpec]) -> Over
     if not own:
         return said
     declared_now = {**own, **said.capabilities.declarations}
-    capabilities = structs.replace(said.capabilities, declarations=declared_now)
-    return structs.replace(said, capabilities=capabilities)
+    capabilities = replace(said.capabilities, declarations=declared_now)
+    return replace(said, capabilities=capabilities)
 
 
 def read_overlay(layers: Layers, servers: tuple[str, ...]) -> OverlaySettings:

@@ -124,9 +124,9 @@ def _of_config(servers: _Schema, engine: _Schema) -> _Schema:
     for section, kind in SECTIONS:
         inside = _at(root, section.split(".")[:-1])
         words = dict(_attribute_docs(ast.parse(inspect.getsource(kind)).body[0]))
-        for one, key, said in declarations(kind):
-            *sections, last = key.split(".")
-            (found,), _ = schema_components((said,))
+        for one in declarations(kind):
+            *sections, last = one.key.split(".")
+            (found,), _ = schema_components((one.kind,))
             if one.default is not None:
                 found["default"] = _listed(one.default)
             if one.name in words:

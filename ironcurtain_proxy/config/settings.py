@@ -8,11 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.overlay_settings import (
     OVERLAY_KEYS,
@@ -48,7 +48,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.policy import UnknownTools
 from ironcurtain_proxy.model.server import PinMode, ServerSpec
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import RealPath, WithSecrets
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig
@@ -101,20 +101,20 @@ _Address: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeSettings:
+class NoticeSettings(WithSecrets, frozen=True, kw_only=True):
     """The targets of a notice that a call waits for a person."""
 
+    hidden: ClassVar[frozenset[str]] = frozenset({"webhook", "ntfy", "ntfy_token"})
+
     desktop: bool = setting("noticeDesktop", default=False)
-    webhook: _Address = setting("noticeWebhook", "", is_secret=True)
+    webhook: _Address = setting("noticeWebhook", "")
     """An address; whoever knows it may often post there."""
-    ntfy: _Address = setting("noticeNtfy", "", is_secret=True)
+    ntfy: _Address = setting("noticeNtfy", "")
     """The address of a topic; whoever knows it may read and post there."""
-    ntfy_token: NameText = setting("noticeNtfyToken", "", is_secret=True)
+    ntfy_token: NameText = setting("noticeNtfyToken", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalationSettings:
+class EscalationSettings(Struct, frozen=True, kw_only=True):
     """The settings of questions to reviewers."""
 
     mode: EscalationMode = setting("mode", "auto")
@@ -139,8 +139,7 @@ _OwnRecord: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetSettings:
+class TargetSettings(Struct, frozen=True, kw_only=True):
     """The settings of who named what a call reaches."""
 
     ask_when_named_by: tuple[NamedBy, ...] = setting("askWhenNamedBy", ())
@@ -151,13 +150,14 @@ class TargetSettings:
     `SERVER/TOOL:MEMBER` for one member of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoApproveSettings:
+class AutoApproveSettings(WithSecrets, frozen=True, kw_only=True):
     """The settings of the LLM approver, which is off by default."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"api_key"})
 
     enabled: bool = setting("enabled", default=False)
     model_id: ProviderModel = setting("modelId", DEFAULT_MODEL)
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     api_base: NameText | None = setting("apiBase", None)
     """Another endpoint of the provider's protocol, such as a local model."""
     target_check: bool = setting("targetCheck", default=True)
@@ -232,8 +232,7 @@ _DirectoryName: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineSettings:
+class TimelineSettings(Struct, frozen=True, kw_only=True):
     """The limits of the timeline."""
 
     max_bytes: Annotated[int, Meta(ge=_MEBIBYTE, le=1 << 50)] = setting(
@@ -269,8 +268,7 @@ _Collector: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
+class AuditSettings(Struct, frozen=True, kw_only=True):
     """Settings of the audit log."""
 
     path: Path
@@ -281,16 +279,14 @@ class AuditSettings:
     """The size at which the log is rotated, or None if it never does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerSettings:
+class BreakerSettings(Struct, frozen=True, kw_only=True):
     """The number of identical calls that pass within a window."""
 
     threshold: Annotated[int, Meta(ge=1, le=1_000_000)] = setting("threshold", 20)
     window_seconds: Seconds = setting("windowSeconds", 60.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TelemetrySettings:
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """Settings of spans and metrics."""
 
     enabled: bool = setting("enabled", default=False)
@@ -298,8 +294,7 @@ class TelemetrySettings:
     """The URL of a collector; None: the one in the environment, else this machine's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainmentSettings:
+class ContainmentSettings(Struct, frozen=True, kw_only=True):
     """Settings of containment."""
 
     undo: bool = setting("undo", default=False)
@@ -307,9 +302,10 @@ class ContainmentSettings:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(WithSecrets, frozen=True, kw_only=True):
     """All settings of the proxy, validated."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"provider_keys", "secrets", "inherited"})
 
     home: Path
     state_dir: Path
@@ -374,7 +370,7 @@ class Settings:
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     targets: TargetSettings = field(default_factory=TargetSettings)
-    provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    provider_keys: Mapping[str, str] = field(default_factory=dict)
     """API keys of models from the file, by provider."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     containment: ContainmentSettings = field(default_factory=ContainmentSettings)
@@ -382,9 +378,9 @@ class Settings:
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
     """The settings of the engine, or None if the section does not exist."""
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     """Secret variables by name; they are removed from the environment."""
-    inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
+    inherited: Mapping[str, str] = field(default_factory=dict)
     """The environment without the secrets; servers get its base variables."""
     warnings: tuple[Problem, ...] = ()
 

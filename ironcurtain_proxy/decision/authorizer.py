@@ -11,8 +11,9 @@ approval modes ask less because of it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.rules import (
     DEFAULT_DENY,

@@ -4,8 +4,10 @@ It retraces the authorizer's steps with the authorizer's own parts and puts each
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import (
     CONTAINED,
@@ -45,8 +47,7 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import RealPath, gravest
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One rule that was evaluated."""
 
     rule: str
@@ -57,8 +58,7 @@ class Trial:
     """Whether the rule speaks of the call's role at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleTrace:
+class RoleTrace(Struct, frozen=True, kw_only=True):
     """The evaluation of one role; `role` is None for a tool that names no resource."""
 
     role: ArgumentRole | None
@@ -69,8 +69,7 @@ class RoleTrace:
     answer: Decision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """A decision with the steps that led to it."""
 
     decision: Decision

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.downstream.conversation import Conversation, Standing
@@ -355,7 +355,7 @@ class Connection:
                 continue
             if self._listeners.asked is None:
                 return None
-            asks = None if caller is None else structs.replace(caller, entry=key)
+            asks = None if caller is None else replace(caller, entry=key)
             said = (await self._listeners.asked(method, params, (asks,))).get("result")
             if not isinstance(said, dict):
                 return None

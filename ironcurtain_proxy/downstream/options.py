@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
@@ -25,8 +24,7 @@ LOGINS: Final = "logins"
 """The directory below `~/.ironcurtain` with the tokens of servers that are reached over HTTP."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownstreamOptions:
+class DownstreamOptions(Struct, frozen=True, kw_only=True):
     """Settings that hold for every server. Durations are seconds."""
 
     call_timeout: float = 300.0
@@ -62,8 +60,7 @@ class DownstreamOptions:
         return directory is not None and Path(directory).parent == self.state
 
 
-@dataclass(slots=True, kw_only=True)
-class Hooks:
+class Hooks(Struct, kw_only=True):
     """Callbacks for events of servers; set by `wiring` before the servers run."""
 
     on_tools_changed: Callable[[], Awaitable[None]] | None = None

@@ -17,7 +17,6 @@ each ends after its last call.
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -25,6 +24,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog

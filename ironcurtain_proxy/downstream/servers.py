@@ -10,13 +10,12 @@ greeted server describes it otherwise, the call is not sent.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Final, assert_never
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, SUBSCRIBING
 from ironcurtain_proxy.downstream.eras import ServerDescription
@@ -426,7 +425,7 @@ class DownstreamServers:
         if host and not closed.hosts:
             closed = replace(closed, hosts=(host,))
         answer = _annotated(result, closed)
-        return structs.replace(answer, refused_host=host) if host else answer
+        return replace(answer, refused_host=host) if host else answer
 
     def _noted(
         self, supervisor: Supervisor, call: AuthorizedCall, result: ToolResult

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,6 +21,7 @@ import anyio
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.environment import (
     Masker,

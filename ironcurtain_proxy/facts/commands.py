@@ -8,11 +8,11 @@ which files and paths to read.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -86,7 +86,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
         text=text if isinstance(text, str) else "",
     )
     request = _in_directory(facts, place.directory)
-    return structs.replace(facts, command=command, place=place, request=request)
+    return replace(facts, command=command, place=place, request=request)
 
 
 def _in_directory(facts: Facts, directory: str | None) -> AccessRequest:
@@ -100,7 +100,7 @@ def _in_directory(facts: Facts, directory: str | None) -> AccessRequest:
     if directory is None or names:
         return request
     value = PathValue(directory, RealPath.from_text(directory))
-    return structs.replace(
+    return replace(
         request,
         arguments=tuple(
             [

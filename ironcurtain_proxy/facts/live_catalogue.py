@@ -14,8 +14,7 @@ nothing. Digests identify equal calls and equal servers.
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_field
+from functools import cached_property
 from hashlib import sha256
 from typing import Final, Protocol, TypeAlias
 
@@ -39,8 +38,7 @@ from ironcurtain_proxy.model.values import Arguments, Json
 SEPARATOR: Final = "__"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CataloguedTool:
+class CataloguedTool(Struct, frozen=True, kw_only=True):
     """One tool of one server."""
 
     exposed_name: str
@@ -73,28 +71,27 @@ class CataloguedTool:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True, kw_only=True, dict=True):
     """All tools, in the order of the servers and of their lists."""
 
     tools: tuple[CataloguedTool, ...]
     notices: tuple[str, ...] = ()
     """Notices for the operator, one line each."""
-    _by_name: Mapping[str, CataloguedTool] = field(init=False, repr=False, compare=False)
-    _by_tool: Mapping[tuple[str, str], CataloguedTool] = field(
-        init=False, repr=False, compare=False
-    )
 
-    _owners: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    @cached_property
+    def _by_name(self) -> Mapping[str, CataloguedTool]:
+        return {tool.exposed_name: tool for tool in self.tools}
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {tool.exposed_name: tool for tool in self.tools})
-        by_tool = {(tool.server, tool.definition.name): tool for tool in self.tools}
-        object.__setattr__(self, "_by_tool", by_tool)
+    @cached_property
+    def _by_tool(self) -> Mapping[tuple[str, str], CataloguedTool]:
+        return {(tool.server, tool.definition.name): tool for tool in self.tools}
+
+    @cached_property
+    def _owners(self) -> Mapping[str, frozenset[str]]:
         owners: dict[str, frozenset[str]] = {}
-        for server, name in by_tool:
+        for server, name in self._by_tool:
             owners[name] = owners.get(name, frozenset()) | {server}
-        object.__setattr__(self, "_owners", owners)
+        return owners
 
     def has_elsewhere(self, server: str, name: str) -> bool:
         """Return whether another server has a tool of this name, too."""
@@ -188,7 +185,7 @@ def pin_digest(spec: ServerSpec, workspace: str | None) -> str:
 
     args = tuple([plain(one) for one in spec.args])
     env = {name: plain(one) for name, one in spec.env.items()}
-    return server_digest(replace_field(spec, args=args, env=env), workspace)
+    return server_digest(replace(spec, args=args, env=env), workspace)
 
 
 def server_digest(spec: ServerSpec, workspace: str | None = None) -> str:
@@ -576,7 +573,7 @@ def widened(annotation: ToolAnnotation, arguments: Arguments) -> ToolAnnotation 
     lacking = [name for name in arguments if name not in annotation.arguments]
     if not lacking:
         return None
-    return replace_field(
+    return replace(
         annotation, arguments={**annotation.arguments, **dict.fromkeys(lacking, _UNCLEAR)}
     )
 

@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.entries import (
     hosts_of,

@@ -16,10 +16,9 @@ import secrets
 import socket
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -28,6 +27,7 @@ from ironcurtain_proxy.agent.requests import INVALID_REQUEST
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode
 from ironcurtain_proxy.mailbox.answering import LONGEST, SHORTEST
+from ironcurtain_proxy.model.values import WithSecrets
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
 # --- principals
@@ -134,9 +134,10 @@ STANDARD_FILE: Final = "http-tokens"
 _LARGEST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontSettings:
+class FrontSettings(WithSecrets, frozen=True, kw_only=True):
     """The addresses and the principals of the front."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"principals"})
 
     socket: Path | None
     port: int | None
@@ -144,7 +145,7 @@ class FrontSettings:
     port_file: Path | None
     public_names: Sequence[str] = ()
     """Hosts under which a reverse proxy shows the front."""
-    principals: Principals = field(repr=False)
+    principals: Principals
     tokens_file: Path | None
     """The file of tokens, or None if the token came in a variable."""
 

@@ -12,11 +12,11 @@ call names another thing: there the whole tool is offered besides.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.families import covering, digest_of, identical_call, of_command
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, covers, has_expired, is_of
@@ -155,8 +155,7 @@ def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:
 # --- book
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class Remembered(Struct, frozen=True, kw_only=True):
     """A grant with the number of its uses."""
 
     grant: Grant

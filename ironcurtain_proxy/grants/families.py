@@ -10,11 +10,11 @@ anyway. So a family means the same in each, if nothing in it names a place outsi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, is_of, short_path
 from ironcurtain_proxy.model.annotation import same_scalar

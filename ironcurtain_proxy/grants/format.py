@@ -6,7 +6,6 @@ digest is no secret: a program that may write the file can add grants.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Final, Literal, TypeAlias, assert_never
@@ -151,8 +150,7 @@ VERSION: Final = 1
 _FILE_KEYS: Final = frozenset({"version", "grants"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptGrant:
+class KeptGrant(Struct, frozen=True, kw_only=True):
     """A grant that outlives its session, with its scope."""
 
     remembered: Remembered

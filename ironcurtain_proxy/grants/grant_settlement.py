@@ -9,11 +9,11 @@ forwarded uses nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook, is_never_remembered

@@ -9,7 +9,6 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -17,6 +16,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio import to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.grants.book import Remembered
@@ -151,8 +151,7 @@ _DEADLINE: Final = 5.0
 """Seconds for the disk; a call waits no longer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True, kw_only=True):
     """The circumstances of a session, under which its kept grants hold."""
 
     scope: KeptScope

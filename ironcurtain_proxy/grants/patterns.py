@@ -8,10 +8,12 @@ tool's definition changes.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
@@ -78,8 +80,7 @@ _STEERS: Final = re.compile(
 """Words that make an argument one of these wherever they stand in its name: `http_method`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalatedCall:
+class EscalatedCall(Struct, frozen=True, kw_only=True):
     """A call that needs an approval, as grants see it."""
 
     server: str
@@ -131,8 +132,7 @@ class EscalatedCall:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """The knowledge about paths that patterns need."""
 
     directories: frozenset[RealPath]

@@ -20,12 +20,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
-from msgspec import structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.settlements import LEFT_TO_CLIENT
 from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
@@ -70,8 +70,7 @@ _MOST_SECONDS: Final = 1200.0
 """Seconds after which the end of a call counts as unknown: ten minutes after the client's limit."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class HeldRun:
+class HeldRun(Struct, kw_only=True, eq=False):
     """The client's process that stands for a command which runs in a view."""
 
     command: ClientCommand
@@ -84,8 +83,7 @@ class HeldRun:
     """How it ended, or None if nobody has said."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class OpenCall:
+class OpenCall(Struct, kw_only=True, eq=False):
     """One call of a client, from its hook to its end."""
 
     id: str
@@ -433,11 +431,11 @@ class _TellingFacts:
         if not isinstance(gathered, Facts) or under_way is None:
             return gathered
         if under_way.is_asked:
-            gathered = structs.replace(gathered, client_asks=True)
+            gathered = replace(gathered, client_asks=True)
         if not under_way.caller.id:
             return gathered
         told = f"{under_way.caller}; what is remembered also covers the other agents here"
-        return structs.replace(gathered, context=(*gathered.context, ("Asked by", told)))
+        return replace(gathered, context=(*gathered.context, ("Asked by", told)))
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
         """Keep other calls off the repository."""
@@ -471,5 +469,5 @@ class _NotingRecorder:
             if under_way.caller.id:
                 told += [("agent", under_way.caller.id[:100])]
                 told += [("agentType", under_way.caller.kind[:100])]
-            record = structs.replace(record, context=(*record.context, *told))
+            record = replace(record, context=(*record.context, *told))
         await self._recorder.record(record)

@@ -7,13 +7,13 @@ says that they have ended; what it never says is closed when the agent's turn en
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, assert_never
 
 import anyio
 import orjson
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.facts.client_tools import SHELL, EquivalentCall, ServerCall, as_server_call
@@ -53,8 +53,7 @@ _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Door:
+class Door(Struct, kw_only=True):
     """The events of one client, and its calls under way."""
 
     dialect: HookDialect
@@ -77,12 +76,12 @@ class Door:
     """Why no command is held any more, or empty if it may be."""
     calls: int = 0
     """The number of calls that have been judged, of which this kernel alone knows."""
-    _open: list[OpenCall] = field(default_factory=list, init=False)
-    _is_prompted: bool = field(default=False, init=False)
+    _open: list[OpenCall] = field(default_factory=list)
+    _is_prompted: bool = False
     """Whether an agent has written a prompt for later, which will come as its user's."""
-    _is_in_skill: bool = field(default=False, init=False)
+    _is_in_skill: bool = False
     """Whether the client may be about to run the commands in a skill."""
-    is_turn: bool = field(default=False, init=False)
+    is_turn: bool = False
     """Whether an agent is at work, so that a command is none of the user's own."""
 
     async def answer(self, event: str, raw: bytes, is_waiting: Callable[[], bool]) -> bytes:

@@ -13,16 +13,15 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from typing import Final
 
 import anyio
-import msgspec
 import orjson
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
@@ -149,14 +148,13 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         anyio.run(listener.run)
 
 
-@dataclass(slots=True, kw_only=True)
-class HeldDoor:
+class HeldDoor(Struct, kw_only=True):
     """The place of a client's door, which one process holds."""
 
     client: Owner
     path: Path
     """The socket."""
-    _lock: int = field(default=-1, init=False)
+    _lock: int = -1
 
     @classmethod
     def of(cls, client: Owner, state: Path) -> "HeldDoor":
@@ -341,7 +339,7 @@ def client_proxy(
     # What an administrator keeps of sandboxes and pins is about servers; a client has neither.
     servers = tuple([replace(one, sandbox=None) for one in settings.servers])
     loaded = load_policy(replace(settings, pins="on", servers=servers))
-    loaded = msgspec.structs.replace(loaded, policy=_with_own_places(loaded, settings, dialect))
+    loaded = replace(loaded, policy=_with_own_places(loaded, settings, dialect))
     known = known_servers()
     tools = {
         server: tuple(

@@ -17,13 +17,13 @@ the hooks have a kernel of their own as if there were no proxy, and the status s
 import logging
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -125,7 +125,7 @@ def _differences(one: Settings, other: Settings) -> list[str]:
         )
         for each in (one, other)
     ]
-    names = [each.name for each in fields(Settings) if each.name not in _OWN]
+    names = [name for name in Settings.__struct_fields__ if name not in _OWN]
     return [name for name in names if getattr(same[0], name) != getattr(same[1], name)]
 
 

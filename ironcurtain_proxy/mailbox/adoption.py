@@ -17,7 +17,6 @@ Two proxies never adopt one question: they look and claim under a lock.
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final
 import msgspec
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.grants_command import GRANTS_NAME, grants_owner

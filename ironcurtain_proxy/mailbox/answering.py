@@ -17,7 +17,6 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import unified_diff
 from functools import partial
 from itertools import islice
@@ -27,7 +26,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 import orjson
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import summary, visible
@@ -107,8 +107,7 @@ class NotTheReviewerError(IronCurtainError):
     """An answer of the wrong reviewer. Nothing was written; the message names the reviewer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewerAnswer:
+class ReviewerAnswer(Struct, frozen=True, kw_only=True):
     """The answer of a reviewer."""
 
     approved: bool
@@ -232,7 +231,7 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
 def signed(request: Request, given: ReviewerAnswer, signer: Signer) -> SignedAnswer:
     """Return the signed answer to a request."""
     answer = unsigned(request, given, signer.key)
-    return structs.replace(answer, signature=signer.sign(answer))
+    return replace(answer, signature=signer.sign(answer))
 
 
 def unsigned(request: Request, given: ReviewerAnswer, key: str = "") -> SignedAnswer:

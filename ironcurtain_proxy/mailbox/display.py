@@ -5,12 +5,12 @@ change the direction of writing are shown as escapes, and nothing is cut.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, seconds_left
 from ironcurtain_proxy.mailbox.messages import Request
@@ -44,8 +44,7 @@ _NARROW_MARGIN: Final = 16
 _NARROW: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A named part of a request. `lines` can be printed safely and are never empty."""
 
     name: str

@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.messages import (
@@ -37,8 +37,7 @@ from ironcurtain_proxy.strict_json import strict_json
 SESSIONS = "sessions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedCandidate(Candidate):
+class OfferedCandidate(Candidate, frozen=True, kw_only=True):
     """A candidate that a request offers to remember, as its file describes it."""
 
     request: str
@@ -47,8 +46,7 @@ class OfferedCandidate(Candidate):
     """The index of the candidate in the file, from 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
+class PendingRequest(Struct, frozen=True):
     """A request with its mailbox."""
 
     directory: Path

@@ -10,9 +10,8 @@ import re
 import unicodedata
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, TypeAlias, TypeGuard
+from typing import ClassVar, Final, TypeAlias, TypeGuard
 
 import orjson
 from msgspec import Struct
@@ -21,7 +20,7 @@ from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Decider, Program
 from ironcurtain_proxy.model.escalation import FOREVER, Approved, Declined, Escalation
 from ironcurtain_proxy.model.request import effect_word
 from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.model.values import BootMoment, Json, boot_moment
+from ironcurtain_proxy.model.values import BootMoment, Json, WithSecrets, boot_moment
 from ironcurtain_proxy.strict_json import strict_json
 
 _PURPOSE: Final = "ironcurtain-answer-1"
@@ -30,12 +29,13 @@ _PROVED: Final = ("reviewer", "escalationId", "requestDigest", "decision", "note
 _REDACTED: Final = "***"
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(WithSecrets, frozen=True):
     """The reviewer whose answers count, and the token that authenticates them."""
 
+    hidden: ClassVar[frozenset[str]] = frozenset({"token"})
+
     reviewer: str
-    token: str = field(repr=False)
+    token: str
 
     def proof(self, answer: Mapping[str, object]) -> str:
         """Return the proof that an answer carries instead of the token.
@@ -103,8 +103,7 @@ class Owner(Struct, frozen=True):
     unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A request as a reviewer's side reads it. The arguments are an agent's words: untrusted."""
 
     id: str

@@ -10,13 +10,13 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.inotify import InotifyQueue

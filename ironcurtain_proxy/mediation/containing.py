@@ -19,11 +19,11 @@ restored that could act outside the sandbox, until a person has looked.
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.containment import (
     ContainmentInput,
@@ -84,22 +84,21 @@ class _Marked(Struct, frozen=True):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Containing:
+class Containing(Struct, kw_only=True):
     """Containment for the calls of one session."""
 
     world: World
     in_force: PolicyInForce
-    _has_advised: bool = field(default=False, init=False)
+    _has_advised: bool = False
     """The log already says what to configure for files that are not held."""
-    _points: dict[str, _Marked] = field(default_factory=dict, init=False)
+    _points: dict[str, _Marked] = field(default_factory=dict)
     """The points of calls in progress."""
     attempts: Attempts = field(default_factory=Attempts)
-    _kept_back: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    _kept_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The control places that a call was kept from changing, by the call's fingerprint."""
-    _discarded: dict[str, str] = field(default_factory=dict, init=False)
+    _discarded: dict[str, str] = field(default_factory=dict)
     """Why the changes of a call were discarded, by the call's fingerprint."""
-    _opened: dict[str, SandboxOpening] = field(default_factory=dict, init=False)
+    _opened: dict[str, SandboxOpening] = field(default_factory=dict)
     """What was opened for a call in progress."""
 
     @property

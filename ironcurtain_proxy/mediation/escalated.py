@@ -14,11 +14,11 @@ Nothing here reads a file or knows a library: the keys and the check of a signat
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, assert_never
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.authorizer import goes_by_name
@@ -503,7 +503,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         call = replace(claim.call, opening=None) if consent.reasons else claim.call
         left = reasons_left(claim.reasons, consent.reasons)
         cover = self.approvals.use(
-            structs.replace(claim, call=call, reasons=left), self.world.clock.steady()
+            replace(claim, call=call, reasons=left), self.world.clock.steady()
         )
         if cover.open:
             return False

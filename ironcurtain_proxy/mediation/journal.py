@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import anyio
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.case import Arrival, Case, Judgement
@@ -37,14 +36,13 @@ Tell: TypeAlias = Callable[[], Awaitable[None]]
 """Notifies the people behind the session. Its exceptions are logged, and the call stays refused."""
 
 
-@dataclass(slots=True)
-class Unattended:
+class Unattended(Struct):
     """Notifies the people behind the session, once, that no reviewer answers its questions."""
 
     tell: Tell | None = None
     """Tells that nobody reviews, or None if nobody can be told, as when embedded in another
     program."""
-    _was_told: bool = field(default=False, init=False)
+    _was_told: bool = False
 
     async def found(self) -> None:
         """Note that a call was refused because no reviewer could be asked."""
@@ -70,8 +68,7 @@ class ClientName(Struct):
     """The client's own name for itself. No decision depends on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Struct, frozen=True, kw_only=True):
     """The audit records of one session's calls."""
 
     recorder: Recorder
@@ -280,6 +277,4 @@ class Journal:
         host = self.hosts.get(case.call.server) if self.hosts else None
         if host is None:
             return record
-        return msgspec.structs.replace(
-            record, context=(*record.context, OwnField("serverHost", host))
-        )
+        return replace(record, context=(*record.context, OwnField("serverHost", host)))

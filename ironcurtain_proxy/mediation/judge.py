@@ -4,11 +4,10 @@ Mediator and `explain` share it, so that an explanation always shows what `serve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.judging import (
@@ -34,8 +33,7 @@ BLOCKED: Final = "sandbox-host"
 """The rule of a question about an allowed call that the sandbox kept from a host."""
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(Struct):
     """The hosts that calls of one session were kept from, and those opened for allowed calls."""
 
     tried: dict[str, str] = field(default_factory=dict)

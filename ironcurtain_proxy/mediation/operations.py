@@ -7,10 +7,9 @@ about another entry: its request has the same answer whether the entry exists or
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import DownstreamError
@@ -203,14 +202,13 @@ class Lists(Protocol):
         """
 
 
-@dataclass(slots=True, kw_only=True)
-class Operations:
+class Operations(Struct, kw_only=True):
     """The operations of one session that are no tool calls."""
 
     naming: Naming
     lists: Lists
     session: Session
-    _subscribed: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _subscribed: set[tuple[str, str]] = field(default_factory=set)
     """Servers with their own URIs, as they were sent."""
 
     async def handle(

@@ -6,8 +6,10 @@ schemas.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
@@ -24,8 +26,7 @@ from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.values import Arguments
 
 
-@dataclass(frozen=True, slots=True)
-class RehearsedCall:
+class RehearsedCall(Struct, frozen=True):
     """The result for a call before any reviewer is asked."""
 
     gathered: Gathered
@@ -52,8 +53,7 @@ FactsOf: TypeAlias = Callable[
 Both are looked up by the operator's server name and the server's own tool name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True, kw_only=True):
     """Judges calls as `serve` would judge them on this machine."""
 
     policy: Policy

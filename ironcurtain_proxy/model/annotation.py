@@ -12,13 +12,12 @@ any JSON.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from math import isnan
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.values import Arguments, Json
@@ -220,8 +219,7 @@ class RoleCase(Struct, frozen=True, kw_only=True):
     roles: tuple[ArgumentRole, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleSpec:
+class RoleSpec(Struct, frozen=True, kw_only=True):
     """The roles of one argument: the first case that holds, else `default`."""
 
     default: tuple[ArgumentRole, ...]
@@ -243,8 +241,7 @@ class RoleSpec:
         return self.default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAnnotation:
+class ToolAnnotation(Struct, frozen=True, kw_only=True):
     """The operator's annotation of one tool: the roles of each argument, in file order."""
 
     server: str
@@ -434,8 +431,7 @@ def spoken_of(names: frozenset[str]) -> frozenset[str]:
     return names | {name.partition("/")[2] for name in names if "/" in name}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDeclaration:
+class ToolDeclaration(Struct, frozen=True, kw_only=True):
     """The operator's declaration of what a tool can do."""
 
     tool_id: str

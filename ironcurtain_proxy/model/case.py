@@ -4,8 +4,6 @@ The judgement is the policy's decision and all further reasons for a review. The
 edited: what settled an escalation stands beside it.
 """
 
-from dataclasses import dataclass
-from dataclasses import replace as copied
 from datetime import datetime
 from typing import Final
 
@@ -67,8 +65,7 @@ _NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
 """The server name in records of calls that involve no server: own tools and unknown tools."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(Struct, frozen=True, kw_only=True):
     """The end of an escalation: its effect, and who or what decided."""
 
     effect: Effect
@@ -226,7 +223,7 @@ class Case(Struct, kw_only=True, eq=False):
         arguments = {**question.arguments, **(approved.changed or {})}
         self.call = replace(self.call, arguments=arguments)
         self.arguments, self.fingerprint = arguments, ""
-        known = copied(approved, question=approved.question or question.id)
+        known = replace(approved, question=approved.question or question.id)
         self.edited, self.edit_is_used = CallEdit(approved=known, question=question), False
 
     def said_of_edit(self) -> tuple[tuple[str, str], ...]:
@@ -242,7 +239,7 @@ class Case(Struct, kw_only=True, eq=False):
         self.edit_is_used = True
         if self.judged.quorums or not edit.covers(question):
             return None
-        return copied(edit.approved, changed=None, remember=None)
+        return replace(edit.approved, changed=None, remember=None)
 
     def unsettle(self) -> None:
         """Note that the settlement no longer holds."""

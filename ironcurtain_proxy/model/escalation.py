@@ -9,9 +9,8 @@ proxy's own; so such a name stands in quotes.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Literal, NewType, TypeAlias
+from typing import ClassVar, Final, Literal, NewType, TypeAlias
 from unicodedata import east_asian_width
 
 from msgspec import Struct
@@ -22,7 +21,7 @@ from ironcurtain_proxy.model.grant import Candidate, Pattern, SandboxOpening, sh
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.request import NOWHERE, AccessRequest, CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.signing import SignatureNeed
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, WithNotes
 
 # --- escalation
 
@@ -47,8 +46,7 @@ FOR_PEOPLE: Final[frozenset[Origin]] = frozenset({"secrets", "target"})
 """The origins that no grant, no model and no containment settles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OriginReason:
+class OriginReason(Struct, frozen=True, kw_only=True):
     """One reason for a review: its origin and an explanation."""
 
     origin: Origin
@@ -59,8 +57,7 @@ class OriginReason:
     """The capability profile that asks, where the origin is `capability`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Escalation:
+class Escalation(Struct, frozen=True, kw_only=True):
     """One call that needs a reviewer, with everything that a reviewer should see."""
 
     id: EscalationId
@@ -142,9 +139,10 @@ class Escalation:
         return tuple([reason.origin for reason in self.reasons]) or ("policy",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
+class Approved(WithNotes, frozen=True, kw_only=True):
     """An explicit, valid and timely approval of exactly this escalation."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"details"})
 
     by: Decider = HUMAN
     reasoning: str = ""
@@ -154,7 +152,7 @@ class Approved:
     """The escalation that was answered, where a call joined an earlier question."""
     note: str = ""
     """The reviewer's message to the agent."""
-    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
+    details: tuple[tuple[str, Json], ...] = ()
     """Additional record fields, such as the engine's findings."""
     revocable: bool = False
     """The approval holds only if the call can be undone."""
@@ -162,9 +160,10 @@ class Approved:
     """The arguments that the person changed: the approval is of the call with these in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class Declined(WithNotes, frozen=True, kw_only=True):
     """A refusal, an invalid answer, or no answer in time."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"details"})
 
     by: Decider = HUMAN
     kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"] = "denied"
@@ -175,15 +174,16 @@ class Declined:
     note: str = ""
     question: EscalationId | None = None
     """See `Approved.question`."""
-    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
+    details: tuple[tuple[str, Json], ...] = ()
     """See `Approved.details`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(WithNotes, frozen=True, kw_only=True):
     """No reviewer could be asked: the call is refused at once."""
 
-    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False, kw_only=True)
+    notes: ClassVar[frozenset[str]] = frozenset({"details"})
+
+    details: tuple[tuple[str, Json], ...] = ()
     """Additional record fields: the opinion of a reviewer that passed the question on."""
 
 

@@ -5,29 +5,29 @@ denial, and is never read from what an agent or a server sent. What was approved
 its server's sandbox is a `SandboxOpening`.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NewType, TypeAlias
+from typing import ClassVar, Final, NewType, TypeAlias
 
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, Capability
 from ironcurtain_proxy.model.request import Family
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, WithNotes
 
 # --- opening
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxOpening:
+class SandboxOpening(WithNotes, frozen=True, kw_only=True):
     """Hosts and paths that a second instance of a server may use for one call."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"for_later"})
 
     hosts: tuple[str, ...] = ()
     paths: tuple[RealPath, ...] = ()
     """Paths that the call may write, create or delete."""
     reads: tuple[RealPath, ...] = ()
     """Credentials that the call's programs may read."""
-    for_later: bool = field(default=False, compare=False)
+    for_later: bool = False
     """Whether a remembered approval covers later calls, too."""
 
     def words(self) -> tuple[str, ...]:
@@ -116,16 +116,14 @@ Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
 """One condition of a grant. Where several name one role, each value must satisfy one of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A grant that an approval may create. Reviewers choose among the candidates offered."""
 
     description: str
     """One line for people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantPattern(Candidate):
+class GrantPattern(Candidate, frozen=True, kw_only=True):
     """The grant of calls of one tool whose arguments satisfy constraints."""
 
     server: str
@@ -137,8 +135,7 @@ class GrantPattern(Candidate):
     """Never empty: a call without constrained arguments cannot be remembered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPattern(Candidate):
+class ToolPattern(Candidate, frozen=True, kw_only=True):
     """The grant of one tool towards the approval mode ("always allow")."""
 
     server: str
@@ -148,15 +145,13 @@ class ToolPattern(Candidate):
     """SHA-256 of the tool's definition. A changed definition voids the grant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityPattern(Candidate):
+class CapabilityPattern(Candidate, frozen=True, kw_only=True):
     """The grant of one capability towards its profile."""
 
     capability: Capability
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyPattern(Candidate):
+class FamilyPattern(Candidate, frozen=True, kw_only=True):
     """The grant of families of shell commands. It covers a command if it covers each part."""
 
     server: str
@@ -177,8 +172,7 @@ class FamilyPattern(Candidate):
     as well. None: in this workspace alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPattern(Candidate):
+class CallPattern(Candidate, frozen=True, kw_only=True):
     """The grant of the identical call, or of a tool that nobody described, in this session."""
 
     server: str
@@ -196,8 +190,7 @@ Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern | FamilyPatt
 by the policy; of a shell command, families or the identical call do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """A pattern that a reviewer chose to remember, or that follows from an approval."""
 
     id: GrantId

@@ -1,11 +1,11 @@
 """The operator's policy, read and validated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from typing import Final, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import (
@@ -49,8 +49,7 @@ RuledMethod: TypeAlias = Literal[
 completes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True, dict=True):
     """One rule of the policy. A condition that is None does not restrict."""
 
     name: str
@@ -86,34 +85,35 @@ class Rule:
     containment nor an earlier approval takes their place. `None` means that anybody may answer."""
     layer: LayerName = "user"
     """The layer of policy that the rule came from."""
-    conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
-    """All conditions on values."""
-    of_call: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
-    of_value: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
-    """Those of them that are held against the call, and against one value at a time."""
-    about: frozenset[ArgumentRole] | None = field(init=False, repr=False, compare=False)
-    """The roles that every condition is about; of several lists, one of them. None means all."""
 
-    def __post_init__(self) -> None:
-        """Compute once what every call asks."""
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All conditions on values."""
         sql = None if self.sql is None else SqlCondition(bound=self.sql)
         named = (self.paths, self.names, self.excepting, self.domains, *self.lists, sql, self.uris)
-        conditions = tuple([one for one in (*named, self.namedBy) if one is not None])
+        return tuple([one for one in (*named, self.namedBy) if one is not None])
+
+    @cached_property
+    def of_call(self) -> tuple[Condition, ...]:
+        """The conditions that are held against the call."""
+        return tuple([one for one in self.conditions if not one.is_of_value])
+
+    @cached_property
+    def of_value(self) -> tuple[Condition, ...]:
+        """The conditions that are held against one value at a time."""
+        return tuple([one for one in self.conditions if one.is_of_value])
+
+    @cached_property
+    def about(self) -> frozenset[ArgumentRole] | None:
+        """The roles that every condition is about; of several lists, one of them. None: all."""
         about = [] if self.roles is None else [self.roles]
         about += [
-            frozenset().union(*[one.about for one in conditions if one.key == key])
-            for key in {one.key for one in conditions}
+            frozenset().union(*[one.about for one in self.conditions if one.key == key])
+            for key in {one.key for one in self.conditions}
             # A recipient is asked about with the resources of its call, or never.
             if self.effect == "allow" or key != NamedByCondition.key
         ]
-        values = {
-            "conditions": conditions,
-            "of_call": tuple([one for one in conditions if not one.is_of_value]),
-            "of_value": tuple([one for one in conditions if one.is_of_value]),
-            "about": frozenset.intersection(*about) if about else None,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return frozenset.intersection(*about) if about else None
 
     @property
     def restricts_workspace(self) -> bool:
@@ -258,8 +258,7 @@ class ProtectedName(Struct, frozen=True, kw_only=True):
     """Whether only the path that ends there is protected: `.git` itself, but not its content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class Floor(Struct, frozen=True, kw_only=True, dict=True):
     """A layer whose restrictions hold whatever the rules of other layers allow.
 
     Its rules are asked by themselves, in file order; where they allow or say nothing, they have no
@@ -269,14 +268,14 @@ class Floor:
     rules: tuple[Rule, ...]
     asks: bool
     """Whether its escalations hold, too, or its denials alone."""
-    book: RuleBook = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "book", RuleBook(self.rules))
+    @cached_property
+    def book(self) -> RuleBook:
+        """The rules, indexed by tool and role."""
+        return RuleBook(self.rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True, dict=True):
     """All data that a decision rests on besides the request."""
 
     rules: tuple[Rule, ...]
@@ -296,19 +295,25 @@ class Policy:
     """The questions that a server may put to the user, by server. No entry: none."""
     version: str = ""
     """SHA-256 over the files of all layers, hexadecimal."""
-    book: RuleBook = field(init=False, repr=False, compare=False)
-    """The rules, indexed by tool and role."""
-    has_quorums: bool = field(init=False, repr=False, compare=False)
-    """Whether a rule of any layer demands signatures."""
-    asks_who_named: bool = field(init=False, repr=False, compare=False)
-    """Whether a rule asks who named the targets of a call."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "book", RuleBook(self.rules))
-        every = (*self.rules, *[rule for floor in self.floors for rule in floor.rules])
-        object.__setattr__(self, "has_quorums", any(rule.quorum is not None for rule in every))
-        asks = any(rule.namedBy is not None for rule in every)
-        object.__setattr__(self, "asks_who_named", asks)
+    @cached_property
+    def book(self) -> RuleBook:
+        """The rules, indexed by tool and role."""
+        return RuleBook(self.rules)
+
+    @cached_property
+    def has_quorums(self) -> bool:
+        """Whether a rule of any layer demands signatures."""
+        return any(rule.quorum is not None for rule in self._every_rule)
+
+    @cached_property
+    def asks_who_named(self) -> bool:
+        """Whether a rule of any layer asks who named a target."""
+        return any(rule.namedBy is not None for rule in self._every_rule)
+
+    @property
+    def _every_rule(self) -> tuple[Rule, ...]:
+        return (*self.rules, *[rule for floor in self.floors for rule in floor.rules])
 
     def questions_of(self, server: str) -> frozenset[AskKind]:
         """Return the questions that a server may put to the user, or that rules let it put."""

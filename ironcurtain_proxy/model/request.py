@@ -11,16 +11,23 @@ covers.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.values import SQL_EFFECTS, Arguments, Json, RealPath, SqlEffect
+from ironcurtain_proxy.model.values import (
+    SQL_EFFECTS,
+    Arguments,
+    Json,
+    RealPath,
+    SqlEffect,
+    WithNotes,
+)
 
 # --- command
 
@@ -35,8 +42,7 @@ class Piece(Struct, frozen=True):
     """The variable stands outside of quotes: a shell splits its value, and matches it to files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a command, quotes removed: `"a b"` is `a b`."""
 
     text: str | None
@@ -81,8 +87,7 @@ class Redirection(Struct, frozen=True):
     """A file or a descriptor; the text of a here-document or here-string; empty after `>&-`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True, kw_only=True):
     """A program and its arguments. Without words: assignments or redirections alone."""
 
     words: tuple[Word, ...] = ()
@@ -95,8 +100,7 @@ class SimpleCommand:
     pipeline, a loop or a condition. Only then is the effect of a `cd` on later commands known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedCommand:
+class ParsedCommand(Struct, frozen=True, kw_only=True):
     """All simple commands of a shell text. Empty: the text runs nothing."""
 
     commands: tuple[SimpleCommand, ...] = ()
@@ -142,12 +146,13 @@ OWN_BRANCH: Final = "any new branch"
 """Stands in a family of pushes for all branches that `origin` does not have, or from here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(WithNotes, frozen=True, kw_only=True):
     """The pattern of a simple command: what it shares with similar commands.
 
     Two parts belong to one family exactly if their families are equal.
     """
+
+    notes: ClassVar[frozenset[str]] = frozenset({"wide"})
 
     program: tuple[str, ...]
     """The program with its launchers and its sub-command or task."""
@@ -173,7 +178,7 @@ class Family:
     """The family speaks of a remote repository: it is the same in every directory where git leads
     there in the same way."""
 
-    wide: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, compare=False)
+    wide: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """The program and the kept words of a wider family, which an approval is offered for instead;
     None: there is none."""
 
@@ -214,8 +219,7 @@ class DiskLookups(Struct, frozen=True, kw_only=True):
 # --- place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandPlace:
+class CommandPlace(Struct, frozen=True, kw_only=True):
     """The surroundings of a command. All paths are absolute and free of links."""
 
     workspace: str | None = None
@@ -274,14 +278,15 @@ NOWHERE: Final = CommandPlace()
 # --- request
 
 
-@dataclass(frozen=True, slots=True)
-class PathValue:
+class PathValue(WithNotes, frozen=True):
     """A string that names a file or directory."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"link"})
 
     text: str
     """The path with all links followed, as text."""
     path: RealPath
-    link: RealPath | None = field(default=None, compare=False)
+    link: RealPath | None = None
     """The location of the path itself, if its last name is a link."""
 
 
@@ -306,14 +311,15 @@ class TextValue(Struct, frozen=True):
     """Names that ignore case in lower case, everything else as it came."""
 
 
-@dataclass(frozen=True, slots=True)
-class SqlValue:
+class SqlValue(WithNotes, frozen=True):
     """A text of SQL statements, read by a parser."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"reason"})
 
     text: str
     effect: SqlEffect
     """The gravest effect of its statements."""
-    reason: str = field(default="", compare=False)
+    reason: str = ""
     """The reason why the statement does more than read, or empty if it only reads."""
 
 
@@ -475,9 +481,9 @@ def lasting(facts: Facts) -> Facts:
 
         lasting(Facts(hints={"readOnlyHint": True}, …)) == Facts(hints=None, …)
     """
-    return structs.replace(_without_passing(facts), request=_without_passing(facts.request))
+    return replace(_without_passing(facts), request=_without_passing(facts.request))
 
 
 def _without_passing(value: _Marked) -> _Marked:
     defaults = {one.name: one.default for one in structs.fields(value)}
-    return structs.replace(value, **{name: defaults[name] for name in value.passing})
+    return replace(value, **{name: defaults[name] for name in value.passing})

@@ -8,15 +8,14 @@ only where the operator names them.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from ironcurtain_proxy.model.policy import AskKind
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, WithSecrets
 
 # --- pinning
 
@@ -96,15 +95,16 @@ OAuthGrant: TypeAlias = Literal["browser", "client-credentials"]
 """`client-credentials`: the proxy logs in by itself, as no person."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthClient:
+class OAuthClient(WithSecrets, frozen=True, kw_only=True):
     """A client that the operator registered at an authorization server."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     client_id: str
     issuer: str | None = None
     """The authorization server, as it calls itself: the secret goes nowhere else. None: there is
     no secret."""
-    client_secret: str | None = field(default=None, repr=False)
+    client_secret: str | None = None
     """`${NAME}` stands for the credential of that name."""
     grant: OAuthGrant = "browser"
     scope: str | None = None
@@ -113,18 +113,19 @@ class OAuthClient:
     """The port of the redirect URI that was registered, or None if any will do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteEndpoint:
+class RemoteEndpoint(WithSecrets, frozen=True, kw_only=True):
     """The address of a server, and the way to reach it."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"headers", "proxy"})
 
     url: str
     """The URL in its canonical spelling."""
     transport: RemoteTransport = "streamable-http"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with each request. `${NAME}` stands for the credential of that name."""
     addresses: tuple[Network, ...] = ()
     """Networks that the operator allows besides public addresses."""
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = None
     """The URL of an HTTP proxy, or None if none, whatever the environment says."""
 
     oauth: OAuthClient | None = None
@@ -207,9 +208,10 @@ def _expression(pattern: str) -> str:
     return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSpec:
+class ServerSpec(WithSecrets, frozen=True, kw_only=True):
     """The start of one downstream server, or its address."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"env", "credentials"})
 
     name: str
     """The operator's name, which the agent sees."""
@@ -218,8 +220,8 @@ class ServerSpec:
     command: str
     """The program; empty if the server is reached over HTTP."""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
+    credentials: Mapping[str, str] = field(default_factory=dict)
     """Secrets from `SERVER_CREDENTIALS`: added to `env`, masked in the session log."""
     cwd: str | None = None
     """Absolute; None: a directory of its own in the session's state."""
@@ -299,8 +301,7 @@ class ToolResult(Struct, frozen=True, weakref=True):
 # --- restrictions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxRestrictions:
+class SandboxRestrictions(Struct, frozen=True, kw_only=True):
     """The limits of a confined process. An unconfined process has no `SandboxRestrictions`."""
 
     writable: tuple[RealPath, ...]

@@ -9,7 +9,7 @@ rights of the user; or they let a client run programs without a question.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -35,6 +35,38 @@ def words(text: str) -> frozenset[str]:
 def word_list(text: str) -> tuple[str, ...]:
     """Return the words of a text with blanks between them, in its order."""
     return tuple(text.split())
+
+
+# --- fields that do not count
+
+
+class WithSecrets(Struct, frozen=True):
+    """A value whose `repr`, which may stand in a traceback or a log, leaves some fields out."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset()
+
+    def __repr__(self) -> str:
+        shown = [name for name in self.__struct_fields__ if name not in self.hidden]
+        fields = ", ".join([f"{name}={getattr(self, name)!r}" for name in shown])
+        return f"{type(self).__name__}({fields})"
+
+
+class WithNotes(Struct, frozen=True):
+    """A value that is equal to another whatever some of its fields say."""
+
+    notes: ClassVar[frozenset[str]] = frozenset()
+
+    def _counting(self) -> tuple[object, ...]:
+        names = self.__struct_fields__
+        return tuple([getattr(self, name) for name in names if name not in self.notes])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WithNotes) or type(other) is not type(self):
+            return NotImplemented
+        return self._counting() == other._counting()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._counting()))
 
 
 # --- boot moment

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 from msgspec import Struct, field
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.model.server import ServerSpec
@@ -381,9 +380,7 @@ class Runner:
                     settled=frozenset(self._lookout.settled),
                     configurations=self._lookout.own_configurations,
                 )
-            self._led = replace_struct(
-                self._begun_with, paths=leads.paths, hooks_in_each=leads.in_each
-            )
+            self._led = replace(self._begun_with, paths=leads.paths, hooks_in_each=leads.in_each)
             self._repositories = self._lookout.repositories
             return self._led
 
@@ -431,7 +428,7 @@ class Runner:
         if led is None or not self._is_kept or command.fetched is not None:
             led = await self._look_for_leads()
         names = SettledNames(Path(self._setup.views.names)).read()
-        led = replace_struct(led, settled=led.settled | names)
+        led = replace(led, settled=led.settled | names)
         control = Control(self._setup.views.approved, led, self._restrictions.profile().deny_read)
         changes = await anyio.to_thread.run_sync(view.prepare, control)
         has_any = not changes.is_nothing

@@ -20,13 +20,12 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import IronCurtainError
@@ -276,17 +275,16 @@ class PinnedServer(Struct, frozen=True):
     """The workspace of the session, which is taken out of a server's descriptions."""
 
 
-@dataclass(slots=True, kw_only=True)
-class PinBook:
+class PinBook(Struct, kw_only=True):
     """The pins of one session."""
 
     store: PinStore
     servers: Mapping[str, PinnedServer]
     """The servers by the operator's name."""
-    _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
-    _holds: dict[tuple[str, Section], HeldParts] = field(default_factory=dict, init=False)
+    _read: dict[str, StoredPins] = field(default_factory=dict)
+    _holds: dict[tuple[str, Section], HeldParts] = field(default_factory=dict)
     """The held parts of each section that was listed."""
-    _said: set[str] = field(default_factory=set, init=False)
+    _said: set[str] = field(default_factory=set)
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
         """Return the held parts of a section, after its server has listed the whole section.

@@ -8,13 +8,13 @@ identical call for its session. A call that the recorded user refused is not rem
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import goes_by_name
 from ironcurtain_proxy.facts.client_tools import ServerCall
@@ -45,8 +45,7 @@ _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _DEFINITION: Final = "rehearsed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalatedStep:
+class EscalatedStep(Struct, frozen=True, kw_only=True):
     """An escalated call."""
 
     session: str

@@ -8,7 +8,6 @@ during the rehearsal; no file of the operator is read or written.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,8 @@ from typing import Final, Literal, TypeAlias
 import anyio
 import msgspec
 import orjson
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
@@ -121,7 +121,7 @@ class Scene(Struct, frozen=True, kw_only=True):
                 branch=branch,
                 push_to=("origin", branch),
             )
-        return structs.replace(gathered, place=_as_recorded(gathered.command, place, recorded))
+        return replace(gathered, place=_as_recorded(gathered.command, place, recorded))
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judgement:
         """Return the decision on a call before any question."""
@@ -406,7 +406,7 @@ def is_held(asked: EscalatedStep) -> bool:
 
 def _considered(asked: EscalatedStep) -> ContainmentInput:
     place = asked.facts.place
-    facts = structs.replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
+    facts = replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
     return ContainmentInput(
         facts=facts,
         judged=asked.judged,

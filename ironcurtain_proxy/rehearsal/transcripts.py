@@ -12,13 +12,13 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import (
@@ -34,8 +34,7 @@ from ironcurtain_proxy.model.values import Arguments, Json
 # --- recorded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptCall:
+class TranscriptCall(Struct, frozen=True, kw_only=True):
     """One tool call of a recorded session."""
 
     session: str

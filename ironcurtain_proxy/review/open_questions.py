@@ -11,12 +11,12 @@ No call blocks another one here.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.settlements import (
     EscalationState,

@@ -14,12 +14,12 @@ import os
 import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Final, Protocol, TypeAlias
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Person, Program, of_record
 from ironcurtain_proxy.model.escalation import (
@@ -252,8 +252,7 @@ def _invalid(reason: str) -> Declined:
 # --- channel order
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(Struct, frozen=True):
     """A way to a reviewer."""
 
     reviewer: Reviewer
@@ -350,12 +349,11 @@ def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json
     return (("channel", channel.name),) if channel.name and is_answer else ()
 
 
-@dataclass(slots=True)
-class LateChannel:
+class LateChannel(Struct):
     """Implements `ports.Reviewer`. Before it opens, it reaches nobody."""
 
-    _reviewer: Reviewer | None = field(default=None, init=False)
-    _is_reachable: Callable[[], bool] | None = field(default=None, init=False)
+    _reviewer: Reviewer | None = None
+    _is_reachable: Callable[[], bool] | None = None
 
     def open(self, reviewer: Reviewer, is_reachable: Callable[[], bool]) -> None:
         """Ask this reviewer from now on."""

@@ -42,11 +42,12 @@ The profile gives further signs (`denials`): a closed host has answered nothing.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from posixpath import normpath
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import CHANGES, ArgumentRole
 from ironcurtain_proxy.model.grant import SandboxOpening
@@ -265,8 +266,7 @@ _LONGEST_PATH: Final = 4096
 _MOST_PATHS: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """The hosts and files closed to one call."""
 
     profile: SandboxProfile | None = None

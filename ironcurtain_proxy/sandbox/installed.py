@@ -10,12 +10,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final, assert_never
 
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath

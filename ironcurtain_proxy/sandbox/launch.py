@@ -4,12 +4,11 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
@@ -49,8 +48,7 @@ class Mounted(Protocol):
         """Carry over what was approved, and return what was not, each with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(Struct, frozen=True):
     """The sandbox of a server."""
 
     command: tuple[str, ...]

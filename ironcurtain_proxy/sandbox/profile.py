@@ -5,10 +5,10 @@ can allow. `limits` in the section `sandbox` of an entry bounds the use of the m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -74,8 +74,7 @@ _OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
 """Directories of the user that srt lets every sandbox write in: all servers share them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxProfile:
+class SandboxProfile(Struct, frozen=True, kw_only=True):
     """Paths are absolute and real; what is not named may be read, and not be written."""
 
     allow_write: tuple[str, ...] = ()

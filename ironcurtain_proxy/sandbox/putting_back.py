@@ -11,11 +11,10 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
@@ -225,13 +224,12 @@ _LONGEST_NAME: Final = 150
 """Bytes of the name that are kept; with ours around them it is still a name."""
 
 
-@dataclass(slots=True)
-class RemovedFiles:
+class RemovedFiles(Struct):
     """The directory of moved files. Only files that are kept already are removed."""
 
     directory: Path
     """The directory in the state directory, where no server looks. Made when it is needed."""
-    _known: dict[bytes, str] = field(default_factory=dict, init=False)
+    _known: dict[bytes, str] = field(default_factory=dict)
     """The places of kept files, by content."""
 
     def take(self, path: str, beside: str = "") -> str:

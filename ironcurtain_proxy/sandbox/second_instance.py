@@ -6,11 +6,11 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.grant import SandboxOpening
@@ -85,7 +85,7 @@ def in_views(views: Views | None, opening: SandboxOpening) -> tuple[Views | None
     inside = [path for path in opening.paths if path.is_within(top)]
     names = ["/".join(path.parts[len(top.parts) :]) for path in inside]
     rest = tuple([path for path in opening.paths if path not in inside])
-    return structs.replace(views, approved=(*views.approved, *names)), replace(opening, paths=rest)
+    return replace(views, approved=(*views.approved, *names)), replace(opening, paths=rest)
 
 
 def left_closed(opening: SandboxOpening, home: str) -> Mapping[str, frozenset[str]]:

@@ -12,8 +12,9 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.control_places.git_files import is_index
 from ironcurtain_proxy.control_places.links import (
@@ -71,8 +72,7 @@ _ALWAYS: Final = frozenset({"alternates", "http-alternates"})
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
-@dataclass(slots=True, frozen=True)
-class _Context:
+class _Context(Struct, frozen=True):
     """What a directory is a part of."""
 
     anchor: str = ""
@@ -86,8 +86,7 @@ class _Context:
 _PLAIN: Final = _Context()
 
 
-@dataclass(slots=True)
-class _Directory:
+class _Directory(Struct):
     """A listed directory."""
 
     path: str
@@ -106,8 +105,7 @@ class _Directory:
         return self.is_sure and (self.stamp, self.given) == (stamp, given)
 
 
-@dataclass(slots=True, frozen=True)
-class _Judge:
+class _Judge(Struct, frozen=True):
     """The judgement on the entries of one directory, the cheapest question first."""
 
     rules: Callable[..., FileKind | None]
@@ -136,8 +134,7 @@ class _Judge:
         return None
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """The control places below some directories."""
 
     roots: tuple[str, ...]
@@ -154,13 +151,13 @@ class Survey:
     """Directories where servers write and nobody looks."""
     learns: bool = False
     """Whether each hidden name that comes counts as settled."""
-    too_many: bool = field(default=False, init=False)
+    too_many: bool = False
     """Whether there were more directories than are remembered, the last time."""
-    refused: list[str] = field(default_factory=list, init=False)
+    refused: list[str] = field(default_factory=list)
     """Directories that cannot be looked into, the last time."""
-    _listed: dict[str, _Directory] = field(default_factory=dict, init=False)
-    _repositories: set[tuple[str, ...]] = field(default_factory=set, init=False)
-    _closed: dict[str, _Stamp] = field(default_factory=dict, init=False)
+    _listed: dict[str, _Directory] = field(default_factory=dict)
+    _repositories: set[tuple[str, ...]] = field(default_factory=set)
+    _closed: dict[str, _Stamp] = field(default_factory=dict)
     """The directories that were closed to us before any server ran."""
 
     def walk(self) -> list[Found]:

@@ -17,14 +17,14 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
@@ -278,17 +278,16 @@ _UNASKED: Final = 2.0
 """Seconds until a look that neither a call nor an event asks for."""
 
 
-@dataclass(slots=True)
-class Watchman:
+class Watchman(Struct):
     """Checks after each call, and between calls after each event."""
 
     lookout: ControlLookout
     note: WatchNote | None = None
     """For the next start, if this proxy is killed."""
-    _said: set[str] = field(default_factory=set, init=False)
-    _opened: list["Watchman"] = field(default_factory=list, init=False)
+    _said: set[str] = field(default_factory=set)
+    _opened: list["Watchman"] = field(default_factory=list)
     """The watches over what second instances may write besides."""
-    _late: list[PutBack] = field(default_factory=list, init=False)
+    _late: list[PutBack] = field(default_factory=list)
     """The findings of the last looks of ended watches."""
 
     @property

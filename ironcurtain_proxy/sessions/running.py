@@ -17,12 +17,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import orjson
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.reading.layers import (
     CONFIG_NAME,

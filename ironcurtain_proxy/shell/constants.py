@@ -16,10 +16,10 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words

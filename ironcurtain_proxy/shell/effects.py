@@ -18,8 +18,10 @@ no table knows can never pass for harmless outside a sandbox.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.grammar import (
@@ -67,8 +69,7 @@ _DEPTH: Final = 8
 _TRUSTED: Final = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One simple command of a command, and its effect."""
 
     command: SimpleCommand
@@ -84,8 +85,7 @@ class Part:
         return name_of(self.command)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandEffect:
+class CommandEffect(Struct, frozen=True, kw_only=True):
     """The effect of a command."""
 
     effect: EffectLevel
@@ -139,8 +139,7 @@ def effect_of_part(command: SimpleCommand, place: CommandPlace) -> EffectLevel:
     return worst([part.effect for part in _part(command, place, variables, _DEPTH)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Variables:
+class _Variables(Struct, frozen=True):
     """The variables whose value a command may show."""
 
     shown: frozenset[str]

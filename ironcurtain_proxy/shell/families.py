@@ -17,8 +17,9 @@ stays, and of a program without an entry every word stays. So a gap in the table
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import (
     ONLY_READS,

@@ -15,8 +15,10 @@ takes a value is not known.
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
@@ -38,8 +40,7 @@ OperandKind: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """A program with its sub-command, and the words that its family leaves out."""
 
     path: tuple[str, ...]

@@ -19,10 +19,10 @@ or ends of lines could mean something else: a substitution that is not plain, ar
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
 

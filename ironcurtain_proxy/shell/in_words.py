@@ -7,8 +7,9 @@ whole command besides. Nothing is decided here.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.escalation import (
     SENSITIVE,

@@ -21,8 +21,9 @@ is not.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import (
     ANY,

@@ -13,8 +13,9 @@ for a command that is shown to read are they exact.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast, get_args
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import Capability
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word

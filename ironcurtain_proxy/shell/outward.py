@@ -19,10 +19,10 @@ is missing here is asked about when the sandbox stops the command on its way the
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words

@@ -15,11 +15,11 @@ command runs; in `cp x package.json && npm test` it has changed by the time that
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import (
     Assignment,

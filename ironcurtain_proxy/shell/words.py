@@ -13,11 +13,11 @@ command that can set a variable by a name which is not written here (`read $x`) 
 """
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Assignment, Piece, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words

@@ -6,8 +6,10 @@ In doubt, more commands are found: behind an unknown option, each word may begin
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Assignment, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words as names
@@ -21,8 +23,7 @@ _ANYTHING: Final = Word(None, "*", splits=True)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwrapped:
+class Unwrapped(Struct, frozen=True, kw_only=True):
     """The commands that a wrapper would run."""
 
     commands: tuple[SimpleCommand, ...] = ()

@@ -10,9 +10,9 @@ bounded, and the end of a session waits for a few seconds at most.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -42,15 +42,14 @@ _MOST_NAME: Final = 128
 """Characters of a name that an agent chose."""
 
 
-@dataclass(kw_only=True)
-class ObservedRecorder:
+class ObservedRecorder(Struct, kw_only=True, dict=True):
     """Implements `ports.Recorder`."""
 
     recorder: Recorder
     clock: Clock
     tracer: Tracer
     meter: Meter
-    _sent: dict[str, float] = field(default_factory=dict, init=False)
+    _sent: dict[str, float] = field(default_factory=dict)
     """The time at which each open call was forwarded; by its id, in seconds of the clock."""
 
     def __post_init__(self) -> None:

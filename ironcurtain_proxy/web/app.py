@@ -22,7 +22,6 @@ The running server of the page, on a loopback socket.
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from math import inf
@@ -33,6 +32,7 @@ import anyio.to_thread
 import orjson
 import uvicorn
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse

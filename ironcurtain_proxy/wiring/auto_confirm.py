@@ -5,11 +5,12 @@ the proxy takes to start.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import WorkContext
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
@@ -59,8 +60,7 @@ _Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
 """A task that runs for a reviewer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSurroundings:
+class EngineSurroundings(Struct, frozen=True, kw_only=True):
     """The parts that the engine is joined with."""
 
     clock: Clock

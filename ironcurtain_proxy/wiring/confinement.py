@@ -4,9 +4,10 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_loading import own_code
 from ironcurtain_proxy.config.reading.layers import real

@@ -5,8 +5,9 @@ effect, and the limits of the running process.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import why_open
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -24,8 +25,7 @@ from ironcurtain_proxy.wiring.rehearsal import configured_restrictions
 _NO_WORKSPACE: Final = "there is no workspace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncontainedServers:
+class UncontainedServers(Struct, frozen=True, kw_only=True):
     """Servers whose calls containment never settles, whatever they do."""
 
     servers: tuple[str, ...]
@@ -35,8 +35,7 @@ class UncontainedServers:
     """What helps, or empty where nothing is wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainmentReport:
+class ContainmentReport(Struct, frozen=True, kw_only=True):
     """The effect of containment on the servers of a configuration."""
 
     held: tuple[str, ...]

@@ -5,7 +5,6 @@ Servers over HTTP, checked against the policy and this machine before the start.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.replies import is_own
@@ -324,7 +324,7 @@ def _served(
     if own is None:
         return *with_own_path(specs, confined, environ, settings.workspace), views
     wired = {
-        name: replace(one, views=structs.replace(one.views, wire=own.wire))
+        name: replace(one, views=replace(one.views, wire=own.wire))
         for name, one in confined.items()
         if one.views is not None
     }

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.containment import (
     ContainmentInput,

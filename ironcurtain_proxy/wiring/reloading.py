@@ -29,7 +29,6 @@ are told of their new roots; what they may ask the user they are told when they 
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -37,7 +36,8 @@ from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.managed import managed_paths
 from ironcurtain_proxy.config.policy.policy_file import Basis, rule_changes
@@ -76,8 +76,7 @@ _SHARE: Final = 3.0
 """The pause after a load, as a multiple of its duration."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Reloading:
+class Reloading(Struct, kw_only=True):
     """Takes changed policies over into one session."""
 
     settings: Settings
@@ -99,11 +98,11 @@ class Reloading:
     """Whether only the administrator's layer is taken over: the setting `policy.reload` is off."""
     problem: str = ""
     """The reason why the files are not in force, or empty if they are."""
-    _seen: FileStamps = field(default=(), init=False)
+    _seen: FileStamps = ()
     """The states of the files at the last look."""
-    _taken: FileStamps = field(default=(), init=False)
+    _taken: FileStamps = ()
     """The states of the files at the last load, successful or not."""
-    _good: FileStamps = field(default=(), init=False)
+    _good: FileStamps = ()
     """The states of the files of the policy in force."""
 
     def __post_init__(self) -> None:
@@ -178,7 +177,7 @@ class Reloading:
         if managed is not None and managed.reviewers is not None:
             reviewers = managed.reviewers
         files = replace(self.loaded.files, managed=managed, reviewers=reviewers)
-        merged = structs.replace(self.loaded, files=files)
+        merged = replace(self.loaded, files=files)
         self.grants.approvals.grants.ban(merged.revoked_grants)
         if [one.rules for one in above] == [one.rules for one in before]:
             self._adopt(merged)
@@ -186,7 +185,7 @@ class Reloading:
         digest = sha256(f"{old.version} {found.version}".encode()).hexdigest()
         floors = (*above, *[one for one in old.floors if one not in before])
         policy = replace(old, floors=floors, version=digest)
-        await self._take(structs.replace(merged, policy=policy), now)
+        await self._take(replace(merged, policy=policy), now)
 
     def _refuse(self, why: str) -> None:
         """Keep the policy, and report each reason once."""

@@ -5,7 +5,6 @@ import os
 import pwd
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.policy_file import Basis
@@ -197,8 +197,7 @@ _CLOSE: Final = 1.0
 """Seconds for closing the model's connections."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedChannels:
+class AddedChannels(Struct, frozen=True, kw_only=True):
     """The channels and sources that the assembling program adds."""
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
@@ -370,7 +369,7 @@ def reviewers_beside(
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     questions = OpenQuestions(panel, clock, hold_after=hold_after)
     questions.keeper = shared.questions.keeper
-    return structs.replace(shared, questions=questions, panel=panel, is_whole=False)
+    return replace(shared, questions=questions, panel=panel, is_whole=False)
 
 
 def _notices(settings: Settings) -> WaitingNotices:

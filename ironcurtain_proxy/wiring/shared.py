@@ -1,10 +1,10 @@
 """What the doors of one kernel have in common: the agent's, and that of its client's hooks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.syncing import end_process

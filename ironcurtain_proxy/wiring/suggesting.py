@@ -13,11 +13,12 @@ allow a call which a person denied is left out.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
@@ -55,8 +56,7 @@ _OWN: Final = frozenset({"ironcurtain", "unknown", ""})
 _MOST_KNOWN: Final = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """A recorded call, judged."""
 
     server: str
@@ -85,8 +85,7 @@ class Replayed:
         return effect_of((self.other or self.judged).decision)
 
 
-@dataclass(slots=True)
-class ReplayTally:
+class ReplayTally(Struct):
     """The counts of the lines of a log."""
 
     lines: int = 0
@@ -292,8 +291,7 @@ _MOST_RULES: Final = 200
 """The most different rules that are tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedQuestion:
+class RepeatedQuestion(Struct, frozen=True):
     """A recorded call with a question that would be asked again."""
 
     call: Replayed
@@ -302,8 +300,7 @@ class RepeatedQuestion:
     """The number of a person's refusals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """A rule, and the questions that it would have spared."""
 
     rule: RuleProposal
@@ -315,8 +312,7 @@ class Suggestion:
         return sum(one.questions for one in self.calls)
 
 
-@dataclass(slots=True)
-class SuggestionReport:
+class SuggestionReport(Struct):
     """The findings in the log about the policy."""
 
     tally: ReplayTally

@@ -3,12 +3,13 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.mediation.journal import Journal
@@ -37,8 +38,7 @@ _BESIDE: Final = ".ironcurtain-views"
 """The same beside the workspace, where the state is on another file system."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellViews:
+class ShellViews(Struct, frozen=True):
     """The views of one session. Implements `ports.PreparedViews`."""
 
     session: SessionViews

@@ -1,11 +1,11 @@
 """What a call needs, and what a profile says of it."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import (
     AUTONOMOUS,

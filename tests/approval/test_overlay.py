@@ -1,11 +1,11 @@
 """Policy, profile and mode together: what asks, and what is denied."""
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.overlay import (

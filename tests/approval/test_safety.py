@@ -1,9 +1,8 @@
 """How dangerous a call is (R-26)."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, Subject, safety_level_of
 from ironcurtain_proxy.model.annotation import ArgumentRole, SafetyLevel, ToolDeclaration

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 import orjson
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
@@ -76,7 +76,7 @@ RECORD: Final = AuditRecord(
 )
 
 
-_changed: Final[Callable[..., AuditRecord]] = structs.replace
+_changed: Final[Callable[..., AuditRecord]] = replace
 
 
 def record(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import (
@@ -175,7 +174,7 @@ def with_argument(escalation: Escalation, name: str, text: str) -> Escalation:
     return replace(
         escalation,
         arguments=arguments,
-        request=structs.replace(escalation.request, arguments=facts),
+        request=replace(escalation.request, arguments=facts),
     )
 
 

@@ -1,11 +1,11 @@
 """What a provider's answer comes to, over HTTP."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver import reviewer
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model

@@ -4,13 +4,13 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import anyio
 import orjson
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver import reviewer
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
@@ -127,11 +127,11 @@ async def test_a_file_outside_the_workspace_that_was_asked_for_can_be_approved(
     session = Session(config=config, said=UserMessage(message, "1"))
     readme = "/home/u/Documents/README.md"
     wanted = next(iter(READ.escalation.request.arguments))
-    fact = structs.replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
+    fact = replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
     escalation = replace(
         READ.escalation,
         arguments={wanted.name: readme},
-        request=structs.replace(READ.escalation.request, arguments=(fact,)),
+        request=replace(READ.escalation.request, arguments=(fact,)),
     )
     assert isinstance(await session.ask(escalation), Approved)
     passed_on = Session(config=config, said=UserMessage("what is in my Documents folder?", "1"))
@@ -217,7 +217,7 @@ async def test_the_proxys_own_tools_are_never_auto_approved(fields: dict[str, st
     """G13."""
     session = Session()
     with untouched(session):
-        assert await session.ask(replace(PUSH.escalation, **fields)) == Unreachable()  # type: ignore[arg-type]
+        assert await session.ask(replace(PUSH.escalation, **fields)) == Unreachable()
 
 
 async def test_what_a_person_has_just_denied_is_not_asked_again() -> None:

@@ -1,10 +1,9 @@
 """The target check: what it lets pass, what it objects to, and why. R-27, line by line."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import (
     AROUND,
@@ -38,7 +37,7 @@ def call(
         found = tuple(_value(given_roles, text) for text in texts if isinstance(text, str))
         facts.append(ArgumentFact(argument, given_roles, (values or {}).get(argument, found)))
     branch = dict(context).get("Current branch", arguments.get("branch", "main"))
-    request = structs.replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
+    request = replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
     return replace(
         ANY,
         server=server,
@@ -223,7 +222,7 @@ OBJECTIONS = {
         "push to origin",
         replace(
             bare := call("git/git_push", {"remote": "origin"}, PUSH_ROLES),
-            request=structs.replace(bare.request, repository=None),
+            request=replace(bare.request, repository=None),
         ),
     ),
     "another branch after a slash": ("push to origin/dev", push(context=ON_TOPIC)),
@@ -236,7 +235,7 @@ OBJECTIONS = {
     "a force that is asked for": ("force push my changes to origin", push(force=True)),
     "a git tool of another server": (
         "push to origin",
-        replace(push(), request=structs.replace(push().request, server="files")),
+        replace(push(), request=replace(push().request, server="files")),
     ),
     "another commit message": ("commit with message 'wip'", commit("done")),
     "a quoted request": ("commit with message 'push it'", commit("push it")),

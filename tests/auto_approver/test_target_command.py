@@ -1,10 +1,9 @@
 """Which shell commands the user's words can ask for, and what makes a person decide again."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import operations_of, veto

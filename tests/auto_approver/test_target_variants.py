@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import (
     AROUND,
@@ -118,8 +119,7 @@ def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None
         if switch in scenario.escalation.arguments:
             continue
         arguments = {**scenario.escalation.arguments, switch: True}
-        call = with_argument(scenario.escalation, "nothing", "")
-        object.__setattr__(call, "arguments", arguments)
+        call = replace(scenario.escalation, arguments=arguments)
         if switch == "all" and "everything" in scenario.message:
             continue
         assert veto(scenario.message, call, AROUND) is not None

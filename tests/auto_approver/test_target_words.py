@@ -1,9 +1,8 @@
 """Words that change what a message asks for."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.target_call import CallSurroundings

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 import anyio
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge

@@ -1,13 +1,14 @@
 """One watchdog for a question: the target, the fallback, nobody."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision

@@ -1,11 +1,11 @@
 """The chain over real processes: they are started, fall silent, die, and are called off."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
 from ironcurtain_proxy.auto_confirm.reviewers.process import ReviewerProcess, Start

@@ -3,12 +3,13 @@
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate

@@ -3,11 +3,10 @@
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine_memory import RevocableCalls
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
@@ -35,7 +34,7 @@ def about(
     values = tuple([PathValue(text=str(path), path=real(path)) for path in paths])
     fact = ArgumentFact(name="path", roles=roles, values=values)
     asked = a_question()
-    request = structs.replace(
+    request = replace(
         asked.request,
         arguments=(fact,),
         repository=None if repository is None else real(repository),

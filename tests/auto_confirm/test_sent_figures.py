@@ -1,12 +1,12 @@
 """What `metrics` calls sent to a reviewer, by what really became of held calls."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.reviewer_chain import Seat

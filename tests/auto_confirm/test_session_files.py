@@ -2,10 +2,10 @@
 
 import os
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     TEMPORARY,

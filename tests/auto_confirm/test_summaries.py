@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm import notifier as notifications
 from ironcurtain_proxy.auto_confirm.engine.interaction import OperationKind

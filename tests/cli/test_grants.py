@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import anyio
 import orjson
 import pytest
 from anyio import to_thread
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli import grants, parser_of
 from ironcurtain_proxy.grants.format import KeptGrant

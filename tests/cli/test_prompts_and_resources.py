@@ -2,11 +2,11 @@
 
 import io
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli import parser_of
 from ironcurtain_proxy.cli.reviewing import answer_several, run_approve, run_deny, run_pending

@@ -82,12 +82,12 @@ def test_the_page_names_the_default_that_a_setting_declares() -> None:
     lines = re.sub(r"\n  +", " ", SETTINGS.partition("\n## Servers\n")[0]).splitlines()
     bullets = {found[1]: line for line in lines if (found := re.match(r"- `([\w.]+)`", line))}
     defaults = {
-        section + key: said_of(one.default)
+        section + one.key: said_of(one.default)
         for section, kind in SECTIONS
-        for one, key, _ in declarations(kind)
+        for one in declarations(kind)
         if isinstance(one.default, bool | int | float | str)
         and one.default != ""
-        and "notice" not in key
+        and "notice" not in one.key
     }
     checked = bullets.keys() & defaults.keys()
     assert len(checked) > 30

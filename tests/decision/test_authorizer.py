@@ -1,7 +1,7 @@
 """Decisions that a person can read."""
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -140,7 +140,7 @@ def test_a_directory_that_holds_a_protected_path_is_not_moved_or_deleted() -> No
 
 @pytest.mark.requirement("C-20")
 def test_a_repository_that_holds_a_protected_path_is_asked_about() -> None:
-    call = structs.replace(
+    call = replace(
         request(path("repo_path", ("read-path",), "/work/r/src"), server="git", tool="git_add"),
         repository=RealPath.from_text("/work/r"),
     )
@@ -373,7 +373,7 @@ def test_a_trusted_server_is_allowed_whatever_it_is_asked() -> None:
     policy = Policy(rules=(), trusted_servers=frozenset({"mine"}))
     call = request(path("p", ("delete-path",), "/etc/x"), server="mine", annotated=False)
     assert said(authorize(call, policy)) == ("allow", "trusted-server")
-    other = structs.replace(call, server="other")
+    other = replace(call, server="other")
     assert said(authorize(other, policy)) == ("deny", "structural-unknown-tool")
 
 
@@ -382,8 +382,8 @@ def test_only_the_bare_question_for_the_directories_is_always_allowed() -> None:
     policy = Policy(rules=())
     assert said(authorize(bare, policy)) == ("allow", "structural-introspection-allow")
     for other in (
-        structs.replace(bare, has_arguments=True),
-        structs.replace(bare, server="other"),
-        structs.replace(bare, annotated=False),
+        replace(bare, has_arguments=True),
+        replace(bare, server="other"),
+        replace(bare, annotated=False),
     ):
         assert isinstance(authorize(other, policy), Deny)

@@ -1,8 +1,7 @@
 """The steps of an explanation: what was asked, in which order, and what answered."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import CONTAINED
 from ironcurtain_proxy.decision.explanation import Trial, deciding_layer, explain, shown

@@ -1,8 +1,7 @@
 """Rules about the names of files: asked before the workspace settles anything."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize, goes_by_name, prior_consent_of
 from ironcurtain_proxy.decision.explanation import explain

@@ -1,9 +1,7 @@
 """Decisions on operations that are no calls of tools, and why they are what they are."""
 
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
@@ -19,21 +17,21 @@ from tests.decision.test_authorizer import path, request, said, within
 def read(uri: str) -> AccessRequest:
     fact = ArgumentFact("uri", ("resource-uri",), (TextValue(uri),))
     asked = request(fact, server="notes", tool=label("resources/read"))
-    return structs.replace(asked, method="resources/read")
+    return replace(asked, method="resources/read")
 
 
 def prompt(name: str) -> AccessRequest:
     asked = request(server="notes", tool=label("prompts/get", name))
-    return structs.replace(asked, method="prompts/get")
+    return replace(asked, method="prompts/get")
 
 
 def question(method: Method = "elicitation/create") -> AccessRequest:
     asked = request(server="notes", tool=label(method))
-    return structs.replace(asked, method=method, question=ServerQuestion(kind="form"))
+    return replace(asked, method=method, question=ServerQuestion(kind="form"))
 
 
 def rule(name: str, **conditions: object) -> Rule:
-    return replace(Rule(name=name, effect="allow", reason=""), **conditions)  # type: ignore[arg-type]
+    return replace(Rule(name=name, effect="allow", reason=""), **conditions)
 
 
 def test_a_server_s_question_is_denied_until_its_entry_lets_it_ask() -> None:

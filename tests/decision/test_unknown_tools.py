@@ -1,9 +1,7 @@
 """Tools without an annotation, where the operator wants to be asked; and rules about SQL."""
 
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
@@ -25,7 +23,7 @@ UNKNOWN = ("escalate", "structural-unknown-tool")
 
 
 def unknown(*facts: ArgumentFact) -> AccessRequest:
-    return structs.replace(request(*facts, server="notes"), annotated=False)
+    return replace(request(*facts, server="notes"), annotated=False)
 
 
 def url(*hosts: str) -> ArgumentFact:
@@ -50,7 +48,7 @@ def test_a_tool_that_nobody_described_is_asked_about() -> None:
     ],
 )
 def test_the_reason_names_what_nobody_has_described(arguments: tuple[str, ...], words: str) -> None:
-    asked = authorize(structs.replace(unknown(), undescribed=arguments), ASKS)
+    asked = authorize(replace(unknown(), undescribed=arguments), ASKS)
     assert asked.ground.reason.startswith(words)
 
 
@@ -143,7 +141,7 @@ def test_a_rule_about_sql_holds_for_what_does_at_most_that(
 
 
 def test_a_rule_about_sql_says_nothing_of_other_arguments() -> None:
-    both = structs.replace(
+    both = replace(
         sql("reads"), arguments=(*sql("reads").arguments, path("p", ("read-path",), "/x"))
     )
     assert authorize(both, bounded("reads")).ground.rule == "other"

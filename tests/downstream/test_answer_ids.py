@@ -1,11 +1,11 @@
 """Answers whose id is not written as the proxy wrote it, and answers in a batch."""
 
-import dataclasses
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
 from ironcurtain_proxy.model.values import Json
@@ -109,7 +109,7 @@ async def test_an_answer_with_another_id_is_noted_and_answers_nothing(
     written: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "session.log"
-    options = dataclasses.replace(OPTIONS, session_log=log, call_timeout=0.2)
+    options = replace(OPTIONS, session_log=log, call_timeout=0.2)
     async with running(options=options) as servers:
         with anyio.fail_after(20), pytest.raises(CallTimedOutError):
             await servers.forward(a_call("raw", {"bytes": f'{{"id":{written},{RESULT % "x"}}}\n'}))

@@ -1,6 +1,5 @@
 """Servers that change their era, refuse to be listened to, or go between two rounds of a call."""
 
-import dataclasses
 import json  # noqa: TID251  what a server of this test says
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,6 +9,7 @@ from typing import Final
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
@@ -165,7 +165,7 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
     first, second = (modern, legacy) if is_first else (legacy, modern)
     commands = [shlex.join([one.command, *one.args]) for one in (first, second)]
     script = f"[ -e {began} ] && exec {commands[1]}; touch {began}; exec {commands[0]}"
-    spec = dataclasses.replace(modern, command="/bin/sh", args=("-c", script))
+    spec = replace(modern, command="/bin/sh", args=("-c", script))
     async with used(spec, Around()) as servers:
         await servers.forward(a_call("echo"))
         with suppress(DownstreamError):
@@ -180,7 +180,7 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
 async def test_a_process_of_before_meets_no_request_that_it_does_not_know(tmp_path: Path) -> None:
     spec, heard = scripted(), tmp_path / "heard"
     line = f"tee {heard} | {shlex.join([spec.command, *spec.args])}"
-    spec = dataclasses.replace(spec, command="/bin/sh", args=("-c", line))
+    spec = replace(spec, command="/bin/sh", args=("-c", line))
     async with used(spec, Around()) as servers:
         assert json.loads(await text_of(servers, "params")).get("_meta") is None
         assert servers.status()["one"].starts == 1

@@ -1,9 +1,8 @@
 """Large messages between the proxy and real servers, and servers that do not read them."""
 
-import dataclasses
-
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
 from tests.downstream.scripted_servers import (
@@ -23,7 +22,7 @@ async def test_50_mb_pass_in_both_directions() -> None:
 
 
 async def test_over_the_cap_the_call_fails_with_the_reason_and_the_server_stays() -> None:
-    options = dataclasses.replace(OPTIONS, max_message_bytes=1_000_000)
+    options = replace(OPTIONS, max_message_bytes=1_000_000)
     async with running(options=options) as servers:
         with anyio.fail_after(20), pytest.raises(DownstreamError, match="larger than 1000000"):
             await servers.forward(a_call("large", {"size": 50_000_000}))
@@ -34,7 +33,7 @@ async def test_over_the_cap_the_call_fails_with_the_reason_and_the_server_stays(
 
 
 async def test_a_server_that_does_not_read_fails_calls_instead_of_filling_memory() -> None:
-    options = dataclasses.replace(OPTIONS, max_message_bytes=2_000_000, call_timeout=0.2)
+    options = replace(OPTIONS, max_message_bytes=2_000_000, call_timeout=0.2)
     async with running(options=options) as servers:
         with pytest.raises(CallTimedOutError):
             await servers.forward(a_call("stall"))

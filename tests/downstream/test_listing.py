@@ -1,8 +1,7 @@
 """What counts as a tool, and when a list is at its end."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_entries, list_tools
 from ironcurtain_proxy.errors import DownstreamError

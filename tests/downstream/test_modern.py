@@ -1,6 +1,5 @@
 """Servers that speak without a handshake: found out, used, asked back by them, and listened to."""
 
-import dataclasses
 import json  # noqa: TID251  what a server of this test says
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from mcp.shared.inbound import (
     decode_header_value,
 )
-from msgspec import structs
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream import connection as connection_module
@@ -280,7 +279,7 @@ async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_sp
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
-            found = await servers.forward(structs.replace(a_call("echo"), caller=caller))
+            found = await servers.forward(replace(a_call("echo"), caller=caller))
             assert said(found) == "done"
     as_it_was, modern = site.said("tools/call")
     assert VERSION_KEY not in str(as_it_was.body)
@@ -554,7 +553,7 @@ async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_
 
     site, other = Site(handler=aged), Site()
     with serving(site), serving(other):
-        two = dataclasses.replace(remote(other.url), name="two")
+        two = replace(remote(other.url), name="two")
         async with used(remote(site.url), Around(), two) as servers:
             assert 0 < servers.last("tools/list") <= 5
             assert servers.last("prompts/list") == 30

@@ -1,13 +1,12 @@
 """Real processes behind `DownstreamServers`: what they send, how they fail, and what is left."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
@@ -58,7 +57,7 @@ async def test_all_pages_of_tools_are_listed_as_they_came() -> None:
 
 async def test_a_server_whose_pages_go_in_circles_keeps_its_tools(tmp_path: Path) -> None:
     log = tmp_path / "session.log"
-    options = dataclasses.replace(OPTIONS, session_log=log)
+    options = replace(OPTIONS, session_log=log)
     async with running(scripted("one", {"circle": True}), options=options) as servers:
         assert "echo" in [tool.name for tool in (await servers.tools())["one"]]
         assert await text_of(servers, "echo", {"text": "hi"}) == "hi"
@@ -76,18 +75,18 @@ async def test_a_server_whose_pages_go_in_circles_keeps_its_tools(tmp_path: Path
 )
 async def test_what_a_server_prints_instead_of_messages_is_said(printed: str, said: str) -> None:
     babble = scripted("one", {"deaf": True, "prints": printed}, credentials={"K": "hunter2hunter2"})
-    early = dataclasses.replace(OPTIONS, start_deadline=0.5)
+    early = replace(OPTIONS, start_deadline=0.5)
     async with running(babble, options=early) as servers:
         with anyio.fail_after(20):
             await until(lambda: said in servers.status()["one"].error)
-    late = dataclasses.replace(OPTIONS, initialize_timeout=0.5)
+    late = replace(OPTIONS, initialize_timeout=0.5)
     async with running(babble, options=late) as servers:
         assert "did not answer within 0.5 s" in servers.status()["one"].error
         assert said in servers.status()["one"].error
 
 
 async def test_what_is_printed_during_a_call_is_said_when_its_time_is_over() -> None:
-    options = dataclasses.replace(OPTIONS, call_timeout=0.5)
+    options = replace(OPTIONS, call_timeout=0.5)
     async with running(options=options) as servers:
         with pytest.raises(DownstreamError, match='it printed "oops"'):
             await servers.forward(a_call("raw", {"bytes": "oops\n"}))
@@ -143,7 +142,7 @@ async def test_a_listener_that_fails_costs_nobody_the_result() -> None:
 
 
 async def test_a_hanging_call_ends_at_its_deadline_and_the_server_is_told() -> None:
-    options = dataclasses.replace(OPTIONS, call_timeout=0.2)
+    options = replace(OPTIONS, call_timeout=0.2)
     async with running(options=options) as servers:
         with pytest.raises(CallTimedOutError, match=r'server "one" did not answer within 0\.2 s'):
             await servers.forward(a_call("nothing"))
@@ -303,7 +302,7 @@ async def test_a_call_waits_longer_than_a_list_and_hears_why_its_server_is_missi
     async with running(scripted("deaf", {"deaf": True}), options=options) as servers:
         assert await servers.tools() == {"deaf": ()}
         assert "is still starting: call again" in await servers.until_started("deaf")
-    gone = dataclasses.replace(scripted("gone"), command="no-such-command-here")
+    gone = replace(scripted("gone"), command="no-such-command-here")
     options = DownstreamOptions(start_deadline=0.0)
     async with running(scripted(), gone, options=options) as servers:
         said = await servers.until_started("gone")
@@ -368,7 +367,7 @@ async def test_an_error_names_the_server_and_neither_its_arguments_nor_its_envir
 async def test_what_goes_out_is_what_was_judged_and_the_agents_other_params_as_they_came() -> None:
     async with running() as servers:
         call = a_call("params", {"judged": "/w/a"}, extra=[1.0], _meta={"k": 1})
-        bare = structs.replace(a_call("params"), params={"name": "one__params"})
+        bare = replace(a_call("params"), params={"name": "one__params"})
         sent = [orjson.loads(text(await servers.forward(which))) for which in (call, bare)]
     assert list(sent[0].items()) == [
         ("name", "params"),

@@ -1,11 +1,11 @@
 """What servers print: always drained, masked, bounded, and never anybody's trouble."""
 
-import dataclasses
 import os
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream import session_log
 from ironcurtain_proxy.downstream.environment import Masker
@@ -134,21 +134,21 @@ def test_the_log_is_the_owners_alone_also_if_it_was_not_before(tmp_path: Path) -
 
 @pytest.mark.parametrize("path", [None, Path("/dev/full"), Path("/proc/nowhere/log")])
 async def test_a_flood_is_drained_whether_or_not_it_can_be_logged(path: Path | None) -> None:
-    options = dataclasses.replace(OPTIONS, session_log=path)
+    options = replace(OPTIONS, session_log=path)
     async with running(options=options) as servers:
         assert await text_of(servers, "flood", {"kib": 20_000, "end": ""}) == "flooded"
 
 
 async def test_a_log_that_is_a_pipe_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    options = dataclasses.replace(OPTIONS, session_log=tmp_path / "pipe")
+    options = replace(OPTIONS, session_log=tmp_path / "pipe")
     async with running(options=options) as servers:
         assert await text_of(servers, "flood", {"kib": 2000}) == "flooded"
 
 
 async def test_secrets_are_masked_also_if_they_come_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    options = dataclasses.replace(OPTIONS, session_log=path)
+    options = replace(OPTIONS, session_log=path)
     server = scripted(credentials={"X": "hunter2hunter2"}, env={"GITHUB_TOKEN": "ghp_1234"})
     async with running(server, options=options) as servers:
         await text_of(servers, "say", {"text": "is hunt|er2hun|ter2 and ghp_|1234!\n"})
@@ -160,7 +160,7 @@ async def test_secrets_are_masked_also_if_they_come_in_pieces(tmp_path: Path) ->
 
 async def test_a_flood_of_garbage_on_stdout_does_not_fill_the_log(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    options = dataclasses.replace(OPTIONS, session_log=path)
+    options = replace(OPTIONS, session_log=path)
     async with running(options=options) as servers:
         await text_of(servers, "raw", {"bytes": "garbage\n" * 10_000, "answer": True})
     assert path.stat().st_size < 4096
@@ -168,7 +168,7 @@ async def test_a_flood_of_garbage_on_stdout_does_not_fill_the_log(tmp_path: Path
 
 async def test_the_last_words_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    options = dataclasses.replace(OPTIONS, session_log=path)
+    options = replace(OPTIONS, session_log=path)
     async with running(options=options) as servers:
         await text_of(servers, "say", {"text": "dying"})
         with anyio.fail_after(20), pytest.raises(Exception, match="ended"):
@@ -181,11 +181,9 @@ async def test_the_last_words_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
 
 async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    options = dataclasses.replace(OPTIONS, session_log=path)
+    options = replace(OPTIONS, session_log=path)
     code = "import sys; sys.exit('Traceback\\nModuleNotFoundError: hunter2 \x1b[2J\\n\\n')"
-    server = dataclasses.replace(
-        scripted(credentials={"X": "hunter2"}), args=("-I", "-S", "-c", code)
-    )
+    server = replace(scripted(credentials={"X": "hunter2"}), args=("-I", "-S", "-c", code))
     async with running(server, options=options) as servers:
         await servers.tools()
         why = servers.status()["one"].error

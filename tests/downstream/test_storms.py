@@ -1,11 +1,11 @@
 """Of a storm of notifications the agent gets a part and a count, and every answer."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream import notifications, session_log, supervisor
 from ironcurtain_proxy.downstream.session_log import Allowance, NotificationLimits
@@ -63,7 +63,7 @@ async def test_a_storm_of_notifications_is_cut_counted_and_answered(
     async def progress(params: Mapping[str, Json]) -> None:
         moves.append(params)
 
-    options = dataclasses.replace(OPTIONS, session_log=tmp_path / "log")
+    options = replace(OPTIONS, session_log=tmp_path / "log")
     async with running(options=options) as servers:
         servers.hooks.on_log = log
         for method in (LOG, PROGRESS):

@@ -1,9 +1,8 @@
 """Tools that a server carries out as tasks alone: called and awaited as others are."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.errors import CallLostError, CallTimedOutError, UnansweredError

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream.eras import check_version, greet, supported_version
@@ -82,7 +82,7 @@ async def test_a_server_of_both_that_has_no_such_method_keeps_its_session() -> N
     caller = Caller(version="2026-07-28", capabilities={})
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
-            asked = structs.replace(operation("completion/complete", "memo://a"), caller=caller)
+            asked = replace(operation("completion/complete", "memo://a"), caller=caller)
             answer = await servers.forward(asked)
             assert answer.error == error["error"]
             assert servers.status()["one"].starts == 1

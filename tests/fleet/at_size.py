@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ import anyio
 import httpx
 import orjson
 import psycopg
+from msgspec.structs import replace
 
 from ironcurtain_proxy.mailbox.messages import signed_response_bytes
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings

@@ -3,12 +3,12 @@
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store

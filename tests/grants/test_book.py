@@ -1,10 +1,10 @@
 """What is remembered of an approval, and that it never speaks of anything else."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates, covers
 from ironcurtain_proxy.model.annotation import ArgumentRole

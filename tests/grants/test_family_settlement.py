@@ -1,10 +1,10 @@
 """Shell commands: what settles a question about one, and what an answer remembers."""
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.book import GrantBook, Remembered
 from ironcurtain_proxy.grants.families import command_candidates

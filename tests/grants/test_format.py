@@ -1,7 +1,6 @@
 """Kept grants read back as they were written, or not at all."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 
@@ -9,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.format import (

@@ -1,11 +1,11 @@
 """What no grant covers, however it came to be."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.patterns import (
     HISTORY,

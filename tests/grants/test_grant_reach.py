@@ -1,11 +1,9 @@
 """Whatever is approved: a grant covers the call it came from, and nothing far from it."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.patterns import FLAGS, HISTORY, EscalatedCall, covers
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ROLE_TRAITS, ArgumentRole
@@ -63,7 +61,7 @@ def pairs(draw: st.DrawFn) -> tuple[EscalatedCall, EscalatedCall]:
     """A call and one like it: of two calls that have nothing in common there is nothing to say."""
     first = draw(calls())
     facts = tuple(
-        structs.replace(found, values=tuple(draw(st.lists(values_of(found.roles[0]), max_size=2))))
+        replace(found, values=tuple(draw(st.lists(values_of(found.roles[0]), max_size=2))))
         if draw(st.booleans())
         else found
         for found in first.request.arguments
@@ -75,9 +73,7 @@ def pairs(draw: st.DrawFn) -> tuple[EscalatedCall, EscalatedCall]:
             arguments[found.name] = found.values[0].text
     if draw(st.integers(0, 3)) == 0:
         arguments[draw(st.sampled_from(MORE))] = draw(st.sampled_from((True, False, "x")))
-    second = replace(
-        first, request=structs.replace(first.request, arguments=facts), arguments=arguments
-    )
+    second = replace(first, request=replace(first.request, arguments=facts), arguments=arguments)
     return first, second
 
 

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, combinations
 
 import pytest
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook

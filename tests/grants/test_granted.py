@@ -1,10 +1,10 @@
 """Grants are found, counted, listed, revoked and forgotten."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.patterns import EscalatedCall, candidates

@@ -1,9 +1,9 @@
 """Beside an approved part that reaches out, local parts that run nothing need no approval."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.pushes import may_run_hooks

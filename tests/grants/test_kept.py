@@ -4,12 +4,13 @@
 import logging
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants import kept as persisted_grants
 from ironcurtain_proxy.grants.book import GrantBook

@@ -1,9 +1,9 @@
 """Families that are kept, in the worktrees of their repository."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.format import KeptScope
 from ironcurtain_proxy.model.grant import FamilyPattern, Grant, GrantId

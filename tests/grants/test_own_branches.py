@@ -1,9 +1,9 @@
 """Kinds: pushes of new branches, fetches from one remote, reading one file with secrets."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project

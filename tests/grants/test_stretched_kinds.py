@@ -4,10 +4,10 @@ The combinations are made here, so that a new kind meets all the old tricks. Eac
 sandbox holds the local parts, and where none does.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.families import covering
 from tests.grants.family_projects import Project, RememberedAnswers

@@ -1,9 +1,9 @@
 """What may be remembered of a call that no pattern describes."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.book import (
     GrantBook,

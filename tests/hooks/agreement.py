@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +24,7 @@ from unittest.mock import patch
 import anyio
 import orjson
 from anyio.abc import TaskGroup
-from msgspec import structs
+from msgspec.structs import fields, replace
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -216,7 +215,7 @@ class Doors:
 
     async def _open_hook(self, tasks: TaskGroup, exits: AsyncExitStack) -> None:
         # Without its own places, which are those of a hook alone.
-        dialect = structs.replace(DIALECTS["claude"], reads=(), writes=())
+        dialect = replace(DIALECTS["claude"], reads=(), writes=())
         settings = kernel.client_settings(self._environment, None, dialect.patience)
         only = partial(AddedChannels, only=self._asked["hook"].channel)
         with patch.object(kernel, "AddedChannels", lambda **_given: only()):

@@ -6,17 +6,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import msgspec
 import orjson
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """What the server does with one request."""
 
     text: str | None = '{"decision":"approve","reasoning":"asked for"}'
     status: int = 200
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     hangs: bool = False
     drips: bool = False
     closes: bool = False

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig

@@ -3,12 +3,12 @@
 import ctypes
 import os
 import select
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.mailbox.answering import changes_of, file_change
 from ironcurtain_proxy.mailbox.display import (

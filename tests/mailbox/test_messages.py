@@ -1,12 +1,10 @@
 """What the files of the mailbox say."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
@@ -317,7 +315,7 @@ def test_a_request_under_another_name_or_that_no_screen_could_show_is_none() -> 
 
 
 def test_only_a_person_who_names_what_was_shown_may_change_arguments() -> None:
-    may = structs.replace(EXPECTED, may_edit=True)
+    may = replace(EXPECTED, may_edit=True)
     answer = {"decision": "approved", "requestDigest": "d" * 64, "arguments": {"path": "/b"}}
     ruling = judge_response(orjson.dumps(answer), may)
     assert ruling == Approved(by=HUMAN, changed={"path": "/b"})
@@ -335,7 +333,7 @@ def test_only_a_person_who_names_what_was_shown_may_change_arguments() -> None:
         ({**answer, "requestDigest": "e" * 64}, may),
         ({name: value for name, value in answer.items() if name != "requestDigest"}, may),
         ({**answer, "reviewer": "somebody"}, may),
-        (proved, structs.replace(may, credential=credential)),
+        (proved, replace(may, credential=credential)),
     ):
         ruling = judge_response(orjson.dumps(raw), expected)
         assert isinstance(ruling, Declined)

@@ -1,12 +1,12 @@
 """A mailbox whose question needs signatures, seen from both ends."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.errors import ConfigurationError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import SUPERVISED
 from ironcurtain_proxy.approval.judging import Overlay
@@ -97,6 +97,6 @@ def moved(made: Harness) -> Callable[[], None]:
     """What the call names changes."""
 
     def change() -> None:
-        made.facts.answer = lambda call: structs.replace(no_roles(call), arguments={"other": 1})
+        made.facts.answer = lambda call: replace(no_roles(call), arguments={"other": 1})
 
     return change

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition
@@ -66,7 +66,7 @@ async def copy(harness: Harness, source: str, target: str) -> None:
 
 async def test_a_push_that_leads_where_it_led_goes_out() -> None:
     harness = Harness(policy("allow"))
-    harness.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
+    harness.facts.answer = lambda call: replace(no_roles(call), pushes=True)
     assert isinstance(await harness.mediator.handle("read", {}), Answered)
     harness.facts.waited = True
     assert isinstance(await harness.mediator.handle("read", {}), Answered)

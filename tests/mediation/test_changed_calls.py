@@ -1,10 +1,10 @@
 """A person changes arguments and approves the changed call, which the policy judges anew."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.model.conditions import PathCondition

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.lowlevel
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.decision import (
@@ -50,7 +50,7 @@ CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
 
 def runs(call: Operation) -> Facts:
     facts = no_roles(call)
-    return structs.replace(facts, request=structs.replace(facts.request, effect="runs"))
+    return replace(facts, request=replace(facts.request, effect="runs"))
 
 
 @dataclass
@@ -249,7 +249,7 @@ async def test_a_contained_call_is_repeated_as_long_as_it_succeeds(
     fails: bool, passed: int
 ) -> None:
     async def act(call: AuthorizedCall) -> ToolResult:
-        return structs.replace(DONE, result={"content": [], "isError": fails})
+        return replace(DONE, result={"content": [], "isError": fails})
 
     world = harness(FakeContainment())
     world.begin(replace(world.world, servers=FakeServers(found_restrictions=WALLS, act=act)))
@@ -275,7 +275,7 @@ async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
 
 async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
     async def tries(call: AuthorizedCall) -> ToolResult:
-        return structs.replace(DONE, refused_host="closed.example")
+        return replace(DONE, refused_host="closed.example")
 
     world = harness(FakeContainment())
     world.servers.act = tries
@@ -312,7 +312,7 @@ def writes(call: Operation) -> Facts:
     fact = ArgumentFact(
         name="path", roles=("write-path",), values=(PathValue(text=str(path), path=path),)
     )
-    return structs.replace(facts, request=structs.replace(facts.request, arguments=(fact,)))
+    return replace(facts, request=replace(facts.request, arguments=(fact,)))
 
 
 def conditional(timeline: FakeTimeline | None, facts: Callable[[Operation], Facts]) -> Harness:
@@ -389,7 +389,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: Decider, hosts: lis
             return SandboxOpening(hosts=tuple(hosts))
 
     async def tries(call: AuthorizedCall) -> ToolResult:
-        return structs.replace(DONE, refused_host="t.example")
+        return replace(DONE, refused_host="t.example")
 
     world = harness(FakeContainment())
     needs = Needs(found_restrictions=WALLS, act=tries)

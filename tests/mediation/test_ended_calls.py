@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import (
     AuditError,

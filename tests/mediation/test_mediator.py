@@ -6,7 +6,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
@@ -231,8 +231,8 @@ def naming(
     def found(call: Operation) -> Facts:
         facts = no_roles(call)
         fact = ArgumentFact(name="a", roles=(role,), values=())
-        request = structs.replace(facts.request, arguments=(fact,), effect=effect, server=server)
-        return structs.replace(facts, request=request)
+        request = replace(facts.request, arguments=(fact,), effect=effect, server=server)
+        return replace(facts, request=request)
 
     return found
 
@@ -273,7 +273,7 @@ async def test_a_push_whose_target_changed_before_it_left_is_refused() -> None:
     answers = iter([1, 2])
 
     def moving(call: Operation) -> Facts:
-        return structs.replace(no_roles(call), pushes=True, arguments={"target": next(answers)})
+        return replace(no_roles(call), pushes=True, arguments={"target": next(answers)})
 
     harness = Harness(policy("allow"))
     harness.facts.answer = moving
@@ -288,7 +288,7 @@ async def test_a_call_that_waited_for_its_repository_is_judged_again() -> None:
     answers = iter([1, 2])
 
     def moving(call: Operation) -> Facts:
-        return structs.replace(no_roles(call), arguments={"target": next(answers)})
+        return replace(no_roles(call), arguments={"target": next(answers)})
 
     harness = Harness(policy("allow"))
     harness.facts.answer, harness.facts.waited = moving, True
@@ -394,7 +394,7 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
     harness.questions.on_ask = lambda: setattr(
         harness.facts,
         "answer",
-        lambda call: structs.replace(no_roles(call), arguments={"other": 1}),
+        lambda call: replace(no_roles(call), arguments={"other": 1}),
     )
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import Overlay
@@ -129,7 +129,7 @@ async def test_a_plan_whose_step_changed_while_it_was_asked_about_is_refused() -
     made.questions.ruling = Approved(by=HUMAN)
 
     def change() -> None:
-        made.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
+        made.facts.answer = lambda call: replace(no_roles(call), pushes=True)
 
     made.questions.on_ask = change
     refused = await open_plan(made, "edit")

@@ -1,7 +1,6 @@
 """What may change while a call waits for its answer, and what may not."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition
@@ -136,7 +136,7 @@ async def test_a_push_that_waited_over_midnight_is_judged_by_the_new_day() -> No
         policy = Policy(rules=(rule("a", "allow", *days), rule("b", "deny")), version="v")
         harness = Harness(policy)
         answers = iter([MONDAY, TUESDAY])
-        harness.facts.answer = lambda _, left=answers: structs.replace(next(left), pushes=True)  # type: ignore[misc]
+        harness.facts.answer = lambda _, left=answers: replace(next(left), pushes=True)  # type: ignore[misc]
         await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
         assert bool(harness.servers.forwarded) is goes
 
@@ -150,11 +150,11 @@ async def test_a_question_shows_no_fact_that_passes() -> None:
 
 
 def request(**values: object) -> Callable[[Facts], Facts]:
-    return lambda old: structs.replace(old, request=structs.replace(old.request, **values))
+    return lambda old: replace(old, request=replace(old.request, **values))
 
 
 def whole(**values: object) -> Callable[[Facts], Facts]:
-    return lambda old: structs.replace(old, **values)
+    return lambda old: replace(old, **values)
 
 
 def value(new: Value) -> Callable[[Facts], Facts]:

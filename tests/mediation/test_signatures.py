@@ -3,14 +3,13 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from msgspec import structs
+from msgspec.structs import replace
 
 import ironcurtain_proxy
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
@@ -53,7 +52,7 @@ def a_signed_question(count: int = 1, *roles: str, risk: CallRisk = "low") -> Es
 def on_paths(question: Escalation, *paths: str) -> Escalation:
     values = tuple(PathValue(one, RealPath.from_text(one)) for one in paths)
     fact = ArgumentFact("path", ("read-path",), values)
-    return replace(question, request=structs.replace(question.request, arguments=(fact,)))
+    return replace(question, request=replace(question.request, arguments=(fact,)))
 
 
 # --- what one answer is refused for --------------------------------------------------------------
@@ -66,27 +65,25 @@ def after(make: Callable[[SignedAnswer], SignedAnswer]) -> Callable[..., SignedA
 
 def before(**changed: object) -> Callable[..., SignedAnswer]:
     """An answer that its author signed for something else."""
-    return lambda key, question: signed(key, question, lambda one: structs.replace(one, **changed))
+    return lambda key, question: signed(key, question, lambda one: replace(one, **changed))
 
 
 UNTRUE = "its signature does not fit what it says"
 FORGED: dict[str, tuple[Callable[..., SignedAnswer], str]] = {
-    "an altered note": (after(lambda one: structs.replace(one, note="x")), UNTRUE),
+    "an altered note": (after(lambda one: replace(one, note="x")), UNTRUE),
     "a denial turned round": (
-        lambda key, question: structs.replace(signed(key, question, approved=False), approved=True),
+        lambda key, question: replace(signed(key, question, approved=False), approved=True),
         UNTRUE,
     ),
-    "a candidate added": (after(lambda one: structs.replace(one, remember=0)), UNTRUE),
+    "a candidate added": (after(lambda one: replace(one, remember=0)), UNTRUE),
     "a bit of the signature": (
         after(
-            lambda one: structs.replace(
-                one, signature=bytes([one.signature[0] ^ 1]) + one.signature[1:]
-            )
+            lambda one: replace(one, signature=bytes([one.signature[0] ^ 1]) + one.signature[1:])
         ),
         UNTRUE,
     ),
-    "no signature": (after(lambda one: structs.replace(one, signature=b"")), UNTRUE),
-    "a moved answer": (after(lambda one: structs.replace(one, question=OTHER)), UNTRUE),
+    "no signature": (after(lambda one: replace(one, signature=b"")), UNTRUE),
+    "a moved answer": (after(lambda one: replace(one, question=OTHER)), UNTRUE),
     "another question": (before(question=OTHER), "it answers another question"),
     "another machine": (before(machine="b" * 32), "it answers a question of another machine"),
     "another policy": (before(policy_version="older"), "it was signed under another policy"),
@@ -166,7 +163,7 @@ KEY = KeyFile(Ed25519PrivateKey.generate())
 
 
 def after_passkey(**changed: object) -> Callable[[SoftPasskey, SignedAnswer], SignedAnswer]:
-    return lambda key, answer: structs.replace(key.signs(answer), **changed)
+    return lambda key, answer: replace(key.signs(answer), **changed)
 
 
 PASSKEYS: dict[str, Callable[[SoftPasskey, SignedAnswer], SignedAnswer]] = {
@@ -183,7 +180,7 @@ PASSKEYS: dict[str, Callable[[SoftPasskey, SignedAnswer], SignedAnswer]] = {
     "a registration": lambda key, answer: key.signs(answer, type="webauthn.create"),
     "a frame of another page": lambda key, answer: key.signs(answer, crossOrigin=True),
     "words in place of a truth": lambda key, answer: key.signs(answer, crossOrigin="no"),
-    "another authenticator": lambda key, answer: structs.replace(
+    "another authenticator": lambda key, answer: replace(
         SoftPasskey().signs(answer), key=key.passkey.fingerprint
     ),
     "the other decision": after_passkey(approved=True),
@@ -196,7 +193,7 @@ PASSKEYS: dict[str, Callable[[SoftPasskey, SignedAnswer], SignedAnswer]] = {
     "no browser": after_passkey(client=b""),
     "a browser's list": after_passkey(client=b"[]"),
     "a browser's torn words": after_passkey(client=b"{"),
-    "the signature of a plain key": lambda key, answer: structs.replace(
+    "the signature of a plain key": lambda key, answer: replace(
         answer, key=key.passkey.fingerprint, signature=KEY.sign(answer)
     ),
 }
@@ -206,7 +203,7 @@ PASSKEYS: dict[str, Callable[[SoftPasskey, SignedAnswer], SignedAnswer]] = {
 def test_a_passkey_s_answer_that_does_not_fit_is_refused(kind: str) -> None:
     team, question = Team(CLOCK), a_signed_question()
     key = team.add_passkey("ada")
-    answer = structs.replace(
+    answer = replace(
         signed(KEY, question, approved=kind != "the other decision"), key="", signature=b""
     )
     why = team.judge().objection(question, DIGEST, PASSKEYS[kind](key, answer))
@@ -217,7 +214,7 @@ def test_a_passkey_s_answer_that_does_not_fit_is_refused(kind: str) -> None:
 def test_a_passkey_approves_with_the_proof_in_the_record_and_a_copy_of_it_does_not() -> None:
     team, question = Team(CLOCK), a_signed_question()
     key, judge = team.add_passkey("ada"), team.judge()
-    answer = structs.replace(signed(KEY, question), key="", signature=b"")
+    answer = replace(signed(KEY, question), key="", signature=b"")
     first = key.signs(answer)
     for _ in range(2):  # a file may be looked at again
         assert judge.objection(question, DIGEST, first) == ""
@@ -241,7 +238,7 @@ def test_a_counter_is_compared_over_restarts_and_answers_may_come_in_any_order(
     def answered(identifier: str, counter: int) -> tuple[Escalation, SignedAnswer]:
         question = replace(a_signed_question(), id=EscalationId(identifier), created=asked)
         key.counter = counter - 1
-        return question, key.signs(structs.replace(signed(KEY, question), key="", signature=b""))
+        return question, key.signs(replace(signed(KEY, question), key="", signature=b""))
 
     first, second, copied = answered("a", 5), answered("b", 6), answered("c", 6)
     for question, answer in (second, first):
@@ -261,7 +258,7 @@ def test_words_of_an_authenticator_beside_a_plain_signature_count_for_nothing() 
     """They are not signed there, and would set a counter that the person's next answer lacks."""
     team, question = Team(CLOCK), a_signed_question()
     key = team.add("ada")
-    junk = structs.replace(signed(key, question), authenticator=b"\xff" * 37)
+    junk = replace(signed(key, question), authenticator=b"\xff" * 37)
     judge = team.judge()
     assert "does not fit" in judge.objection(question, DIGEST, junk)
     assert judge.objection(question, DIGEST, signed(key, question)) == ""
@@ -296,9 +293,9 @@ def test_of_ten_thousand_forged_answers_none_is_believed() -> None:
     for number in range(10_000):
         match number % 3:
             case 0:
-                forged = structs.replace(right, signature=os.urandom(64))
+                forged = replace(right, signature=os.urandom(64))
             case 1:
-                forged = structs.replace(signed(stranger, question), key=key.key)
+                forged = replace(signed(stranger, question), key=key.key)
             case _:
                 forged = kinds[number % len(kinds)](key, question)
         assert judge.objection(question, DIGEST, forged)
@@ -342,7 +339,7 @@ def test_a_denial_after_the_first_of_two_approvals_ends_it() -> None:
 def test_only_what_all_of_them_chose_is_remembered() -> None:
     team = Team(CLOCK)
     ada, bob, question = team.add("ada"), team.add("bob"), a_signed_question(2)
-    first = signed(ada, question, lambda one: structs.replace(one, remember=0))
+    first = signed(ada, question, lambda one: replace(one, remember=0))
     found = team.judge().weigh(question, DIGEST, [first, signed(bob, question)])
     assert isinstance(found, Approved)
     assert found.remember is None

@@ -6,13 +6,13 @@ by itself.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -56,7 +56,7 @@ class SlowFacts(FakeFacts):
     async def gather(self, call: Operation) -> Gathered:
         await some_turns(2)
         found = no_roles(call)
-        return structs.replace(found, repository=REPOSITORY, pushes=self.pushes)
+        return replace(found, repository=REPOSITORY, pushes=self.pushes)
 
     @asynccontextmanager
     async def undisturbed(self, facts: Facts) -> AsyncIterator[bool]:

@@ -7,7 +7,6 @@ import asyncio  # noqa: TID251  callbacks of the loop
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,6 +14,7 @@ import anyio
 import orjson
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.requests import RequestCapacity, Requests, ServerAnswer, Service
 from ironcurtain_proxy.audit.log import AuditLog

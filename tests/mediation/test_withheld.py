@@ -1,8 +1,9 @@
 """What a server answers and the agent does not get, and what the record says of it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.escalation import Unreachable
 from ironcurtain_proxy.model.operation import Method, ParsedRequest, label

@@ -1,8 +1,7 @@
 """What a declaration can say, and what it cannot."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from ironcurtain_proxy.model.annotation import CAPABILITIES, SafetyLevel, ToolDeclaration
 

@@ -1,10 +1,10 @@
 """What a call's record says of its server."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.case import Arrival, Case, Judgement, Settlement
 from ironcurtain_proxy.model.decision import (

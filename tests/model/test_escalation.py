@@ -1,8 +1,7 @@
 """Which candidate an approval names: one that was offered, and nothing that only resembles one."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Allow, Escalate, Ground

@@ -1,8 +1,7 @@
 """Which operations a rule speaks of, and what servers may ask by rules."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import (
@@ -21,7 +20,7 @@ FETCH = label("prompts/get", "fetch")
 
 
 def rule(effect: Effect = "allow", **conditions: object) -> Rule:
-    return replace(Rule(name="r", effect=effect, reason=""), **conditions)  # type: ignore[arg-type]
+    return replace(Rule(name="r", effect=effect, reason=""), **conditions)
 
 
 HOME = PathCondition(roles=frozenset({"read-path"}), within=RealPath.from_text("/home"))

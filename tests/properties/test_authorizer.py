@@ -2,12 +2,11 @@
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, effect_of
@@ -114,7 +113,7 @@ def test_an_unannotated_tool_is_never_allowed_unless_its_server_is_trusted(
     request: AccessRequest, policy: Policy
 ) -> None:
     policy = replace(policy, trusted_servers=frozenset())
-    request = structs.replace(request, annotated=False, arguments=(), question=None)
+    request = replace(request, annotated=False, arguments=(), question=None)
     decision = authorize(request, policy)
     assert effect_of(decision) != "allow"
     if request.method == "tools/call" and policy.unknown_tools == "deny":

@@ -1,8 +1,7 @@
 """What is explained is what was decided, and the proposed change does what it promises."""
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain

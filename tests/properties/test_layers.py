@@ -1,8 +1,7 @@
 """What holds of every policy of layers, and that the engine joins them as the reference does."""
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.decision import SEVERITY, effect_of

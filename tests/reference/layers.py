@@ -1,6 +1,6 @@
 """Layers joined again, as naively as it can be said."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground

@@ -1,9 +1,8 @@
 """A function of the embedding program answers: only a clear approval is one."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Queue
@@ -13,6 +12,7 @@ import anyio
 import anyio.to_thread
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling, Unreachable

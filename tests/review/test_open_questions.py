@@ -1,12 +1,11 @@
 """Each question is asked once, and each approval used once."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 import anyio
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import HUMAN, KERNEL
 from ironcurtain_proxy.model.escalation import (
@@ -256,7 +255,7 @@ async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
 CHANGES: dict[str, Callable[[Escalation], Escalation]] = {
     "definition": lambda asked: replace(asked, definition="other"),
     "path": lambda asked: replace(
-        asked, request=structs.replace(asked.request, repository=RealPath.from_text("/srv/other"))
+        asked, request=replace(asked.request, repository=RealPath.from_text("/srv/other"))
     ),
     "branch": lambda asked: replace(asked, context=(("Current branch", "main"),)),
     "reasons": lambda asked: replace(

@@ -1,10 +1,10 @@
 """An approval that nobody takes, and one of more than is asked about by now."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.model.decision import HUMAN

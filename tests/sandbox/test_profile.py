@@ -3,10 +3,10 @@
 import fcntl
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec

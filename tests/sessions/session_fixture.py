@@ -1,8 +1,9 @@
 """A session of this process, as its state file tells of it, with a question in its mailbox."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process

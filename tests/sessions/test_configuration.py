@@ -1,11 +1,11 @@
 """By which configuration a question is explained: the session's own, and nobody else's word."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.explain import offered_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy

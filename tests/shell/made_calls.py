@@ -11,9 +11,11 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.shell import looked_at
 from ironcurtain_proxy.model.request import CommandPlace
@@ -95,8 +97,7 @@ _BEHIND: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One program or sub-command of the table."""
 
     name: str

@@ -1,6 +1,5 @@
 """Effects of shell commands."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of, worst

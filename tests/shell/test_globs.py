@@ -1,8 +1,7 @@
 """Patterns for names of files among the operands of programs that only read."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.statements import parse_command

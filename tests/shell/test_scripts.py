@@ -1,8 +1,7 @@
 """The files of the workspace that a command runs."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.shell.quiet import scripts_run
 from ironcurtain_proxy.shell.statements import parse_command

@@ -1,9 +1,9 @@
 """Names of files that usually hold secrets, in shell commands."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Word
 from ironcurtain_proxy.shell.effects import effect_of

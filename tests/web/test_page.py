@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import httpx
 import orjson
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import BrowserContext, Page, Route, expect
 
 from ironcurtain_proxy.audit.log import AuditLog

@@ -1,8 +1,9 @@
 """The programs that the kernel runs for itself lie where no agent writes."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath

@@ -8,7 +8,6 @@ question that nobody answers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -72,8 +71,7 @@ _CERTAIN: Final = 100
 _APPROVALS: Final[frozenset[EngineAction]] = frozenset({"approve", "conditional"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineDecision:
+class EngineDecision(Struct, frozen=True, kw_only=True):
     """One decision. Scores in hundredths."""
 
     action: EngineAction
@@ -225,8 +223,7 @@ _LONG_QUEUE: Final = 10
 _RELIEF_BELOW: Final = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assessment:
+class Assessment(Struct, frozen=True, kw_only=True):
     """The knowledge about a call for the checks."""
 
     interaction: Interaction

@@ -16,13 +16,12 @@ not.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, convert
+from msgspec import Struct, convert, field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
@@ -31,7 +30,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Origin
 from ironcurtain_proxy.model.request import AccessRequest
-from ironcurtain_proxy.model.values import Arguments, RealPath
+from ironcurtain_proxy.model.values import Arguments, RealPath, WithSecrets
 
 # --- operations
 
@@ -113,8 +112,7 @@ SessionType: TypeAlias = Literal["worker", "manager", "architect", "high-level",
 """The type of session that the operator registered. Never read from a call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Party:
+class Party(Struct, frozen=True, kw_only=True):
     """A session that asks or reviews."""
 
     session: str
@@ -154,8 +152,7 @@ class FilesFound(Struct, frozen=True):
 NOTHING_FOUND: Final = FilesFound()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlaces:
+class SessionPlaces(Struct, frozen=True, kw_only=True):
     """The workspace and home of a session, and what a call's paths are. Real paths."""
 
     workspace: RealPath | None = None
@@ -216,8 +213,7 @@ def in_temporary(path: RealPath) -> bool:
     return any(path != base and path.is_within(base) for base in TEMPORARY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafePath:
+class SafePath(Struct, frozen=True, kw_only=True):
     """A row of `safe_paths`: a directory in which an operation is nothing special."""
 
     path: str
@@ -337,8 +333,7 @@ HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
 """The bands that always go to a reviewer; no pattern approves them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalPattern:
+class ApprovalPattern(Struct, frozen=True, kw_only=True):
     """A row of `approval_patterns`, its expression compiled."""
 
     name: str
@@ -389,12 +384,13 @@ _VARIABLE: Final = 20
 _BRANCH: Final = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkContext:
+class WorkContext(WithSecrets, frozen=True, kw_only=True):
     """A place of work: as the operator requires it, or as the proxy found it."""
 
+    hidden: ClassVar[frozenset[str]] = frozenset({"environment"})
+
     directory: RealPath | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     branch: str | None = None
 
 
@@ -450,8 +446,7 @@ Hundredths: TypeAlias = int
 """A score from 0 to 100. Scores are integers, so that sums meet borders such as 0.7 exactly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interaction:
+class Interaction(Struct, frozen=True, kw_only=True):
     """One call that the policy or the overlay escalated."""
 
     id: str
@@ -521,8 +516,7 @@ class InteractionHistory(Struct, frozen=True, kw_only=True):
     """The directories of approved calls."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class Knowledge(Struct, frozen=True, kw_only=True):
     """The engine's knowledge at the time of a question."""
 
     moment: datetime

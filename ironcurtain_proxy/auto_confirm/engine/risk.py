@@ -12,10 +12,10 @@ an agent gains nothing by doing a thing often. The number of calls that may be h
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
@@ -66,8 +66,7 @@ _FAILURE: Final = 5
 _FAILURES_AT_MOST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
+class Risk(Struct, frozen=True):
     """A risk with its reasons."""
 
     hundredths: Hundredths
@@ -173,8 +172,7 @@ _SIMILAR_ENOUGH: Final = 70
 _USUALLY_APPROVED: Final = 90
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
+class Confidence(Struct, frozen=True):
     """A confidence with its reasons; they add up to it."""
 
     hundredths: Hundredths

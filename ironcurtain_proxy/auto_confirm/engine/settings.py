@@ -8,12 +8,11 @@ Rows of high and critical risk always go to a reviewer, and a cell says who may 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, TypeAlias, assert_never
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct, convert, field
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import (
     CallSubject,
@@ -234,8 +233,7 @@ REVIEWER_TYPES: Final[Mapping[str, SessionType]] = {
 """The default session types of the reviewers that the original document names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafetyRule:
+class SafetyRule(Struct, frozen=True, kw_only=True):
     """The operator's rule for a row of the matrix."""
 
     pattern: RulePattern
@@ -277,8 +275,7 @@ class ReviewerSetting(Struct, frozen=True, kw_only=True):
     may_deny: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoConfirmSettings:
+class AutoConfirmSettings(Struct, frozen=True, kw_only=True):
     """The engine's configuration."""
 
     enabled: bool = False

@@ -12,7 +12,6 @@ longest wait.
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from hmac import compare_digest
@@ -20,7 +19,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import anyio
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -245,13 +244,12 @@ def _text(fields: Mapping[str, object], key: str) -> str:
 # --- turns
 
 
-@dataclass(slots=True, order=True)
-class _Waiting:
+class _Waiting(Struct, order=True):
     urgency: int
     """The negative of the priority: the heap's first is its least."""
     since: datetime
     number: int
-    its_turn: anyio.Event = field(default_factory=anyio.Event, compare=False)
+    its_turn: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ReviewQueue:

@@ -16,9 +16,8 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -26,7 +25,8 @@ import anyio.to_thread
 import msgspec
 import orjson
 from anyio.abc import TaskGroup, TaskStatus
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import (
@@ -56,7 +56,7 @@ from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json, words
+from ironcurtain_proxy.model.values import Json, WithSecrets, words
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall
 
@@ -78,14 +78,15 @@ BASE: Final = words("PATH HOME USER LOGNAME LANG TZ TERM SHELL TMPDIR")
 _TOKEN_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSpec:
+class ProcessSpec(WithSecrets, frozen=True, kw_only=True):
     """A reviewer that is a process, as the operator names it."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"env"})
 
     name: str
     command: tuple[str, ...]
     """A program and its arguments. No shell."""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
     """Added to the base. May hold secrets, such as a model's key."""
     dialect: MakeDialect = LineDialect
     """The protocol of the process."""
@@ -105,17 +106,18 @@ class ProcessSpec:
             raise ConfigurationError(f"reviewer {self.name!r}: a number is too small")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(WithSecrets, frozen=True, kw_only=True):
     """The arguments for its start."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"environment", "secrets"})
 
     name: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     """All it finds in its environment."""
     inherited: tuple[int, ...]
     """Descriptors that it inherits under the same numbers; `prepared` closes them."""
-    secrets: tuple[str, ...] = field(repr=False)
+    secrets: tuple[str, ...]
     """Values to mask in its output."""
 
 

@@ -5,10 +5,10 @@ cannot remember approvals.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import Redact, View, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -60,7 +60,7 @@ class SessionReviewer(Struct, frozen=True):
         )
 
     def _without_secrets(self, ground: Ground) -> Ground:
-        return structs.replace(ground, reason=self._redacted({"reason": ground.reason})["reason"])
+        return replace(ground, reason=self._redacted({"reason": ground.reason})["reason"])
 
     def _redacted(self, texts: Mapping[str, str]) -> dict[str, str]:
         shown = self.redact(texts).fields

@@ -4,13 +4,13 @@ The caller holds the transaction.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Final, assert_never
 
 import orjson
 import sqlalchemy as sa
+from msgspec.structs import asdict
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store.rows import (
@@ -104,7 +104,7 @@ def insert_interaction(
 ) -> int:
     """Write a new interaction, and return its id."""
     values = {
-        **_shallow(row),
+        **asdict(row),
         "decided_by": decided_by,
         "factors": _written(row.factors),
         "auto_approved": row.status == "auto_approved",
@@ -132,7 +132,7 @@ def _insert_line(
         }
         _inserted(connection, REVIEWER_DECISIONS, line)
     values = {
-        **_shallow(decision),
+        **asdict(decision),
         "interaction_id": interaction_id,
         "auto_decision": decision.is_automatic,
         "created_at": now,
@@ -197,7 +197,7 @@ def _put_question(
 ) -> int:
     status, held_at = found
     values = {
-        **_shallow(task),
+        **asdict(task),
         "interaction_id": interaction_id,
         "status": "open",
         "created_at": now,
@@ -305,11 +305,6 @@ def _inserted(connection: Connection, table: sa.Table, values: Mapping[str, obje
     if key is None:
         raise StoreError(f"{table.name} gave no id")
     return int(key[0])
-
-
-def _shallow(row: InteractionRow | PermissionDecision | EscalationTask) -> dict[str, object]:
-    """Return the fields of a row. `asdict` would copy their content."""
-    return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
 # --- statements, made once: their values are given when they are run ------------------------------

@@ -8,13 +8,12 @@ enough.
 import math
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import ClassVar, Final, Literal, TypeAlias, assert_never
 
 import sqlalchemy as sa
-from msgspec import Struct, convert
+from msgspec import Struct, convert, field
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, SAFE_BANDS
@@ -29,20 +28,21 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
 )
 from ironcurtain_proxy.model.decision import in_record, of_record
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, WithNotes
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0
 SAFE_TARGET: Final = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(WithNotes, frozen=True):
     """A part of a whole."""
+
+    notes: ClassVar[frozenset[str]] = frozenset({"of"})
 
     part: int
     whole: int
-    of: str = field(default="interactions", compare=False)
+    of: str = "interactions"
     """The denominator, in words."""
 
     @property
@@ -83,8 +83,7 @@ class Distribution(Struct, frozen=True, kw_only=True):
         return f"{self.p50:.3g} / {self.p99:.3g} {unit} of {self.count}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Struct, frozen=True, kw_only=True):
     """All metrics at one moment."""
 
     at: datetime

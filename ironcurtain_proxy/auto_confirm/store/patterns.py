@@ -7,12 +7,12 @@ promotes it.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
 import sqlalchemy as sa
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import (

@@ -5,8 +5,9 @@ Importing them loads no database library, so a proxy without the engine may name
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.errors import IronCurtainError
@@ -49,8 +50,7 @@ def is_reviewer(decided_by: str) -> bool:
     return isinstance(of_record(decided_by), Person | Program)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InteractionRow:
+class InteractionRow(Struct, frozen=True, kw_only=True):
     """A permission prompt to record. Its texts may be an agent's words: untrusted."""
 
     request_id: str
@@ -76,8 +76,7 @@ class InteractionRow:
     """The asking process, as `upkeep.this_owner` names it. `None` means unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionDecision:
+class PermissionDecision(Struct, frozen=True, kw_only=True):
     """One line of an interaction's trail."""
 
     decision: DecisionWord
@@ -92,8 +91,7 @@ class PermissionDecision:
         return not is_reviewer(self.decided_by)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """The end of an interaction."""
 
     status: FinalStatus
@@ -115,8 +113,7 @@ class Ending:
         return PermissionDecision(decision=word, decided_by=self.decided_by, reason=self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalationTask:
+class EscalationTask(Struct, frozen=True, kw_only=True):
     """A question to one reviewer."""
 
     assign_to: str
@@ -129,8 +126,7 @@ class EscalationTask:
     type: str = "claude_permission_review"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternRow:
+class PatternRow(Struct, frozen=True, kw_only=True):
     """A pattern of calls that the operator lets the engine approve."""
 
     id: int
@@ -149,8 +145,7 @@ class PatternRow:
     """The share of its approved calls that succeeded; 1.0 before the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPattern:
+class NewPattern(Struct, frozen=True, kw_only=True):
     """A pattern to add.
 
     Raises:
@@ -181,8 +176,7 @@ class NewPattern:
             raise ValueError(f"scope_regex is not a regular expression: {error}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternProposal:
+class PatternProposal(Struct, frozen=True, kw_only=True):
     """A pattern that reviewers' own decisions suggest. It approves nothing until promoted."""
 
     name: str

@@ -8,9 +8,10 @@ It knows nothing of files or terminals: it is handed what is pending and what wa
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -28,16 +29,14 @@ HELP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewCommand:
+class ReviewCommand(Struct, frozen=True):
     """A command that a person typed."""
 
     answer: ReviewerAnswer
     chosen: tuple[PendingRequest, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class PlainReview:
+class PlainReview(Struct, kw_only=True):
     """Numbers requests as they arrive, and reads typed lines. Each number is used once."""
 
     say: Callable[[str], None]
@@ -142,8 +141,7 @@ class PlainReview:
 # --- screen sources
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedRule:
+class OfferedRule(Struct, frozen=True):
     """A rule for the operator's layer."""
 
     command: str
@@ -167,8 +165,7 @@ def _no_explanation(_one: PendingRequest) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenSources:
+class ScreenSources(Struct, frozen=True, kw_only=True):
     """The sources that the command gives its screen."""
 
     rule: RuleOffer = _no_rule

@@ -5,9 +5,9 @@ that a key answers is always the one whose details are on the screen.
 """
 
 import time
-from dataclasses import replace
 from typing import ClassVar, Final
 
+from msgspec.structs import replace
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult

@@ -1,12 +1,13 @@
 """A server with a proposal for each of its tools, which its operator may change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, cast
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
@@ -21,8 +22,7 @@ from ironcurtain_proxy.model.values import Json
 _MOST_TOOLS: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedTool:
+class DescribedTool(Struct, frozen=True, kw_only=True):
     """A tool as its server lists it, with the proposal."""
 
     raw: Mapping[str, Json]
@@ -38,8 +38,7 @@ class DescribedTool:
         return self.proposal.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedServer:
+class DescribedServer(Struct, frozen=True, kw_only=True):
     """The tools of one server."""
 
     name: str

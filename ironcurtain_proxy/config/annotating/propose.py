@@ -6,10 +6,10 @@ nothing read-only, `destructiveHint` and `openWorldHint` make a change more grav
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.texts import (
     DESTROYS,

@@ -7,13 +7,13 @@ machine would be judged by its meaning here, so a tool that runs such a text is 
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.values import Json, words
@@ -31,8 +31,7 @@ LikelyMeaning: TypeAlias = Literal["", "path", "option"]
 """The probable meaning of a text, or empty if none is more probable than others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposed:
+class Proposed(Struct, frozen=True, kw_only=True):
     """The roles of one argument, or of one member of an object in it."""
 
     roles: Roles
@@ -68,8 +67,7 @@ class Proposed:
             yield from one.each(f"{name}.{member}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedTool:
+class ProposedTool(Struct, frozen=True, kw_only=True):
     """A tool with the roles of its arguments and its effect."""
 
     name: str

@@ -13,15 +13,15 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.clients.text_format import (
     JsonText,
@@ -323,8 +323,7 @@ _ITS_OWN: Final = frozenset(
 """Keys that are converted, or that do not concern the server itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovableServer:
+class MovableServer(Struct, frozen=True, kw_only=True):
     """A server that moves behind the proxy."""
 
     name: str

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from itertools import chain, count
@@ -26,7 +25,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 import orjson
-from msgspec import Meta, Struct, json
+from msgspec import Meta, Struct, field, json
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.clients.entries import (
@@ -61,8 +60,7 @@ _MAX_NAME: Final = 80
 _STARTS: Final = ("command", "args", "env", "cwd", "url", "type", "headers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovingServer:
+class MovingServer(Struct, frozen=True, kw_only=True):
     """A server that moves from a client's table to the proxy."""
 
     file: ClientFile
@@ -72,8 +70,7 @@ class MovingServer:
     """The server's name behind the proxy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """The change of a client's file."""
 
     file: ClientFile
@@ -83,8 +80,7 @@ class FileChange:
     """The servers that move, by their names behind the proxy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnStart:
+class OwnStart(Struct, frozen=True, kw_only=True):
     """The command that a client gets."""
 
     command: str

@@ -5,7 +5,6 @@ does not know, lets an allow rule match everything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args  # noqa: TID251  conditions read later
@@ -217,8 +216,7 @@ class PolicyFile(Struct, frozen=True):
     """Servers that run commands; a preset has special rules about them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyReader:
+class PolicyReader(Struct, frozen=True, kw_only=True):
     """Reads a policy file into rules."""
 
     home: Path
@@ -521,6 +519,4 @@ def _canonical(value: object, workspace: RealPath | None) -> Json:
 
 def _compared(value: object) -> Sequence[str] | None:
     """Return the fields by which a value equals another, or None if it has no fields."""
-    if isinstance(value, Struct):
-        return value.__struct_fields__
-    return [one.name for one in fields(value) if one.compare] if is_dataclass(value) else None
+    return value.__struct_fields__ if isinstance(value, Struct) else None

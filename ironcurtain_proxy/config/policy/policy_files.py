@@ -25,11 +25,11 @@ are marked in the same way.
 import os
 import pwd
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, assert_never
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.bundled import MAXIMUM_NAME, Bundle
 from ironcurtain_proxy.config.policy.managed import (
@@ -74,8 +74,7 @@ class ProjectFiles(Struct, frozen=True, kw_only=True):
     lists: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyFiles:
+class PolicyFiles(Struct, frozen=True, kw_only=True):
     """The files of one policy."""
 
     policy: Path
@@ -154,7 +153,7 @@ def managed_of(settings: Settings, report: Report) -> ManagedFiles | None:
     if managed is None or managed.bundle is None:
         return managed
     stopped = managed.bundle.revoked.stopped(lambda: _principals(settings))
-    return structs.replace(managed, bundle=structs.replace(managed.bundle, stopped=stopped))
+    return replace(managed, bundle=replace(managed.bundle, stopped=stopped))
 
 
 def _principals(settings: Settings) -> tuple[str, ...]:

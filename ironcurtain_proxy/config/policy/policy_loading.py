@@ -7,12 +7,12 @@ own name and by its target, as they are at the start.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
 from ironcurtain_proxy.config.policy.bundled import Bundle
@@ -232,7 +232,7 @@ def gather_managed(settings: Settings, report: Report) -> LoadedPolicy:
         lists=None,
         project=None,
         # What is kept is held against the settings at the start, which do not change any more.
-        managed=None if managed is None else structs.replace(managed, kept=frozenset()),
+        managed=None if managed is None else replace(managed, kept=frozenset()),
     )
     return load_files(settings, files, report)
 

@@ -12,11 +12,12 @@ stay. The caller that writes the result reads it again.
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_file import SECRETS
 from ironcurtain_proxy.config.policy.short_form import EVERY, PATH_ROLES, URL_ROLES, secret_names
@@ -55,8 +56,7 @@ _HOST: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleProposal:
+class RuleProposal(Struct, frozen=True, kw_only=True):
     """A rule that allows a tool, perhaps below a directory, on hosts, or for SQL that reads."""
 
     server: str

@@ -13,11 +13,11 @@ so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something e
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_file import (
     BASES,

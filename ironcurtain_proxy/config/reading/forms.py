@@ -16,13 +16,11 @@ bounds and default. From it come
 A key that begins with `_` is a comment. An optional key is `Maybe[…] = UNSET`: `null` is refused,
 because a condition of `null` must not become no condition.
 
-Settings are declared at the fields of a dataclass: key, type and default in one place (`setting`).
+Settings are declared at the fields of a struct: key, type and default in one place (`setting`).
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, fields
-from dataclasses import field as dataclass_field
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -298,41 +296,56 @@ class KeyReader(Protocol):
         """Return the value of the key, or the default if the key is absent."""
 
 
-def setting(key: str, default: T, *, is_secret: bool = False) -> T:
-    """Declare a field of a frozen dataclass that is read from a key, as its type says.
-
-    A secret is left out of its `repr`.
-    """
-    return dataclass_field(default=default, repr=not is_secret, metadata={"key": key})
+_PLACE: Final = "$."
+"""What the encoded name of a field begins with that is read from a key; the key follows."""
 
 
-def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
+def setting(key: str, default: T) -> T:
+    """Declare a field of a frozen struct that is read from a key, as its type says."""
+    return field(default=default, name=_PLACE + key)
+
+
+class Declared(Struct, frozen=True):
+    """A field that is read from a key."""
+
+    name: str
+    key: str
+    kind: type
+    """Its type without `None`, which stands for an absent key: `null` is none of its values."""
+    default: Any
+
+
+def declared(kind: type[Struct], read: KeyReader, section: str = "") -> dict[str, Any]:
     """Return the values of all declared fields of a class, by field.
 
     Args:
-        kind: a dataclass.
+        kind: has the declarations.
         read: reads one key.
         section: what stands before each key, such as `escalation.`.
     """
     return {
-        one.name: read(section + key, partial(fill, kind=said), one.default)
-        for one, key, said in declarations(kind)
+        one.name: read(section + one.key, partial(fill, kind=one.kind), one.default)
+        for one in declarations(kind)
     }
 
 
-def declarations(kind: type) -> "Iterator[tuple[Field[Any], str, type]]":
-    """Yield the declared fields of a class, each with its key and its type without `None`.
+def declarations(kind: type[Struct]) -> Iterator[Declared]:
+    """Yield the declared fields of a class."""
+    names, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    missing = len(names) - len(defaults)
+    for place, written in enumerate(kind.__struct_encode_fields__):
+        if written.startswith(_PLACE):
+            said: Any = kind.__annotations__[names[place]]
+            parts = [part for part in get_args(said) if part is not NoneType]
+            is_union = get_origin(said) in (Union, UnionType)
+            yield Declared(
+                names[place],
+                written.removeprefix(_PLACE),
+                parts[0] if is_union else said,
+                defaults[place - missing],
+            )
 
-    `None` stands for an absent key, so `null` is none of its values.
-    """
-    for one in fields(kind):
-        if "key" in one.metadata:
-            parts = [part for part in get_args(one.type) if part is not NoneType]
-            is_union = get_origin(one.type) in (Union, UnionType)
-            said = parts[0] if is_union else one.type
-            yield one, one.metadata["key"], cast("type", said)
 
-
-def keys_of(kind: type, section: str = "") -> tuple[str, ...]:
+def keys_of(kind: type[Struct], section: str = "") -> tuple[str, ...]:
     """Return the keys of all declared fields of a class."""
-    return tuple([section + key for _, key, _ in declarations(kind)])
+    return tuple([section + one.key for one in declarations(kind)])

@@ -13,12 +13,12 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never  # noqa: TID251
 
 from msgspec import UNSET, Meta, Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import (

@@ -1,9 +1,10 @@
 """The history of a workspace: its oldest state, all changes since, and the comparison of states."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.reply import Change, ChangeKind
 
@@ -116,8 +117,7 @@ _TICK: Final = timedelta(milliseconds=20)
 """A file system's times may lag so far behind the clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """The workspace as it was before a call, or before a rollback."""
 
     number: int
@@ -131,8 +131,7 @@ class Point:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class NotedChange:
+class NotedChange(Struct, frozen=True):
     """The change of a path, with its new state."""
 
     path: str
@@ -142,8 +141,7 @@ class NotedChange:
     after: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """The changes between two scans."""
 
     calls: frozenset[int]
@@ -157,8 +155,7 @@ class Delta:
                 yield noted.path, noted.kind
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacedEntry:
+class ReplacedEntry(Struct, frozen=True):
     """A path that the scanner leaves alone, before and after a call. None: it was not there."""
 
     path: str
@@ -176,16 +173,14 @@ class ReplacedEntry:
         return kind_of_change(before, after)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacedEntries:
+class ReplacedEntries(Struct, frozen=True):
     """What one call changed where the scanner does not look, such as in `node_modules`."""
 
     call: int
     entries: tuple[ReplacedEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SettledCall:
+class SettledCall(Struct, frozen=True):
     """The end of a call, whose changes that the kernel told of are all noted before this."""
 
     number: int
@@ -198,8 +193,7 @@ class SettledCall:
 TimelineRecord: TypeAlias = Point | Delta | ReplacedEntries | SettledCall
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DroppedPoints:
+class DroppedPoints(Struct, frozen=True, kw_only=True):
     """The points that are no longer kept."""
 
     points: int = 0
@@ -207,8 +201,7 @@ class DroppedPoints:
     """The time of the last dropped point."""
 
 
-@dataclass(slots=True)
-class History:
+class History(Struct):
     """The past of one workspace."""
 
     base: dict[str, Entry] = field(default_factory=dict)

@@ -19,11 +19,12 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
@@ -64,8 +65,7 @@ _MOST_POINTS: Final = 2000
 _MOST_UNSEEN: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a timeline."""
 
     max_bytes: int = 2 << 30

@@ -1,8 +1,9 @@
 """The state of the workspace at the last scan, by directory."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.snapshots.timeline.history import Entry, kind_of_change
 
@@ -10,8 +11,7 @@ _USUAL: Final = 256
 """Characters of a path that counts once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A changed path."""
 
     path: str

@@ -20,11 +20,12 @@ import shutil
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from sys import byteorder
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
@@ -191,8 +192,7 @@ _PRIVATE: Final = 0o700
 _OWNER, _NAME = "owner", "workspace"
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineLock:
+class TimelineLock(Struct, frozen=True):
     """A timeline's directory that no other proxy uses, until it is released or the process ends."""
 
     directory: Path

@@ -1,8 +1,10 @@
 """The plan of a rollback: its paths, their order, and its obstacles."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.snapshots.timeline.history import (
     Entry,
@@ -20,16 +22,14 @@ Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 """The change of a path. `created`: it is restored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackStep:
+class RollbackStep(Struct, frozen=True):
     """One restored path."""
 
     path: str
     act: Act
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True, kw_only=True):
     """The reason why a path is not restored without force."""
 
     path: str
@@ -38,8 +38,7 @@ class Obstacle:
     """Later calls that touched it, perhaps unknown ones, or None if that is not the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackPlan:
+class RollbackPlan(Struct, frozen=True, kw_only=True):
     """The plan of a rollback."""
 
     target: Tree

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import says_the_same
 from ironcurtain_proxy.model.reply import Change
@@ -34,8 +36,7 @@ _ROUNDS: Final = 5
 ScanContext: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedPoint:
+class ListedPoint(Struct, frozen=True, kw_only=True):
     """A point, for display."""
 
     point: Point
@@ -46,8 +47,7 @@ class ListedPoint:
     """Directories of caches that the call may have changed and that were not looked into."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTimeline:
+class KeptTimeline(Struct, frozen=True, kw_only=True):
     """One timeline, for display."""
 
     workspace: RealPath
@@ -58,8 +58,7 @@ class KeptTimeline:
     """Paths that could not be restored, at the last scan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackRequest:
+class RollbackRequest(Struct, frozen=True, kw_only=True):
     """The request for a rollback."""
 
     directory: Path
@@ -72,8 +71,7 @@ class RollbackRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackOutcome:
+class RollbackOutcome(Struct, frozen=True, kw_only=True):
     """The result of a rollback, or of its simulation."""
 
     plan: RollbackPlan

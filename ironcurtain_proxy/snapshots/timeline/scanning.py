@@ -9,8 +9,9 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.snapshots.timeline.history import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined, weight
@@ -34,8 +35,7 @@ class TooManyBytesError(Exception):
     """The workspace has more bytes than may be held."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """The progress of a scan."""
 
     looked_at: int = 0

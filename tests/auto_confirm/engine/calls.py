@@ -1,8 +1,9 @@
 """Calls for the engine, for tests: whoever makes one says only what matters."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import (

@@ -1,9 +1,7 @@
 """How sure the engine is, and of what."""
 
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
@@ -113,6 +111,6 @@ def test_a_safe_path_holds_for_every_path_and_its_own_operation() -> None:
 @pytest.mark.parametrize("call", [calls.fetch(), calls.query(), calls.shell("install")])
 def test_a_harmless_path_beside_something_else_says_nothing(call: Interaction) -> None:
     beside = calls.path_fact("also", "/tmp/a", roles=("read-path",))
-    request = structs.replace(call.request, arguments=(*call.request.arguments, beside))
+    request = replace(call.request, arguments=(*call.request.arguments, beside))
     found = confidence(replace(call, request=request), replace(CALM, safe_paths=SAFE_PATHS))
     assert found.hundredths == 50

@@ -1,9 +1,9 @@
 """The record of a decision holds what it rests on, and has no word for a denial."""
 
-from dataclasses import fields, replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import fields, replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     CHECKS,

@@ -1,9 +1,9 @@
 """The order of the checks, every branch of it, and every reason in the document's words."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS, assess, decide, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import (

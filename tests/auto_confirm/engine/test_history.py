@@ -1,10 +1,9 @@
 """How a call compares with what was done before."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory, OperationKind

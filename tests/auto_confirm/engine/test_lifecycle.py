@@ -1,9 +1,9 @@
 """Where an interaction may go, what may be held, and what silence comes to."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     APPROVABLE,

@@ -1,9 +1,9 @@
 """The document's table, cell by cell, written out as data."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Party, SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (

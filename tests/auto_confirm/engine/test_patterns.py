@@ -1,11 +1,11 @@
 """Patterns hold in all their conditions, and matching one is never slow."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import MAX_SUBJECT, compile_path_regex
 from ironcurtain_proxy.errors import ConfigurationError

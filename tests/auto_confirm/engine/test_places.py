@@ -1,9 +1,9 @@
 """Where paths lie, and how well a session stands."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,

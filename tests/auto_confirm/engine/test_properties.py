@@ -1,12 +1,11 @@
 """Theorems about the engine, on a small world in which everything comes up."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     EngineDecision,
@@ -232,7 +231,7 @@ def test_another_thing_that_a_call_touches_never_makes_it_less_risky(
     call: Interaction, config: AutoConfirmSettings, known: Knowledge, path: str, role: ArgumentRole
 ) -> None:
     more = calls.path_fact("more", path, roles=(role,))
-    request = structs.replace(call.request, arguments=(*call.request.arguments, more))
+    request = replace(call.request, arguments=(*call.request.arguments, more))
     before = evaluate(call, config, known)
     after = evaluate(replace(call, request=request), config, known)
     assert before.risk <= after.risk

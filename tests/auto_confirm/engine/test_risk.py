@@ -1,8 +1,7 @@
 """The formula of risk, and its bands at their very edges."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge

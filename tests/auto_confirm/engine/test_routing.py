@@ -1,10 +1,9 @@
 """Who reviews, and that it is never the one who asks."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction

@@ -1,8 +1,7 @@
 """The document's keys and defaults; what makes no sense is refused."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,

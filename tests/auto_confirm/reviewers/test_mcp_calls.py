@@ -1,12 +1,12 @@
 """The dialect of an MCP server that reviews: the handshake, the calls, what a result comes to."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED

@@ -3,12 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED

@@ -3,13 +3,13 @@
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED

@@ -2,12 +2,12 @@
 
 import logging
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer

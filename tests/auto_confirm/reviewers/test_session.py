@@ -1,8 +1,9 @@
 """What a session that reviews is shown."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer

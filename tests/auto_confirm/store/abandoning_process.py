@@ -2,8 +2,9 @@
 
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine_knowledge import this_owner
 from ironcurtain_proxy.auto_confirm.store.store import open_store

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine_knowledge import LazyStore, is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger

@@ -4,13 +4,13 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute

@@ -1,9 +1,8 @@
 """The life of an interaction in the store, on each database."""
 
-from dataclasses import replace
-
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.store.rows import (
     AlreadyDecidedError,
@@ -249,7 +248,7 @@ def test_a_request_is_recorded_once(store: Store) -> None:
 
 
 def test_a_decision_that_cannot_be_written_leaves_no_interaction(store: Store) -> None:
-    bad = replace(approval(), decision=None)  # type: ignore[arg-type]
+    bad = replace(approval(), decision=None)
     with pytest.raises(StoreError):
         record_interaction(store, interaction(status="auto_approved"), bad)
     assert rows(store, INTERACTIONS) == []

@@ -1,10 +1,10 @@
 """The review line by line."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.review_screen.plain_review import HELP, PlainReview
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer

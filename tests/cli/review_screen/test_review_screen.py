@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, RichLog, Static
 

@@ -1,9 +1,9 @@
 """The key that offers a rule: what it shows, what it writes, and that it answers nothing."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Static
 
 from ironcurtain_proxy.cli.explain import rule_for

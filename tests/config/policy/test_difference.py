@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation

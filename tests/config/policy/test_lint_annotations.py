@@ -1,8 +1,7 @@
 """Annotations against themselves and against live tools."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.lint import (
     LiveTools,

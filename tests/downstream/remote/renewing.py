@@ -3,10 +3,10 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from tests.downstream.remote.site import HERE, remote

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.remote.browser_login import log_in
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
@@ -55,7 +55,7 @@ async def test_a_person_logs_in_and_the_token_is_renewed(
     first = file.current()
     assert first is not None
     assert await authority.scopes_of(first.access_token) == {"notes:read"}
-    file.write(changed(first, expires_at=1.0))
+    file.write(replace(first, expires_at=1.0))
     await read_once(site.url, tmp_path)
     second = file.current()
     assert second is not None
@@ -70,7 +70,7 @@ async def test_processes_that_renew_at_once_show_no_token_twice(
     file = await logged_in(site, tmp_path)
     login = file.current()
     assert login is not None
-    file.write(changed(login, expires_at=1.0))
+    file.write(replace(login, expires_at=1.0))
     proxies = [_waiting(site.url, tmp_path) for _ in range(4)]
     for proxy in proxies:
         proxy.stdin.write(b"\n")
@@ -78,7 +78,7 @@ async def test_processes_that_renew_at_once_show_no_token_twice(
     now = file.current()
     assert now is not None
     assert await authority.scopes_of(now.access_token) == {"notes:read"}
-    file.write(changed(now, expires_at=1.0))
+    file.write(replace(now, expires_at=1.0))
     await read_once(site.url, tmp_path)
 
 

@@ -4,7 +4,6 @@ import bz2
 import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 from mcp.shared.auth import OAuthClientInformationFull
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream.remote import logins
@@ -65,7 +64,7 @@ def a_login(site: Site, authority: Authority, **fields: float | str) -> Login:
         refresh_token=given.refresh_token,
         client_id="c",
     )
-    return changed(login, **fields)
+    return replace(login, **fields)
 
 
 @asynccontextmanager

@@ -2,11 +2,11 @@
 
 import gzip
 import threading
-from dataclasses import replace
 
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ironcurtain_proxy.downstream.remote import streamable

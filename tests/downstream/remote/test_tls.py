@@ -6,7 +6,6 @@ import ssl
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -17,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.servers import DownstreamServers

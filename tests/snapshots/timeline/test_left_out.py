@@ -1,7 +1,8 @@
 """Keys and the proxy's own files: neither copied, nor put back, nor in the way."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
