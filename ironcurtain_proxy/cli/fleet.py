@@ -291,7 +291,8 @@ def run_desk(options: argparse.Namespace) -> int:
     url = database_of(options)
     # Extras, for this command alone.
     from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.desk import Desk, LoginProvider, Logins, Words, serve_desk  # noqa: PLC0415  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.desk import Desk, serve_desk  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.logins import LoginProvider, Logins, Words  # noqa: PLC0415
     from ironcurtain_proxy.web.app import loopback_socket  # noqa: PLC0415
 
     origin = urlsplit(options.url)
@@ -299,8 +300,17 @@ def run_desk(options: argparse.Namespace) -> int:
         raise ConfigurationError("--url must be such as https://questions.example.com")
     own = f"{origin.scheme}://{origin.netloc}"
     secret = read_private(options.secret_file, _MOST_SECRET, "secret file").decode().strip()
+    sees = [(names, group) for names, _, group in [one.partition("=") for one in options.groups]]
+    if not all(names and group for names, group in sees):
+        raise ConfigurationError("--group must be such as 'pay-*=payments' or '*=security'")
     provider = LoginProvider(
-        issuer=options.issuer, client=options.client, secret=secret, callback=f"{own}/callback"
+        issuer=options.issuer,
+        client=options.client,
+        secret=secret,
+        callback=f"{own}/callback",
+        scope=options.scope,
+        claim=options.groups_claim,
+        sees=tuple(sees),
     )
     database = FleetDatabase(url)
     desk = Desk(database, Logins(Words(database), provider), own, complain)

@@ -51,7 +51,7 @@ from ironcurtain_proxy.mailbox.messages import (
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.fleet.desk import Board
+    from ironcurtain_proxy.fleet.database import Board
 
 
 # --- reviewing
@@ -183,8 +183,11 @@ def answer_changed(options: argparse.Namespace, given: ReviewerAnswer, arguments
 
 def _answer_there(options: argparse.Namespace, given: ReviewerAnswer) -> int:
     """Answer questions that other machines have sent to a database."""
-    from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.desk import Board  # noqa: PLC0415  an extra
+    from ironcurtain_proxy.fleet.database import (  # noqa: PLC0415  an extra
+        Board,
+        DatabaseError,
+        FleetDatabase,
+    )
 
     signer = given.credential
     if signer is None or isinstance(signer, Credential):
@@ -404,8 +407,11 @@ def _here(options: argparse.Namespace, now: datetime) -> list[PendingRequest]:
 def _there(options: argparse.Namespace, now: datetime) -> list[PendingRequest]:
     """Return the questions that machines have sent to a database."""
     url = database_of(options)
-    from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.desk import Board  # noqa: PLC0415  an extra
+    from ironcurtain_proxy.fleet.database import (  # noqa: PLC0415  an extra
+        Board,
+        DatabaseError,
+        FleetDatabase,
+    )
 
     database = FleetDatabase(url)
     try:

@@ -10,12 +10,17 @@ machine itself has written.
 
 The row is the truth, and a notice (`NOTIFY`) only wakes: each machine has a channel of its own, and
 reads again every few seconds besides.
+
+What is shown is computed from the bytes of the request alone, and so is the digest that a person
+signs. A row that was changed is another question, which the machine never asked.
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Final, TypeVar, cast
 
 import psycopg
@@ -27,7 +32,15 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES
+from ironcurtain_proxy.mailbox.answering import SentAnswer
+from ironcurtain_proxy.mailbox.display import summary, visible
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
+from ironcurtain_proxy.mailbox.messages import (
+    MAX_RESPONSE_BYTES,
+    read_request,
+    read_signed,
+    request_name,
+)
 
 T = TypeVar("T")
 
@@ -392,3 +405,68 @@ def _words(error: Exception) -> str:
     original = (error.orig if isinstance(error, DBAPIError) else None) or error
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
     return next(iter(str(said).strip().splitlines()), type(original).__name__)
+
+
+# --- the page's questions -------------------------------------------------------------------------
+
+
+_OUTCOME_SECONDS: Final = 2.0
+_STEP_SECONDS: Final = 0.02
+
+
+class Board:
+    """The questions as they were read last."""
+
+    def __init__(self, database: FleetDatabase) -> None:
+        self._database = database
+        self._shown: dict[str, PendingRequest | None] = {}
+
+    def pending(self, _now: datetime) -> list[PendingRequest]:
+        """Return the open questions, the oldest first.
+
+        Raises:
+            DatabaseError: it is away.
+        """
+        ids, new = self._database.waiting(self._shown.keys())
+        fresh = {one.id: _read(one) for one in new}
+        known = self._shown | fresh
+        self._shown = {name: known[name] for name in ids if name in known}
+        return [one for one in self._shown.values() if one is not None]
+
+    def answer(
+        self, one: PendingRequest, body: bytes, is_ended: Callable[[], bool] = lambda: False
+    ) -> SentAnswer:
+        """Send a signed answer, and wait for what its machine says of it.
+
+        Raises:
+            DatabaseError: it is away, and the answer may have been sent or not.
+        """
+        told = summary(one)
+        signed = read_signed(body)
+        if isinstance(signed, str) or (signed.question, signed.digest) != (
+            one.id,
+            one.request.digest,
+        ):
+            return SentAnswer(f"not answered: the signature is for another question: {told}")
+        name = self._database.put_answer(one.id, body)
+        if name is None:
+            return SentAnswer(f"too late, no longer pending: {told}")
+        end = monotonic() + _OUTCOME_SECONDS
+        while (outcome := self._database.outcome(one.id, name)) is None:
+            if monotonic() >= end or is_ended():
+                where = visible(one.directory.name)
+                return SentAnswer(f"signed; {where} has not looked at it yet: {told}", taken=True)
+            sleep(_STEP_SECONDS)
+        if outcome == COUNTED:
+            word = f"signed ({one.request.signatures} needed)" if signed.approved else "denied"
+            return SentAnswer(f"{word}: {told}", taken=True)
+        what = "its machine does not accept it" if outcome == NOT_COUNTED else "not answered"
+        return SentAnswer(f"{what} (is the key in reviewers.json?): {told}", waits=True)
+
+
+def _read(one: ShownQuestion) -> PendingRequest | None:
+    """Return a question, or None if its bytes are no request that signatures settle."""
+    request = read_request(request_name(one.id), one.request)
+    if request is None or not request.signatures:
+        return None
+    return PendingRequest(Path("/") / one.host.replace("/", "-"), request)

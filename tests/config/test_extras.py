@@ -187,6 +187,14 @@ def test_a_store_on_postgresql_names_its_own_extra(tmp_path: Path) -> None:
     assert "pip install 'ironcurtain-proxy[postgres]'" in done.stderr
 
 
+def test_a_person_answers_from_the_database_without_the_extra_of_the_page(tmp_path: Path) -> None:
+    absent = ABSENT - {*MODULES["fleet"], *MODULES["postgres"]}
+    url = "postgresql://nobody@127.0.0.1:1/none"
+    done = _run("pending", "--database", url, home=tmp_path, absent=absent)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ironcurtain-proxy: {url}: connection failed"), done.stderr
+
+
 def test_a_model_on_the_command_line_names_the_extra_it_lacks(tmp_path: Path) -> None:
     done = _run("auto-approve", "eval", "--model", "openai:gpt", home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,8 +13,7 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.fleet import database, relay
-from ironcurtain_proxy.fleet.database import DatabaseError, FleetDatabase
-from ironcurtain_proxy.fleet.desk import Board
+from ironcurtain_proxy.fleet.database import Board, DatabaseError, FleetDatabase
 from ironcurtain_proxy.fleet.relay import Relay
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name
@@ -125,3 +124,16 @@ def test_a_server_that_takes_a_question_and_never_answers_is_left(
         assert found.known("home") == frozenset()
     finally:
         os.kill(backends[0], signal.SIGCONT)
+
+
+def test_the_oldest_login_of_a_person_ends_where_there_are_too_many(found: FleetDatabase) -> None:
+    from ironcurtain_proxy.fleet.logins import Account, Words, digest_of  # noqa: PLC0415
+
+    words, bob = Words(found), Account(id="bob", name="Bob")
+    other = words.give("page", Account(id="ada", name="", groups=("a", "b")), 100)
+    given = [words.give("page", bob, 100 + number) for number in range(18)]
+    said = [words.said("page", one) for one in given]
+    assert said == [None, None, *[bob] * 16]
+    assert words.said("page", other) == Account(id="ada", name="", groups=("a", "b"))
+    assert words.said("ticket", other) is None
+    assert words.pages() == {digest_of(one) for one in [other, *given[2:]]}

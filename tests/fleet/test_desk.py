@@ -76,6 +76,7 @@ def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Page
             ("POST", "/api/page", {"Origin": "https://elsewhere.example.com"}, 403),
             ("POST", "/api/answers", {}, 401),
             ("POST", "/api/passkey", {}, 401),
+            ("POST", "/api/logout", {"Authorization": "Bearer x"}, 200),
         )
         found = [eve.request(how, pages.origin + at, headers=has) for how, at, has, _ in table]
         wanted = [status for *_, status in table]
@@ -87,7 +88,20 @@ def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Page
     for (word,) in words:
         stolen = {"Authorization": f"Bearer {word}"}
         assert httpx.get(f"{pages.origin}/api/questions", headers=stolen).status_code == 401
+    # A login that was only begun has no row.
+    assert len(words) == 1
     assert shown(pages.ports[1], pages, key) == []
+    where = f"{pages.origin}/api/questions"
+    with httpx.stream("GET", where, headers=key, timeout=60) as open_page:
+        lines = open_page.iter_lines()
+        next(lines)
+        ended = httpx.post(f"{pages.origin}/api/logout", headers=key, json={}).json()
+        assert urlsplit(ended["elsewhere"]).path == "/session/end"
+        assert len(list(lines)) < 10, "the page is still open"
+    for port in pages.ports:
+        host = {"Host": urlsplit(pages.origin).netloc, **key}
+        gone = httpx.get(f"http://127.0.0.1:{port}/api/questions", headers=host)
+        assert gone.status_code == 401
 
 
 @pytest.fixture
@@ -147,3 +161,7 @@ def test_a_person_signs_with_a_passkey_in_the_browser(
     outcome = machine.installation.outcomes()[-1]
     assert outcome["decidedBy"] == "signed:ada"
     assert "webauthn.get" in str(at(outcome["signatures"], 0, "clientData"))
+    page.get_by_role("button", name="Log out ada").click()
+    page.wait_for_url(f"{pages.issuer}/session/end*")
+    page.goto(f"{pages.origin}/page")
+    page.get_by_text("You are not logged in").wait_for()

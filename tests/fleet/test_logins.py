@@ -2,20 +2,28 @@
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import orjson
 import pytest
+from msgspec import structs
+from starlette.testclient import TestClient
 
 pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
-from ironcurtain_proxy.fleet.desk import LoginError, LoginProvider, Logins, Words
-from ironcurtain_proxy.mailbox.mailboxes import utc_now
+from ironcurtain_proxy.fleet.database import FleetDatabase, ShownQuestion, _read
+from ironcurtain_proxy.fleet.desk import Desk
+from ironcurtain_proxy.fleet.logins import Account, LoginError, LoginProvider, Logins, Words
+from ironcurtain_proxy.mailbox.mailboxes import this_process, utc_now
+from ironcurtain_proxy.mailbox.messages import request_bytes
 from ironcurtain_proxy.signing.passkeys import text_of
+from tests.questions import a_question
+from tests.signed_answers import needing
 
 ISSUER, CLIENT = "https://login.example.com", "page"
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
@@ -30,26 +38,29 @@ class Kept(Words):
     """Words in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], dict[str, str]] = {}
+        self.kept: dict[tuple[str, str], Account] = {}
 
-    def give(self, kind: str, said: Mapping[str, str], seconds: int) -> str:
+    def give(self, kind: str, who: Account, seconds: int) -> str:
         word = f"{kind}-{len(self.kept)}-{seconds}"
-        self.kept[kind, word] = dict(said)
+        self.kept[kind, word] = who
         return word
 
-    def take(self, kind: str, word: str) -> dict[str, str] | None:
+    def take(self, kind: str, word: str) -> Account | None:
         return self.kept.pop((kind, word), None)
+
+    def said(self, kind: str, word: str) -> Account | None:
+        return self.kept.get((kind, word))
 
 
 class Provider:
     """Gives tokens as a test wants them."""
 
-    def __init__(self) -> None:
+    def __init__(self, sees: tuple[tuple[str, str], ...] = (), claim: str = "groups") -> None:
         self.token = ""
         self.keys: object = PUBLIC
         self.logins = Logins(Kept(), LoginProvider(
             issuer=ISSUER, client=CLIENT, secret="s",  # noqa: S106  nobody's
-            callback="https://page.example.com/callback"
+            callback="https://page.example.com/callback", sees=sees, claim=claim,
         ))  # fmt: skip
         self.logins._client = httpx.Client(transport=httpx.MockTransport(self._answer))
 
@@ -105,9 +116,12 @@ def test_a_token_of_this_login_counts_also_where_clocks_differ_a_little(
     change: dict[str, object],
 ) -> None:
     provider = Provider()
-    key = provider.logins.open_page(provider.logs_in(change))
-    assert key is not None
-    assert provider.logins._words.take("page", key) == {"person": "ada"}
+    found = provider.logins.open_page(provider.logs_in(change))
+    assert found is not None
+    key, who = found
+    assert provider.logins.account(key) == who == Account(id="ada", name="ada")
+    assert provider.logins.close_page(key) == ""
+    assert provider.logins.account(key) is None
 
 
 REFUSED: dict[str, dict[str, object]] = {
@@ -164,13 +178,93 @@ def test_keys_that_cannot_be_read_let_nobody_in(keys: object) -> None:
         provider.logs_in({})
 
 
+SEES = (("pay-*", "payments"), ("web-1", "payments"), ("*", "security"))
+GROUPS: dict[str, tuple[object, tuple[str, ...]]] = {
+    "one of them": (["payments", "staff"], ("pay-*", "web-1")),
+    "all of them": (["security", "payments"], ("pay-*", "web-1", "*")),
+    "none of them": (["staff"], ()),
+    "no groups": (None, ()),
+    "a name like one": (["Payments", "payments ", "pay*"], ()),
+    "a text": ("payments", ()),
+    "other values": ([["payments"], 7, None], ()),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_a_person_sees_what_the_groups_of_the_account_see_and_nothing_without(kind: str) -> None:
+    said, machines = GROUPS[kind]
+    provider = Provider(SEES, "roles")
+    change = {"roles": said, "groups": ["security"], "email": "ada@example.com"}
+    if not machines:
+        with pytest.raises(LoginError, match="in no group"):
+            provider.logs_in(change)
+        return
+    found = provider.logins.open_page(provider.logs_in(change))
+    assert found is not None
+    assert provider.logins.machines(found[1]) == machines
+    assert found[1].name == "ada@example.com"
+    # Groups count as they are configured now, whenever the person logged in.
+    assert Provider((("*", "admins"),)).logins.machines(found[1]) == ()
+
+
 def test_a_login_ends_once_and_in_its_own_browser() -> None:
     provider = Provider()
     ticket = provider.logs_in({})
     assert provider.logins.open_page(ticket)
     assert provider.logins.open_page(ticket) is None
-    address, _ = provider.logins.begin()
+    kept = dict(provider.logins._words.kept)  # type: ignore[attr-defined]
+    address, browser = provider.logins.begin()
     state = parse_qs(urlsplit(address).query)["state"][0]
-    for _ in range(2):
+    for other in ("another browser", "", "\udcff", state):
         with pytest.raises(LoginError, match="not begun in this browser"):
-            provider.logins.end(state, "code", "another browser")
+            provider.logins.end(state, "code", other)
+    with pytest.raises(LoginError, match="not begun in this browser"):
+        provider.logins.end("", "code", browser)
+    assert provider.logins._words.kept == kept  # type: ignore[attr-defined]
+
+
+def desk_of(provider: Provider, origin: str = "https://page.example.com") -> Desk:
+    """A copy of the page without a database."""
+    provider.logins.pages = frozenset
+    return Desk(FleetDatabase("postgresql://nobody@localhost/none"), provider.logins, origin, print)
+
+
+def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
+    provider, asked = Provider(SEES), utc_now()
+    desk = desk_of(provider)
+    for number, host in enumerate(("web-1", "pay-1", "pay-2")):
+        question = a_question(identifier=f"7db5443e-0000-4000-8000-00000000000{number}")
+        one = replace(question, signing=needing(1), created=asked)
+        raw = request_bytes(replace(one, deadline=asked.replace(year=2100)), this_process())
+        shown = _read(ShownQuestion(one.id, host, raw))
+        assert shown is not None
+        desk._waiting.append(shown)
+    desk._problem = ""
+    page = TestClient(desk.app(), "https://page.example.com")  # not entered: nothing is read
+    for groups, sees in ((["payments"], {"web-1", "pay-1", "pay-2"}), (["ops"], {"web-1"})):
+        provider.logins._provider = structs.replace(
+            provider.logins._provider, sees=(*SEES, ("web-?", "ops"))
+        )
+        opened = page.post("/api/page", json={"ticket": provider.logs_in({"groups": groups})})
+        key = {"Authorization": f"Bearer {opened.json()['key']}"}
+        for each in desk._waiting:
+            about = {"id": each.id, "digest": each.request.digest, "approve": True}
+            answer = page.post("/api/answers", json=about, headers=key)
+            assert answer.status_code == (200 if each.directory.name in sees else 409)
+        line = desk._line(provider.logins.machines(Account(id="", name="", groups=(*groups,))))
+        assert line.count(b'"headline"') == len(sees)
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_the_cookie_of_a_login_is_of_this_host_alone_where_there_is_tls(scheme: str) -> None:
+    provider = Provider()
+    origin = f"{scheme}://page.example.com"
+    provider.logins._provider = structs.replace(
+        provider.logins._provider, callback=f"{origin}/callback"
+    )
+    page = TestClient(desk_of(provider, origin).app(), origin)
+    answer = page.get("/", follow_redirects=False)
+    name, _, how = answer.headers["set-cookie"].partition("=")
+    assert name == ("__Host-login" if scheme == "https" else "login")
+    assert {"HttpOnly", "Path=/", "SameSite=lax"} <= set(how.split("; "))
+    assert ("Secure" in how, "Domain" in how) == (scheme == "https", False)

@@ -21,9 +21,15 @@ async function openPage() {
     const found = await answer.json();
     if (!answer.ok) return found.problem;
     sessionStorage.setItem("key", found.key);
+    sessionStorage.setItem("person", found.person || "");
   }
+  const person = sessionStorage.getItem("person");
+  $("logout").textContent = `Log out ${person}`;
+  $("logout").hidden = !person;
   state.key = sessionStorage.getItem("key") || "";
-  return state.key ? "" : "Open this page by the link that `ironcurtain-proxy web` shows.";
+  if (state.key) return "";
+  return location.pathname === "/" ? "Open this page by the link that `ironcurtain-proxy web` shows."
+    : "You are not logged in: open this address without /page.";
 }
 
 async function ask(path, fields) {
@@ -269,6 +275,13 @@ async function makePasskey() {
   }
 }
 
+async function logOut() {
+  const found = await ask("/api/logout", {});
+  if (found.problem) { tell(found.problem); return; }
+  sessionStorage.clear();
+  location.assign(found.elsewhere || "/page");
+}
+
 // The page writes no rule: its line is copied to a terminal.
 async function drawRule() {
   const one = state.shown;
@@ -450,6 +463,7 @@ async function start() {
   $("why").addEventListener("click", KEYS.e);
   $("help").addEventListener("click", KEYS["?"]);
   $("passkey").addEventListener("click", makePasskey);
+  $("logout").addEventListener("click", logOut);
   // A phone has no room for the call beside them.
   $("more").open = !matchMedia("(max-width: 720px)").matches;
   $("actions").addEventListener("submit", (event) => event.preventDefault());
