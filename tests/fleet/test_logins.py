@@ -2,13 +2,12 @@
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import orjson
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
@@ -242,7 +241,7 @@ def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
     desk._problem = ""
     page = TestClient(desk.app(), "https://page.example.com")  # not entered: nothing is read
     for groups, sees in ((["payments"], {"web-1", "pay-1", "pay-2"}), (["ops"], {"web-1"})):
-        provider.logins._provider = structs.replace(
+        provider.logins._provider = replace(
             provider.logins._provider, sees=(*SEES, ("web-?", "ops"))
         )
         opened = page.post("/api/page", json={"ticket": provider.logs_in({"groups": groups})})
@@ -259,9 +258,7 @@ def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
 def test_the_cookie_of_a_login_is_of_this_host_alone_where_there_is_tls(scheme: str) -> None:
     provider = Provider()
     origin = f"{scheme}://page.example.com"
-    provider.logins._provider = structs.replace(
-        provider.logins._provider, callback=f"{origin}/callback"
-    )
+    provider.logins._provider = replace(provider.logins._provider, callback=f"{origin}/callback")
     page = TestClient(desk_of(provider, origin).app(), origin)
     answer = page.get("/", follow_redirects=False)
     name, _, how = answer.headers["set-cookie"].partition("=")
