@@ -4,8 +4,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Final, cast
 
 import orjson
 from msgspec import Struct
@@ -153,12 +154,9 @@ def roots_answer(roots: Sequence[Root]) -> Allow:
 
 
 def _without_facts(server: str, tool: str, arguments: Arguments, *, annotated: bool) -> Facts:
+    given = bool(arguments)
     request = AccessRequest(
-        server=server,
-        tool=tool,
-        annotated=annotated,
-        has_arguments=bool(arguments),
-        arguments=(),
+        server=server, tool=tool, annotated=annotated, has_arguments=given, arguments=()
     )
     return Facts(request=request, arguments=arguments)
 
@@ -174,25 +172,27 @@ def run(options: argparse.Namespace) -> int:
     home = Path(os.environ.get("HOME", "/"))
     kernel = Kernel.of(load_engine(options.dir, home), check_schemas=not options.no_schema)
     failed = False
-    write = sys.stdout.buffer.write
-    for line in _lines(sys.stdin.buffer):
-        if line is not None and line.isspace():
-            continue
-        answer, understood = _written(kernel, line)
-        failed |= not understood
-        write(answer)
+    for lines in _batches(cast("BufferedReader", sys.stdin.buffer)):
+        answers = [_written(kernel, line) for line in lines if line is None or line.strip()]
+        failed |= not all(understood for _, understood in answers)
+        # Who waits for an answer before the next call gets it: no line is left that came before.
+        sys.stdout.buffer.write(b"".join([answer for answer, _ in answers]))
         sys.stdout.buffer.flush()
     return int(failed)
 
 
-def _lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines, or None for one that is too long. That is not stored."""
-    while line := source.readline(_MAX_LINE):
-        whole = line
-        while len(whole) == _MAX_LINE and not whole.endswith(b"\n"):
-            whole = source.readline(_MAX_LINE)
-        is_short = whole is line and (len(line) < _MAX_LINE or line.endswith(b"\n"))
-        yield line if is_short else None
+def _batches(source: BufferedReader) -> Iterator[list[bytes | None]]:
+    """Yield the lines that came at once, with None for one that is too long and is not stored."""
+    begun: list[bytes] = []
+    size = 0
+    while block := source.read1(1 << 16):
+        first, *lines = block.split(b"\n")
+        size += len(first)
+        begun = [*begun, first] if size <= _MAX_LINE else []
+        if lines:
+            yield [b"".join(begun) if size <= _MAX_LINE else None, *lines[:-1]]
+            begun, size = [lines[-1]], len(lines[-1])
+    yield [b"".join(begun) if size <= _MAX_LINE else None]
 
 
 def _written(kernel: Kernel, line: bytes | None) -> tuple[bytes, bool]:
@@ -231,7 +231,7 @@ def _answer(kernel: Kernel, line: bytes) -> tuple[dict[str, Json], bool]:
         return _not_understood(None, "the line is not a JSON object"), False
     if isinstance(call.get("id"), dict | list):
         return _not_understood(None, "id must be a text, a number, true, false or null"), False
-    server, tool, method = (call.get(name) for name in ("serverName", "toolName", "method"))
+    server, tool, method = call.get("serverName"), call.get("toolName"), call.get("method")
     arguments = call.get("arguments", {})
     if isinstance(server, str) and isinstance(method, str):
         return _operation(kernel, call, server, method)
@@ -255,8 +255,7 @@ def _operation(
 
 
 def _as_json(identifier: Json, decision: Decision) -> dict[str, Json]:
-    roles = escalated_roles(decision)
-    return {"id": identifier, **decided(decision), "escalatedRoles": roles}
+    return {"id": identifier, **decided(decision), "escalatedRoles": escalated_roles(decision)}
 
 
 def _not_understood(identifier: Json, reason: str) -> dict[str, Json]:

@@ -33,7 +33,8 @@ def picked(one: object, keys: str) -> dict[str, Json]:
 
 def decided(decision: Decision) -> dict[str, Json]:
     """Return a decision as JSON."""
-    return {"decision": effect_of(decision), **picked(decision.ground, "rule reason")}
+    ground = decision.ground
+    return {"decision": effect_of(decision), "rule": ground.rule, "reason": ground.reason}
 
 
 def escalated_roles(decision: Decision) -> list[Json]:

@@ -60,13 +60,7 @@ class _Remotes(Struct, frozen=True):
 
     def urls(self, name: str, operation: RemoteOperation) -> tuple[str, ...]:
         fetched, pushed = self.fetch.get(name, ()), self.push.get(name, ())
-        match operation:
-            case "fetch":
-                return fetched
-            case "push":
-                return pushed
-            case "both":
-                return fetched + pushed
+        return {"fetch": fetched, "push": pushed, "both": fetched + pushed}[operation]
 
 
 _Answer: TypeAlias = tuple[str, ...] | Refusal
@@ -94,12 +88,12 @@ class GitRemotes:
         """
         self._environment = dict(environment)
         self._deadline = deadline
-        self._answers: dict[tuple[str, ...], tuple[GitState, _Answer]] = {}
+        self._answers: dict[tuple[str | None, ...], tuple[GitState, _Answer]] = {}
 
     def _kept(
-        self, repository: str, question: Sequence[str], ask: Callable[[], _Answer]
+        self, repository: str | None, question: Sequence[str], ask: Callable[[], _Answer]
     ) -> _Answer:
-        """Return what git answers about a repository; it is asked again once anything changed."""
+        """Return what git answers; it is asked again once anything changed that this rests on."""
         state = self._state(repository)
         known = self._answers.get((repository, *question))
         if state is not None and known is not None and known[0][0] == state[0]:
@@ -113,7 +107,7 @@ class GitRemotes:
                 self._answers[repository, *question] = (state, answer)
         return answer
 
-    def _state(self, repository: str) -> GitState | None:
+    def _state(self, repository: str | None) -> GitState | None:
         try:
             return state_of(repository, self._settings) if self._settings else None
         except (OSError, ValueError):
@@ -158,7 +152,7 @@ class GitRemotes:
         if _CONTROL.search(remote):
             return _NO_TEXT
         if repository is None:
-            return self._outside(remote)
+            return self._kept(None, (remote,), lambda: self._outside(remote))
         if not os.path.isdir(repository):  # noqa: PTH112  a text
             return (remote,)
         return self._kept(

@@ -177,42 +177,57 @@ TICK: Final = 20_000_000
 """Nanoseconds in which a file system may give two changes one time."""
 
 
-def state_of(repository: str, settings: Sequence[str]) -> GitState | None:
-    """Return the state of all that git's answers about a repository rest on.
+def state_of(repository: str | None, settings: Sequence[str]) -> GitState | None:
+    """Return the state of all that git's answers about a repository, or outside any, rest on.
 
     It is None if git may read more than is known here, if it is not certain that git takes the
     repository, or if something changed only now, and might change again without a trace.
 
     Args:
-        repository: a real directory.
+        repository: a real directory, or None if git is told to use no repository.
         settings: the files of settings outside the repository.
 
     Raises:
         OSError: a file cannot be read.
         ValueError: a file names an impossible path, or it is not certain what git would find.
     """
-    top = _top_of(repository)
-    if top is None:
+    places = () if repository is None else _places_of(repository)
+    if places is None:
         return b"", ()
-    git = entry = f"{top}/.git"
-    if not stat.S_ISDIR(os.stat(entry).st_mode):  # noqa: PTH116  microseconds
-        git = _led_to(entry, b"gitdir: ") or ""
-    common = _led_to(f"{git}/commondir", b"") or git
-    files = (f"{git}/HEAD", f"{git}/config.worktree", f"{common}/config", *settings)
+    files = (*places[2:], *settings)
     contents = [beginning_of(file, _MOST_READ) for file in files]
-    watched = [one for one in (top, entry, *files) if os.path.lexists(one)]
+    watched = [one for one in (*places[:2], *files) if os.path.lexists(one)]
     changes = [os.stat(one).st_ctime_ns for one in watched]  # noqa: PTH116  microseconds
     is_known = (
-        _HEAD.fullmatch(contents[0] or b"") is not None
-        and not os.path.islink(files[0])  # noqa: PTH114  microseconds
-        and all(os.access(f"{common}/{name}", os.X_OK) for name in ("objects", "refs"))
-        and not any(_is_filled(f"{common}/{name}") for name in ("remotes", "branches"))
+        (not places or _HEAD.fullmatch(contents[0] or b"") is not None)
         and not any(_ELSEWHERE.search(one) or len(one) == _MOST_READ for one in contents if one)
-        and max(changes) < time_ns() - TICK
+        and max(changes, default=0) < time_ns() - TICK
     )
     # Contents, not times: a file that a program has in its memory changes without a new time.
     digest = sha256(repr((files, contents)).encode()).digest()
     return (digest, tuple(changes)) if is_known else None
+
+
+def _places_of(repository: str) -> tuple[str, ...] | None:
+    """Return the top of a repository, its `.git`, HEAD and settings, or None if there is none.
+
+    Raises:
+        ValueError: it is not certain that git takes it, and reads no remotes elsewhere.
+    """
+    top = _top_of(repository)
+    if top is None:
+        return None
+    git = entry = f"{top}/.git"
+    if not stat.S_ISDIR(os.stat(entry).st_mode):  # noqa: PTH116  microseconds
+        git = _led_to(entry, b"gitdir: ") or ""
+    common = _led_to(f"{git}/commondir", b"") or git
+    if (
+        os.path.islink(f"{git}/HEAD")  # noqa: PTH114  microseconds
+        or not all(os.access(f"{common}/{name}", os.X_OK) for name in ("objects", "refs"))
+        or any(_is_filled(f"{common}/{name}") for name in ("remotes", "branches"))
+    ):
+        raise ValueError(repository)
+    return top, entry, f"{git}/HEAD", f"{git}/config.worktree", f"{common}/config"
 
 
 def _top_of(directory: str) -> str | None:

@@ -354,6 +354,7 @@ def lead_away(pointer: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "name", "of_worktree"),
     [
+        pytest.param(rewrite, "home/.gitconfig", None, id="the user's settings, for a clone"),
         pytest.param(in_memory, "repo/.git/config", False, id="the repository's settings"),
         pytest.param(in_memory, "repo/.git/config", True, id="those of a worktree's repository"),
         pytest.param(lead_away, "tree/.git", True, id="where a worktree belongs"),
@@ -371,8 +372,9 @@ def test_git_is_asked_anew_once_what_its_answer_rests_on_has_changed(
     tmp_path: Path,
     change: Callable[[Path], None],
     name: str,
-    of_worktree: bool,
+    of_worktree: bool | None,
 ) -> None:
+    """A clone (`None`) belongs to no repository."""
     path = repository(ORIGIN + BAD + '[branch "away"]\n\tremote = bad\n')
     log, plain = tmp_path / "log", {"PATH": os.environ["PATH"], "HOME": str(home)}
     program = tmp_path / "bin" / "git"
@@ -380,9 +382,18 @@ def test_git_is_asked_anew_once_what_its_answer_rests_on_has_changed(
     program.write_text(f'#!/bin/sh\necho x >> {log}\nexec {shutil.which("git")} "$@"\n')
     program.chmod(0o755)
     if of_worktree:
-        named = ("-c", "user.name=a", "-c", "user.email=a@b.example")
-        commit = ("commit", "-q", "--allow-empty", "-m", "a")
-        subprocess.run(["git", "-C", path, *named, *commit], check=True, env=plain)
+        commit = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b.example",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "a",
+        ]
+        subprocess.run(["git", "-C", path, *commit], check=True, env=plain)
         add = ("worktree", "add", "-q", "-b", "tree", str(tmp_path / "tree"))
         subprocess.run(["git", "-C", path, *add], check=True, env=plain)
         path = str(tmp_path / "tree")
@@ -391,7 +402,11 @@ def test_git_is_asked_anew_once_what_its_answer_rests_on_has_changed(
     def ask() -> tuple[bool, object]:
         """Return whether git was started, and the URLs."""
         before = log.read_text() if log.exists() else ""
-        urls = remotes.default_destinations(path, "push")
+        urls = (
+            remotes.destinations(GOOD, None, "fetch")
+            if of_worktree is None
+            else remotes.default_destinations(path, "push")
+        )
         return log.read_text() != before, urls
 
     until = monotonic() + 60
