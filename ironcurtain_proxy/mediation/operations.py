@@ -35,7 +35,7 @@ from ironcurtain_proxy.model.operation import (
 )
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import Section, ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import ProgressListener
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}
@@ -210,6 +210,8 @@ class Operations(Struct, kw_only=True):
     session: Session
     _subscribed: set[tuple[str, str]] = field(default_factory=set)
     """Servers with their own URIs, as they were sent."""
+    _subscribing: int = field(default=0, init=False)
+    """The subscriptions that are decided, or asked for, now."""
 
     async def handle(
         self,
@@ -229,11 +231,7 @@ class Operations(Struct, kw_only=True):
         """
         asked = self._asked(method, params)
         case = self.session.journal.open_operation(asked, caller)
-        reply = await self.session.journal.guard(case, self._carry(case, asked, on_progress))
-        if isinstance(reply, Answered) and reply.result.error is None:
-            self._note(method, asked.server, case.arguments)
-            return _renamed(reply, self.naming.result(asked.server, reply.result))
-        return reply
+        return await self.session.journal.guard(case, self._carry(case, asked, on_progress))
 
     async def _carry(
         self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
@@ -241,14 +239,27 @@ class Operations(Struct, kw_only=True):
         """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
-        if await self._is_hidden(asked):
-            reply = await self.session.mediator.carry(case, on_progress)
-            return _as_not_available(reply) if isinstance(reply, Refused) else reply
-        if (held := await self._held(asked)) is not None:
+        is_hidden = await self._is_hidden(asked)
+        if not is_hidden and (held := await self._held(asked)) is not None:
             return await self.session.journal.refuse(case, "arguments", held)
-        if asked.method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
+        subscribes = asked.method == "resources/subscribe"
+        if subscribes and len(self._subscribed) + self._subscribing >= _MOST_SUBSCRIBED:
             return await self.session.journal.refuse(case, "limit", SUBSCRIBED_TO_TOO_MUCH)
-        return await self.session.mediator.carry(case, on_progress)
+        # Counted before the wait: requests that come meanwhile find the room taken.
+        self._subscribing += subscribes
+        try:
+            reply = await self.session.mediator.carry(case, on_progress)
+            if isinstance(reply, Answered) and reply.result.error is None:
+                key = asked.server, str(case.arguments.get("uri"))
+                # The policy may have changed while the server was asked.
+                if subscribes and await self._could_be_allowed(key[0], "resources", key[1]):
+                    self._subscribed.add(key)
+                elif asked.method == "resources/unsubscribe":
+                    self._subscribed.discard(key)
+                return _renamed(reply, self.naming.result(asked.server, reply.result))
+            return _as_not_available(reply) if is_hidden and isinstance(reply, Refused) else reply
+        finally:
+            self._subscribing -= subscribes
 
     async def listing(self, kind: ListKind) -> list[Json]:
         """Return the entries of all servers that could be allowed, under the agent's names."""
@@ -320,13 +331,6 @@ class Operations(Struct, kw_only=True):
         if not isinstance(uri, str) or (server, uri) not in self._subscribed:
             return None
         return {**params, "uri": self.naming.uri(server, uri)}
-
-    def _note(self, method: Method, server: str, arguments: Arguments) -> None:
-        subscription = (server, str(arguments.get("uri")))
-        if method == "resources/subscribe":
-            self._subscribed.add(subscription)
-        elif method == "resources/unsubscribe":
-            self._subscribed.discard(subscription)
 
     async def forget_what_is_denied(self) -> None:
         """End subscriptions that the policy in force denies."""

@@ -1,5 +1,6 @@
 """Reads, prompts and subscriptions wait for their server: each end of the wait is recorded."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from ironcurtain_proxy.facts.live_catalogue import Names
 from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.fakes import Harness
 
@@ -82,3 +84,38 @@ async def test_a_server_that_has_started_is_asked_once() -> None:
     assert isinstance(reply, Answered)
     assert [call.method for call in harness.servers.forwarded] == ["resources/read"]
     assert [record.result is None for record in harness.recorder.records] == [True, False]
+
+
+@pytest.mark.parametrize("is_denied_meanwhile", [False, True])
+async def test_what_waits_for_its_server_counts_as_subscribed_and_is_looked_at_anew(
+    is_denied_meanwhile: bool,
+) -> None:
+    """It was counted once its server had answered, so what waited together was never too much."""
+    harness, goes_on, replies = Harness(ALLOWED), anyio.Event(), Counter[type]()
+
+    async def wait() -> str:
+        return ""
+
+    async def answered(_: object) -> ToolResult:
+        await goes_on.wait()
+        return ToolResult(result={})
+
+    harness.servers.act = answered
+    asked = operations(harness, wait)
+
+    async def subscribe(number: int) -> None:
+        reply = await asked.handle("resources/subscribe", {"uri": f"memo://{number}"})
+        replies[type(reply)] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(1003):
+            tasks.start_soon(subscribe, number)
+        with anyio.fail_after(60):
+            await anyio.wait_all_tasks_blocked()
+        if is_denied_meanwhile:
+            harness.in_force.policy = Policy(rules=(), version="v2")
+            await asked.forget_what_is_denied()
+        goes_on.set()
+    assert replies == {Answered: 1000, Refused: 3}
+    news = [asked.updated("files", {"uri": f"memo://{number}"}) for number in range(1003)]
+    assert len([one for one in news if one]) == (0 if is_denied_meanwhile else 1000)
