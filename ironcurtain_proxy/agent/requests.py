@@ -18,7 +18,14 @@ from msgspec import Struct
 
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.batch import PromptFuture
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.codec import (
+    MARK,
+    Malformed,
+    MessageId,
+    decode,
+    message_id,
+    recover_id,
+)
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 if TYPE_CHECKING:
@@ -94,6 +101,8 @@ def read(line: bytes | Oversize) -> ParsedMessage:
             INVALID_REQUEST, f"message of {line.size} bytes is larger than allowed", found
         )
     message = decode(line)
+    if isinstance(message, Malformed) and line.startswith(MARK):
+        message = decode(line.removeprefix(MARK))  # .NET writes one before its first message
     if isinstance(message, Malformed):
         code = INVALID_REQUEST if message.is_json else PARSE_ERROR
         return ErrorReply(code, f"invalid message: {message.reason}", message.id)
@@ -358,8 +367,7 @@ class Requests:
     async def give_up(self) -> None:
         """End all requests in progress, and tell the agent of each that it was not done in time."""
         self._given_up = True
-        for request in self._under_way.values():
-            request.cancel()
+        self.cancel_all()
         with anyio.move_on_after(_GIVE_UP):
             await self.until_idle()
 

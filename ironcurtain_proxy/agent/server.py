@@ -299,8 +299,6 @@ class AgentServer:
                 return self._initialize(params)
             case "ping":
                 return {"result": {}}
-            case "tools/call":
-                return self._objection(method, params)
             case _ if method in self._others or (method in self._modern and not self._ready):
                 return self._objection(method, params)
             case _:

@@ -442,8 +442,9 @@ class Connection:
         Its questions would reach the agent's model and user, so the policy decides on each as an
         operation; what nobody serves is recorded.
         """
-        if self.is_modern:
-            self._dropped.note("a request was not answered: without a handshake there are none")
+        if self.is_modern or request_id is None:
+            why = "without a handshake there are none" if self.is_modern else "its id is no id"
+            self._dropped.note(f"a request was not answered: {why}")
             return
         match method:
             case "ping":

@@ -30,7 +30,7 @@ INVALID_PARAMS: Final = -32602
 LONG_TEXT: Final = 4 << 20
 """Characters of one text from which on msgspec writes it in half of orjson's time."""
 
-_MARK: Final = b"\xef\xbb\xbf"
+MARK: Final = b"\xef\xbb\xbf"
 """The byte order mark in UTF-8."""
 
 _HALVES: Final = re.compile(
@@ -96,7 +96,7 @@ def decode_repaired(line: bytes) -> tuple[dict[str, Json], str] | None:
     Returns:
         The message, and what was done, as a phrase; or None: something else is wrong with it.
     """
-    text = line.removeprefix(_MARK)
+    text = line.removeprefix(MARK)
     done = "began with a byte order mark" if text is not line else ""
     try:
         text.decode()

@@ -210,7 +210,7 @@ class Operations(Struct, kw_only=True):
     session: Session
     _subscribed: set[tuple[str, str]] = field(default_factory=set)
     """Servers with their own URIs, as they were sent."""
-    _subscribing: int = field(default=0, init=False)
+    _subscribing: int = 0
     """The subscriptions that are decided, or asked for, now."""
 
     async def handle(

@@ -146,7 +146,8 @@ async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
     ],
 )
 @pytest.mark.requirement("T-8")
-async def test_every_result_says_that_it_is_complete_and_who_gives_it(
+@pytest.mark.requirement("T-29")
+async def test_every_result_says_that_it_is_complete_and_who_gives_it_in_its_own_era_alone(
     method: str, params: dict[str, Json]
 ) -> None:
     async with an_agent() as agent:
@@ -162,6 +163,12 @@ async def test_every_result_says_that_it_is_complete_and_who_gives_it(
         is_cached = method != "tools/call" and method[-3:] not in {"get", "ete"}
         assert ("ttlMs" in found) == ("cacheScope" in found) == is_cached
         assert found.get("cacheScope", "private") == "private"
+        await agent.initialize()
+        before = await agent.ask(method, params)
+        if method == "server/discover":
+            assert error_of(before)["code"] == -32601
+        elif params != {"name": "marked"}:  # its server says so itself
+            assert {*result_of(before)} == {*found} - {"resultType", "ttlMs", "cacheScope", "_meta"}
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,14 @@ async def test_answers_to_nothing_are_dropped_in_silence() -> None:
         assert len(agent.arrived) == 1
 
 
+async def test_a_byte_order_mark_before_a_message_is_left_out_once() -> None:
+    async with an_agent() as agent:
+        agent.write(b"\xef\xbb\xbf" + PING)
+        assert await agent.answer(99) == {"jsonrpc": "2.0", "id": 99, "result": {}}
+        agent.write(b"\xef\xbb\xbf" * 2 + PING.replace(b"99", b"98"))
+        assert await agent.error_code(98) == -32700
+
+
 async def test_a_result_leaves_as_it_is() -> None:
     written = b'{"z":1,"a":[{"b":null}],"f":1.0,"big":123456789012345678901234567890}'
     async with an_agent() as agent:

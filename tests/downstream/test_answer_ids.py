@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
 from ironcurtain_proxy.model.values import Json
-from tests.downstream.scripted_servers import OPTIONS, a_call, running, text_of
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted, text_of, until
+from tests.downstream.test_modern import Around, used
 
 pytestmark = pytest.mark.anyio
 
@@ -100,6 +101,15 @@ async def test_a_request_of_the_server_with_a_fractional_id_is_answered(given: s
         # The answer was sent before this call.
         said = orjson.loads(await text_of(servers, "cancelled"))
     assert [one["id"] for one in said] == [float(given)]
+
+
+async def test_a_question_whose_answer_could_name_no_id_is_asked_of_nobody() -> None:
+    around, said = Around(), '"method":"elicitation/create","params":{}'
+    lines = [f'{{"jsonrpc":"2.0","id":{one},{said}}}\n' for one in ("null", "{}", "[1]", "true", 7)]
+    async with used(scripted(), around) as servers:
+        await servers.forward(a_call("raw", {"bytes": "".join(lines), "answer": True}))
+        await until(lambda: len(around.asked) > 0, 60)
+    assert len(around.asked) == 1
 
 
 @pytest.mark.parametrize(

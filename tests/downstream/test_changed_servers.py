@@ -3,7 +3,7 @@
 import json  # noqa: TID251  what a server of this test says
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, VERSION_KEY
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, event, remote, serving
 from tests.downstream.scripted_servers import a_call, modern_only, scripted, text_of, until
@@ -175,16 +175,55 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
         assert (await servers.forward(a_call("echo"))).error is None
 
 
+HANDSHAKE: Final = ("initialize", "notifications/initialized")
+FULL: Final[Message] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "logging": {},
+    "completions": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "begun"),
+    [
+        (scripted(), HANDSHAKE),
+        (scripted(behaviour={"capabilities": FULL}), HANDSHAKE),
+        (modern_only(-32601), ("initialize", "server/discover")),
+        (modern_only(-32022, supported=["2026-07-28"]), ("initialize", "server/discover")),
+        (Site(), ("server/discover", *HANDSHAKE)),
+        (Site(session=None), ("server/discover", *HANDSHAKE)),
+        (modern_site(), ("server/discover", "initialize")),
+    ],
+    ids=["process", "full", "modern", "modern says so", "site", "no session", "modern site"],
+)
 @pytest.mark.requirement("T-29")
 @pytest.mark.requirement("T-31")
-async def test_a_process_of_before_meets_no_request_that_it_does_not_know(tmp_path: Path) -> None:
-    spec, heard = scripted(), tmp_path / "heard"
-    line = f"tee {heard} | {shlex.join([spec.command, *spec.args])}"
-    spec = replace(spec, command="/bin/sh", args=("-c", line))
-    async with used(spec, Around()) as servers:
-        assert json.loads(await text_of(servers, "params")).get("_meta") is None
-        assert servers.status()["one"].starts == 1
-    methods = [json.loads(line)["method"] for line in heard.read_bytes().splitlines()]
-    assert methods[:4] == [
-        *("initialize", "notifications/initialized", "tools/list", "tools/call"),
-    ]
+async def test_a_server_is_begun_as_its_era_is_and_asked_one_thing_besides_at_most(
+    server: ServerSpec | Site, begun: Sequence[str], tmp_path: Path
+) -> None:
+    """A process of before is asked nothing besides: some end at what they do not know."""
+    heard = tmp_path / "heard"
+    with ExitStack() as stack:
+        if isinstance(server, Site):
+            spec = remote(stack.enter_context(serving(server)).url)
+        else:
+            line = f"tee {heard} | {shlex.join([server.command, *server.args])}"
+            spec = replace(server, command="/bin/sh", args=("-c", line))
+        async with used(spec, Around()) as servers:
+            assert (await servers.forward(a_call("echo"))).error is None
+            assert servers.status()["one"].starts == 1
+    if isinstance(server, Site):
+        told = [one.body for one in server.heard if one.method == "POST"]
+    else:
+        told = [json.loads(line) for line in heard.read_bytes().splitlines()]
+    # The list is asked for again before a call where it may be no second old.
+    methods = list(dict.fromkeys([str(one["method"]) for one in told]))
+    assert methods == [*begun, "tools/list", "tools/call"]
+    assert len({str(one["id"]) for one in told if "id" in one}) == len(
+        [one for one in told if "id" in one]
+    )
+    is_before = begun[-2:] == HANDSHAKE
+    later = [one for one in told if one["method"] not in {"server/discover", "initialize"}]
+    assert [VERSION_KEY in str(one) for one in later] == [not is_before] * len(later)

@@ -10,6 +10,7 @@ One request knows headers, redirects, logins and the size of a body; it does not
 a message.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -39,6 +40,8 @@ from ironcurtain_proxy.jsonrpc.pipes import Lost, Oversize, StreamEnded
 _REDIRECTS: Final = 5
 _REASON: Final = 200
 """Characters of a library's words."""
+_QUOTED: Final = re.compile(r":? (?:bytearray\()?b['\"].*", re.DOTALL)
+"""What a library quotes of an answer: the agent would read the server's words as the proxy's."""
 
 _PIECE: Final = 1 << 16
 """Bytes of a message that are sent at a time: each piece has time of its own to be taken."""
@@ -334,8 +337,8 @@ def _is_same_place(here: httpx2.URL, there: httpx2.URL) -> bool:
 
 
 def _words(error: Exception) -> str:
-    text = "".join([char for char in str(error) if char.isprintable()])[:_REASON]
-    return text or type(error).__name__
+    text = _QUOTED.sub("", str(error))[:_REASON]
+    return "".join([char for char in text if char.isprintable()]) or type(error).__name__
 
 
 # --- exchange

@@ -44,7 +44,7 @@ EVENTS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
 SESSION: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _LAST_EVENT: Final = "last-event-id"
-_LONGEST_SESSION: Final = 1024
+_LONGEST: Final = 1024
 
 _NOT_FOUND: Final = 404
 _NO_METHOD: Final = 405
@@ -111,9 +111,7 @@ class StreamableHttp(Sending):
         if isinstance(message, Malformed):
             raise TypeError("what we write can be read")
         method, params = message.get("method"), message.get("params")
-        if method == "notifications/cancelled" and (
-            self._is_withdrawn_unsent(params) or self._is_closed_stream(params)
-        ):
+        if method == "notifications/cancelled" and self._is_withdrawn_here(params):
             self._backlog -= len(line)
             return
         request_id = message_id(message.get("id")) if "method" in message else None
@@ -169,18 +167,14 @@ class StreamableHttp(Sending):
                 self._waiting.remove(request_id)
                 self._backlog -= len(line)
 
-    def _is_withdrawn_unsent(self, params: Json) -> bool:
-        """Drop a request that the server has not heard of. Return False if it may have."""
-        withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
-        if withdrawn is None or withdrawn not in self._waiting:
-            return False
-        self._under_way[withdrawn].cancel()
-        return True
+    def _is_withdrawn_here(self, params: Json) -> bool:
+        """Withdraw a request that was not sent, or by the end of its stream.
 
-    def _is_closed_stream(self, params: Json) -> bool:
-        """Withdraw a request by the end of its stream. False: that is not how it is withdrawn."""
+        Returns:
+            False: its server must be told.
+        """
         withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
-        if withdrawn is None or withdrawn not in self._modern:
+        if withdrawn is None or withdrawn not in self._waiting | self._modern:
             return False
         self._under_way[withdrawn].cancel()
         return True
@@ -263,7 +257,7 @@ class StreamableHttp(Sending):
             raise UnansweredError(f'server "{self._server}" answered with HTTP status {status}')
 
     def _begin_session(self, said: str) -> None:
-        if len(said) > _LONGEST_SESSION or not (said.isascii() and said.isprintable()):
+        if not _fits_header(said):
             raise DownstreamError(f'server "{self._server}" names a session that no header can')
         self._session[SESSION] = said
 
@@ -403,6 +397,10 @@ class StreamableHttp(Sending):
                 await anyio.sleep(_LOOK_AGAIN)
 
 
+def _fits_header(name: str) -> bool:
+    return len(name) <= _LONGEST and name.isascii() and name.isprintable()
+
+
 class StreamPosition:
     """The position of a stream at its end."""
 
@@ -416,7 +414,7 @@ class StreamPosition:
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
         """Take an event that has arrived."""
-        if self._resumes and event.id and event.id.isascii() and event.id.isprintable():
+        if self._resumes and event.id and _fits_header(event.id):
             self.last_event = event.id
         if event.retry is not None:
             # As integers: one of 400 digits is no float.
