@@ -59,15 +59,11 @@ if TYPE_CHECKING:
 VERSION: Final = "mcp-protocol-version"
 _METHOD: Final = "mcp-method"
 _NAME: Final = "mcp-name"
-_STATUS: Final[Mapping[object, int]] = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    UNSUPPORTED_VERSION: 400,
-    MISSING_CAPABILITY: 400,
-    METHOD_NOT_FOUND: 404,
-}
+_FAULTS: Final = (
+    *(PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS),
+    *(HEADER_MISMATCH, UNSUPPORTED_VERSION, MISSING_CAPABILITY),
+)
+_STATUS: Final[Mapping[object, int]] = {**dict.fromkeys(_FAULTS, 400), METHOD_NOT_FOUND: 404}
 """The status of an answer that is an error, by its code; 200 for any other."""
 
 _GRACE: Final = 1.0

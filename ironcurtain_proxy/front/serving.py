@@ -173,6 +173,8 @@ def _unavailable(words: str, request_id: MessageId) -> RefusalError:
 PATH: Final = "/mcp"
 _LAST_EVENT: Final = "last-event-id"
 _METHODS: Final = ("GET", "POST", "DELETE")
+_PLAIN: Final = {"content-encoding": "identity", "transfer-encoding": "chunked"}
+"""Headers of a body as it is: a router that unpacks would read another one."""
 
 
 class Front:
@@ -225,6 +227,8 @@ class Front:
         return Response(status_code=200)
 
     def _session(self, headers: Headers, principal: str) -> AgentSession | None:
+        if any(len(headers.getlist(one)) > 1 for one in (SESSION, VERSION)):
+            raise RefusalError(400, f"{SESSION} and {VERSION} may be said once")
         name = headers.get(SESSION)
         session = None if name is None else self._sessions.find(principal, name)
         if name is not None and session is None:
@@ -235,8 +239,11 @@ class Front:
         self, request: Request, principal: str, session: AgentSession | None
     ) -> Response:
         headers = request.headers
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        kinds = headers.getlist("content-type")
+        if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != JSON:
             raise RefusalError(415, f"Content-Type must be {JSON}")
+        if any(headers.get(name, plain).lower() != plain for name, plain in _PLAIN.items()):
+            raise RefusalError(415, "the body must not be compressed")
         if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
             raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
         large = self._first_large if session is None else session.reading_large

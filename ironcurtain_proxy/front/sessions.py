@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -101,15 +102,12 @@ class ProxyProcess:
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(patience):
                 await self._process.wait()
-            if self._process.returncode is None:
-                with suppress(ProcessLookupError):
-                    self._process.terminate()
-                with anyio.move_on_after(_TERM):
-                    await self._process.wait()
-            if self._process.returncode is None:
-                with suppress(ProcessLookupError):
-                    self._process.kill()
-                await self._process.wait()
+            for end, seconds in ((self._process.terminate, _TERM), (self._process.kill, inf)):
+                if self._process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        end()
+                    with anyio.move_on_after(seconds):
+                        await self._process.wait()
             self.lines.close()
 
 

@@ -90,6 +90,35 @@ def test_a_host_that_is_said_twice_is_refused(front: FrontAddress) -> None:
     assert line.split()[1] in {b"400", b"421"}
 
 
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ("Transfer-Encoding: chunked", b"200"),
+        ("Transfer-Encoding: gzip, chunked", b"415"),
+        ("Transfer-Encoding: chunked\r\nContent-Encoding: gzip", b"415"),
+        ("Transfer-Encoding: chunked\r\nContent-Type: text/plain", b"415"),
+        ("Transfer-Encoding: chunked\r\nMcp-Session-Id: alice-0", b"400"),
+        ("Transfer-Encoding: chunked\r\nMCP-Protocol-Version: 2026-07-28", b"400"),
+    ],
+)
+def test_what_a_router_could_read_in_another_way_is_refused(
+    front: FrontAddress, alice: HttpAgent, more: str, status: bytes
+) -> None:
+    head = [
+        "POST /mcp HTTP/1.1",
+        f"Host: 127.0.0.1:{front.port}",
+        f"Authorization: Bearer {TOKENS['alice']}",
+        "Content-Type: application/json",
+        f"Mcp-Session-Id: {alice.session['Mcp-Session-Id']}",
+        "MCP-Protocol-Version: 2025-11-25",
+        more,
+    ]
+    body = orjson.dumps(alice.message("tools/list"))
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    line = raw_request(front.port, "\r\n".join([*head, "", ""]).encode() + chunks)
+    assert line.split()[1] == status
+
+
 def test_each_call_is_decided_and_recorded_under_its_session(
     built: Installation, alice: HttpAgent
 ) -> None:
