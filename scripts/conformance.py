@@ -150,7 +150,7 @@ def proxy(directory: Path) -> tuple[list[str], dict[str, str]]:
 def approve(directory: Path) -> None:
     """Approve what is asked, as a reviewer would: sampling always asks one."""
     answered: set[str] = set()
-    while True:
+    while directory.is_dir():
         for file in (directory / "questions").glob("request-*.json"):
             name = file.stem.removeprefix("request-")
             if name not in answered:

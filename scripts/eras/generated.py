@@ -40,12 +40,24 @@ MORE: Final = {
 }
 """The package and the arguments of each server that `scripts/servers` has not."""
 
+BROWSER: Final = shutil.which("chromium")
+OF_BROWSER: Final = {
+    "playwright": ("--headless", "--isolated", "--no-sandbox", "--executable-path", str(BROWSER)),
+    "chrome-devtools": (
+        *("--headless", "--isolated", "--chromeArg=--no-sandbox", "--executablePath", str(BROWSER)),
+    ),
+}
+"""Further arguments of servers that drive a browser, where one is installed."""
+
 KNOWN: Final = {
     "arguments that the schema does not admit are refused in the words of the proxy": (
         "must be",
         "Invalid arguments at",
         "Unknown argument",
         "Missing argument",
+    ),
+    "a browser is there sooner or later, and its files are named by the time": (
+        ".playwright-mcp/page-",
     ),
 }
 """Words of the proxy's answer, by the reason of a difference."""
@@ -58,10 +70,11 @@ META: Final = {
 LEFT_OUT: Final = frozenset(
     {
         *("trigger-long-running-operation", "simulate-research-query", "get-env"),
-        *("toggle-simulated-logging", "toggle-subscriber-updates"),
+        *("toggle-simulated-logging", "toggle-subscriber-updates", "get_usage_stats"),
     }
 )
-"""Tools that wait, or tell what differs on purpose, such as the environment of a server."""
+"""Tools that wait, or tell what differs on purpose: the environment of a server, how often it was
+called."""
 
 LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 DEADLINE: Final = 10.0
@@ -214,6 +227,7 @@ def compared(name: str, scratch: Path, each: int) -> list[dict]:
     base = scratch / name
     (base / "proxy").mkdir(parents=True, exist_ok=True)
     program, _ = (from_npm if "npm" in package else from_pypi)(package, base)
+    words = (*words, *(OF_BROWSER.get(name, ()) if BROWSER else ()))
     command = [*program, *[word.replace("@work", str(known.WORK)) for word in words]]
     command[0] = shutil.which(command[0]) or command[0]
     own = {
