@@ -330,8 +330,15 @@ def identical_call(call: EscalatedCall) -> CallPattern | None:
         description=visible(
             f"exactly this call again, in this session ({call.server}/{call.tool})"
             + ("" if call.command is None else ", also with `| head` or `| tail`")
+            + "".join([f"; what `{name}` unpacks is not listed here" for name in _unpacking(call)])
         ),
     )
+
+
+def _unpacking(call: EscalatedCall) -> list[str]:
+    """Return the programs of a command that write what an archive holds."""
+    programs = {one.program[0] for one in _needed(call) or () if not one.is_general}
+    return sorted(programs & {"tar", "bsdtar", "gtar", "unzip"})
 
 
 _SHOWS: Final = re.compile(

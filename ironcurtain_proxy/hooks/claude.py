@@ -42,6 +42,7 @@ _PREPARED: Final = re.compile(
 """Options, aliases and functions that the client sets and takes away in its shell."""
 _SCHEDULED: Final = ".claude/scheduled_tasks.json"
 """The project's file with prompts for later sessions."""
+_NEWS: Final = "<task-notification>"
 _SCHEDULING: Final = words("CronCreate ScheduleWakeup")
 _SNAPSHOTS: Final = (".claude/shell-snapshots/", ".claude/session-env/")
 
@@ -56,14 +57,16 @@ def _calls(tool: str, given: Arguments) -> ClientCalls:
     return (("Bash", {"command": given.get("command")}) if is_command else (tool, given),)
 
 
-def _prompt(payload: Arguments) -> str:
+def _prompt(payload: Arguments) -> str | None:
     """Return the user's words; empty if an agent or the client may have written them.
 
     A prompt that an agent scheduled comes like its user's, also after the session was resumed, and
     so do the news of work in the background, whose words are the agent's or that work's.
     """
     text, here = text_of(payload, "prompt"), Path(text_of(payload, "cwd") or "/")
-    if text.lstrip().startswith("<") or "<task-notification>" in text:
+    if text.startswith(_NEWS):
+        return None
+    if text.lstrip().startswith("<") or _NEWS in text:
         return ""
     transcript = Path(text_of(payload, "transcript_path") or "/none.jsonl")
     try:

@@ -356,15 +356,16 @@ class Door(Struct, kw_only=True):
             else:
                 call.end(error, event.result)
 
-    def _prompt(self, text: str) -> None:
+    def _prompt(self, text: str | None) -> None:
         """Take the user's words, unless a command is running that could have forged them."""
-        self.is_turn, self._is_in_skill = True, text.startswith("/")
+        self.is_turn, self._is_in_skill = True, (text or "").startswith("/")
         running = [
             one
             for one in self._open
             if one.given[0] == "Bash" and one.verdict is not None and not one.is_held
         ]
-        self.on_prompt("" if running or self._is_prompted else text)
+        if text is not None:
+            self.on_prompt("" if running or self._is_prompted else text)
         self._close([one for one in self._open if one.caller == CallingAgent()])
 
     def _close(self, calls: list[OpenCall], why: str | None = None) -> None:

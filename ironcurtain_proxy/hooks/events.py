@@ -73,7 +73,8 @@ class AfterCall(ToolCall, frozen=True, kw_only=True):
 class Prompt(Struct, frozen=True):
     """The user's words, or those that an agent gives to a sub-agent."""
 
-    text: str
+    text: str | None
+    """Empty: words that may not be the user's; None: the client's own, so the last ones stay."""
     caller: CallingAgent = CallingAgent()
     """Who got them: only those of the main agent are the user's."""
 
@@ -350,8 +351,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     directory: Callable[[Arguments], str] = directory_of
     server: Callable[[Arguments], str] = lambda _payload: ""
     """The tool's name in an event before a server's call."""
-    prompt: Callable[[Arguments], str] = lambda payload: text_of(payload, "prompt")
-    """The user's words, or empty if none that count."""
+    prompt: Callable[[Arguments], str | None] = lambda payload: text_of(payload, "prompt")
+    """The text of `Prompt`."""
     has_failed: Callable[[Arguments], bool] = lambda _payload: False
     """Whether a call that has ended failed, where no event of its own says so."""
     is_last: Callable[[str], bool] = lambda _reason: True

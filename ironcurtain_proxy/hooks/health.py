@@ -33,6 +33,7 @@ from ironcurtain_proxy.hooks.installing import (
     kept_file,
     plugin_of,
     prefix_of,
+    was_before,
 )
 from ironcurtain_proxy.hooks.kernel import (
     SHARED,
@@ -307,8 +308,7 @@ class HookWatch:
         # The door may be there before any hook: this proxy itself may hold it.
         has_come = _size_of(self._state / DOORS / f"{pid}-{start_of(pid)}.lock") > 0
         # A client that was there before the hooks were has none: its next session does.
-        was_before = _started(pid) < _modified(kept)
-        is_asked_for = self._must or (kept.exists() and not was_before)
+        is_asked_for = self._must or (kept.exists() and not was_before(pid, kept))
         self._is_settled = not is_asked_for or has_come
         place = directory_of(pid)
         project = str(place or "")
@@ -352,12 +352,6 @@ def _client_above(pid: int) -> tuple[HookClient, int] | None:
                 if names and (names[0] == programs[0] or names[-1] in programs):
                     return client, pid
     return None
-
-
-def _started(pid: int) -> float:
-    """Return when a process started, in seconds since 1970."""
-    ticks, boot = start_of(pid), _text(Path("/proc/stat")).partition("\nbtime ")[2].split()[:1]
-    return int(boot[0]) + int(ticks) / os.sysconf("SC_CLK_TCK") if ticks and boot else 0.0
 
 
 def accept(client: HookClient, project: str, state: Path) -> None:

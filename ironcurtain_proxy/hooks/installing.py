@@ -29,8 +29,10 @@ from ironcurtain_proxy.hooks.launching import (
     prefix_file,
     prefix_text,
 )
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.hooks.runs import start_of
+from ironcurtain_proxy.model.values import BootMoment, Json
 from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
+from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
@@ -46,6 +48,8 @@ class _Kept(Struct, frozen=True):
     """None: there was no file."""
     digest: str
     """SHA-256 of what we wrote."""
+    moment: BootMoment = BootMoment("", 0)
+    """When, by the machine's count: its clock may be set back."""
 
 
 def file_of(client: HookClient, home: Path) -> Path:
@@ -127,8 +131,10 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     if place.starts_commands and not observes:
         _set_prefix(document, place)
     written = _printed(document)
+    now = BootMoment(boot_id(), seconds_since_boot())
+    kept = _Kept(str(file), before, _digest(written), now)
     make_private_directory(place.kept.parent)
-    write_whole(place.kept, json.encode(_Kept(str(file), before, _digest(written))))
+    write_whole(place.kept, json.encode(kept))
     file.parent.mkdir(parents=True, exist_ok=True)
     _write(place, written)
     if place.dialect.plugin is not None:
@@ -174,6 +180,15 @@ def _kept_of(place: HookPlace) -> _Kept | None:
         found = json.decode(place.kept.read_bytes(), type=_Kept)
         return found if found.file == str(place.file) else None
     return None
+
+
+def was_before(pid: int, kept: Path) -> bool:
+    """Return whether a process is older than the hooks, of which a file keeps what was there."""
+    with suppress(OSError, DecodeError, ValidationError):
+        moment = json.decode(kept.read_bytes(), type=_Kept).moment
+        started = int(start_of(pid) or 0) / os.sysconf("SC_CLK_TCK")
+        return moment.boot == boot_id() != "" and started < moment.seconds
+    return False
 
 
 def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "another", "none"]:

@@ -138,11 +138,11 @@ def task_of(texts: tuple[str, ...]) -> Task | None:
     path = (name, *texts[1:4])
     if path[:2] in _SCRIPTS:
         found = _found((*path[1:3],))
-        return None if found is None else _renamed(found, texts[:3])
+        return None if found is None else replace(found, path=tuple(texts[:3]))
     for length in range(len(path), 0, -1):
         found = _found(path[:length])
         if found is not None:
-            return _with_task(_renamed(found, texts[:length]), texts)
+            return _with_task(replace(found, path=tuple(texts[:length])), texts)
     return None
 
 
@@ -162,16 +162,12 @@ def _table_name(text: str) -> str | None:
     return base if base and known else None
 
 
-def _renamed(found: Task, texts: Sequence[str]) -> Task:
-    return replace(found, path=tuple(texts))
-
-
 def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
     """Return the name with the task: in `npm run build`, `build` is a part of the name."""
     if found.path[-1] in {"run", "r", "run-script"} and found.files:
         following = texts[len(found.path) : len(found.path) + 1]
         if following and not following[0].startswith("-"):
-            return _renamed(found, (*found.path, *following))
+            return replace(found, path=(*found.path, *following))
     return found
 
 
@@ -223,6 +219,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
 
 _MAKEFILE: Final = re.compile(r"(-[a-zA-Z]*f|--(make)?file=?)?(-|/dev/stdin)")
 _SCRIPT: Final = re.compile(r"-[a-zA-Z]*f|--fi")
+_TREE: Final = re.compile(r"-[a-zA-Z]*[rRa]|--[ra]")
 _ARCHIVE: Final = re.compile(r"-?[a-zA-Z]*f|--fi")
 _STATED: Final[Mapping[str, str]] = {
     "psql": r"-[aAbeEHnqsStwWxXz01]*[cfl]|--(command|file|list|help|version)",
@@ -233,7 +230,7 @@ _STATED: Final[Mapping[str, str]] = {
 
 
 def _follows_input(name: str, texts: Sequence[str]) -> bool:
-    """Return whether a program does what its input, or a script that may run, says."""
+    """Return whether a program does what its input, a script that may run, or a tree says."""
     from_input = not {"-", "/dev/stdin"}.isdisjoint(texts)
     match name:
         case "make" | "gmake":
@@ -244,10 +241,11 @@ def _follows_input(name: str, texts: Sequence[str]) -> bool:
             is_named = any(_ARCHIVE.match(text) for text in texts if text.startswith("-"))
             is_named = is_named or any(_ARCHIVE.fullmatch(text) for text in texts[:1])
             return from_input or not is_named or any(text.endswith("=-") for text in texts)
-        case "source" | ".":
-            return from_input
+        case "cp" | "gcp":
+            # What is there chooses the names of what is written, hooks and settings among them.
+            return any(not text or _TREE.match(text) for text in texts)
         case _:
-            return False
+            return from_input and name in {"source", "."}
 
 
 def archive_of(words: Sequence[Word]) -> Word | None:

@@ -73,7 +73,11 @@ def test_what_is_never_general_is_offered_as_the_identical_call_alone(project: P
                     "git push origin '*:*'", "./deploy.sh", "terraform apply"):  # fmt: skip
         offered = project.offered(command)
         assert all(isinstance(one, CallPattern) for one in offered), command
+        assert "unpacks" not in str(offered), command
         assert is_never_general(project.call(command)), command
+    project.write("a.tar", "x")
+    (one,) = project.offered("tar xf a.tar")
+    assert one.description.endswith("; what `tar` unpacks is not listed here")
 
 
 def test_a_compound_is_covered_when_each_part_was_approved_by_itself(project: Project) -> None:

@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.installing import kept_file
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
 from tests import program
@@ -252,6 +253,17 @@ class HookedHome:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the proxy to its end."""
         return program.run([*program.PROXY, *words], self.environment(), self.workspace)
+
+
+def installed_at(state: Path, seconds: float) -> None:
+    """Let the hooks of Claude Code have been installed at another second of this boot.
+
+    A process starts in ticks, so one that starts now may seem to be older.
+    """
+    kept = kept_file(state, "claude")
+    document = orjson.loads(kept.read_bytes())
+    document["moment"]["seconds"] = seconds
+    kept.write_bytes(orjson.dumps(document))
 
 
 def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:

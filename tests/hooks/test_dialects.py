@@ -295,13 +295,14 @@ def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_p
     transcript = tmp_path / "s.jsonl"
     event = {"cwd": str(tmp_path / "src"), "transcript_path": str(transcript)}
 
-    def words(prompt: str = "push it") -> str:
+    def words(prompt: str = "push it") -> str | None:
         found = DIALECTS["claude"].read_event("UserPromptSubmit", {**event, "prompt": prompt})
         assert isinstance(found, Prompt)
         return found.text
 
     news = "<task-notification>\n<summary>push it</summary>\n</task-notification>"
-    for prompt in (news, f"and {news}", " \n<channel source='x'>push it</channel>"):
+    assert words(news) is None
+    for prompt in (f"and {news}", " \n<channel source='x'>push it</channel>"):
         assert words(prompt) == ""
     assert words() == "push it"
     transcript.write_text('{"content":"\\"name\\":\\"CronCreate\\""}\n')

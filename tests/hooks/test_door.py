@@ -84,12 +84,16 @@ def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) 
 
 
 ACTED_ON = {
-    "silence": "src/main.py CLAUDE.md bin/tool .github/workflows/ci.yml .claude/worktrees/a/b.py",
+    "silence": """
+        src/main.py CLAUDE.md a/CLAUDE.md CLAUDE.local.md AGENTS.md GEMINI.md bin/tool
+        .github/workflows/ci.yml .claude/worktrees/a/b.py
+    """,
     "ask": """
         bin/git .venv/bin/git .claude/agents/a.md .claude/commands/a.md .claude/skills/a/SKILL.md
         .codex/prompts/a.md .gemini/commands/a.toml .cursor/rules/a.mdc .opencode/agent/a.md
         .github/agents/a.md .husky/pre-commit .envrc .claude/worktrees/a/.husky/pre-push
-        .claude-plugin/plugin.json .vscode/launch.json
+        .claude-plugin/plugin.json .vscode/launch.json .claude/CLAUDE.md .claude/rules/a.md
+        .claude/scheduled_tasks.json .github/copilot-instructions.md
     """,
     "deny": ".mcp.json opencode.json .codex/config.toml .cursor/hooks.json .opencode/plugin/a.ts",
 }
@@ -252,6 +256,8 @@ def test_the_user_s_words_are_there_until_the_session_ends_but_not_while_a_comma
     home.fire("UserPromptSubmit", {"prompt": "push everything"})
     assert words() == []
     home.fire("UserPromptSubmit", {"prompt": "commit it"})
+    assert words() == ["commit it"]
+    home.fire("UserPromptSubmit", {"prompt": "<task-notification>push</task-notification>"})
     assert words() == ["commit it"]
     # What an agent schedules comes as its user's.
     assert home.decide("CronCreate", {"cron": "* * * * *", "prompt": "push it"}) == "silence"

@@ -16,7 +16,7 @@ from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
 from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words, note_event
 from ironcurtain_proxy.hooks.runs import start_of
-from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in
+from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in, installed_at
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -118,8 +118,7 @@ def test_a_client_that_runs_without_its_hooks_uses_no_server_until_a_person_acce
     (project / ".claude").mkdir(parents=True)
     assert asked_below_a_client(state, project) == "off"
     install(place_in("claude", tmp_path, state))
-    # A process starts in ticks: it must not seem to be older than the installation.
-    os.utime(kept_file(state, "claude"), (1, 1))
+    installed_at(state, 0)
     assert "its hooks do not come" in asked_below_a_client(state, project)
     (project / ".claude/settings.json").write_text('{"disableAllHooks": true}')
     said = asked_below_a_client(state, project)
@@ -127,8 +126,11 @@ def test_a_client_that_runs_without_its_hooks_uses_no_server_until_a_person_acce
     assert "hooks accept" not in said, "the command is not the agent's to run"
     accept("claude", str(project), state)
     assert asked_below_a_client(state, project) == ""
+    # The clock of the machine was set back: it was not there before the hooks for that.
     os.utime(kept_file(state, "claude"), (1 << 40, 1 << 40))
     (state / "clients/unhooked.json").unlink()
+    assert "switches them off" in asked_below_a_client(state, project)
+    installed_at(state, 1 << 40)
     # It was there before the hooks.
     assert asked_below_a_client(state, project) == ""
 
@@ -138,7 +140,7 @@ def test_a_client_whose_hook_has_come_is_not_asked_for_again(
 ) -> None:
     state = tmp_path / ".ironcurtain"
     install(place_in("claude", tmp_path, state))
-    os.utime(kept_file(state, "claude"), (1, 1))
+    installed_at(state, 0)
     monkeypatch.setattr(health, "_client_above", lambda _pid: ("claude", os.getpid()))
     watch = HookWatch(state, os.getpid())
     assert "hooks do not come" in watch()

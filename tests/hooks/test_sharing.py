@@ -13,12 +13,12 @@ import pytest
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import sharing
-from ironcurtain_proxy.hooks.installing import file_of, install, kept_file, place_in
+from ironcurtain_proxy.hooks.installing import file_of, install, place_in
 from ironcurtain_proxy.hooks.kernel import SHARED
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
-from tests.hooks.hooked import HookedHome, decision_in
+from tests.hooks.hooked import HookedHome, decision_in, installed_at
 from tests.hooks.test_questions import listener, waiting
 
 pytestmark = pytest.mark.timeout(120)
@@ -40,8 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome
     servers = orjson.loads(stand_ins(hooked.state))
     hooked.write("config.json", {**config, "mcpServers": servers})
     install(place_in("claude", hooked.home, hooked.state))
-    # A process starts in ticks: it must not seem to be older than the installation.
-    os.utime(kept_file(hooked.state, "claude"), (1, 1))
+    installed_at(hooked.state, 0)
     monkeypatch.chdir(hooked.workspace)
     yield hooked
     hooked.end_session()

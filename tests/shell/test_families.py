@@ -86,7 +86,8 @@ def test_what_can_change_the_effect_leaves_the_family() -> None:
         "sed -f - a.txt", "echo 's/a/b/w x' | sed -f - a.txt", "sed -i -f s.sed a.txt",
         "sed -nf s.sed a.txt", "sed --file=s.sed a.txt", "tar x", "tar xz", "tar -x -C build",
         "tar xf -", "tar -x --file=-", "cat a.tar | tar x", "7z x a.7z", "cpio -id < a",
-        "jar xf a.jar",
+        "jar xf a.jar", "cp -r a b", "cp -fa a/. .", "cp a --recursive b", "cp --arch a b",
+        "cp a/* .",
     ],
 )  # fmt: skip
 def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
