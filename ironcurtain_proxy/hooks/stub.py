@@ -60,7 +60,7 @@ def main() -> None:
         import pwd  # noqa: PLC0415  only an administrator's hooks need it
 
         state = pwd.getpwuid(getuid()).pw_dir + "/.ironcurtain"
-    parents = _parents()
+    parents = _parents(client)
     door, kernel = _connect(state, parents)
     if kernel is None and ((door == "" and kind in _NEED) or kind == "start"):
         door, kernel = _start_kernel(python, state, client, parents)
@@ -80,8 +80,11 @@ def main() -> None:
     _exit(0)
 
 
-def _parents() -> list[tuple[int, str]]:
-    """Return pid and start time of the processes above the launcher, the nearest first."""
+def _parents(client: str) -> list[tuple[int, str]]:
+    """Return pid and start time of the processes above the launcher, the nearest first.
+
+    Above a client there may be another one that let it be started, whose session is another.
+    """
     found: list[tuple[int, str]] = []
     pid = getppid()
     # In a container the client may be process 1.
@@ -91,7 +94,8 @@ def _parents() -> list[tuple[int, str]]:
         close_file(file)
         fields = line[line.rfind(b")") + 2 :].split()
         found.append((pid, fields[19].decode()))
-        pid = int(fields[1])
+        is_client = len(found) > 1 and b"(%b)" % client.encode() in line
+        pid = 0 if is_client else int(fields[1])
     return found[1:]
 
 

@@ -64,6 +64,19 @@ def test_a_home_that_lies_deeper_than_the_path_of_a_socket_may_be_is_served(
     home.end_session()
 
 
+def test_the_end_of_a_client_below_the_client_ends_that_one_alone(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    below = tmp_path / "claude"
+    below.symlink_to("/bin/bash")
+    words = [str(below), "-c", '"$0" "$@"; exit $?']
+    words += hook_words(DIALECTS["claude"], "SessionEnd", home.state)
+    subprocess.run(words, input=b'{"reason": "other"}', env=home.environment(), check=True)
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    assert len({str(one["session"]) for one in home.records()}) == 1
+
+
 def test_an_event_at_the_end_of_a_turn_starts_no_kernel(home: HookedHome) -> None:
     # The client may have gone.
     assert home.fire("Stop", {"session_id": "s"}).returncode == 0
