@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import program
+from tests.e2e.confined_installation import known_sandbox
 from tests.examples import examples
 
 # Each property is tried every time; hundreds of tries of all of them would be a minute. How long a
@@ -21,9 +22,13 @@ os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the process that forks while the tests are collected; the workers then share it."""
+    """Start the process that forks while the tests are collected, and try a sandbox.
+
+    The workers then share both.
+    """
     if config.getoption("workers", 0):
         program.prepare()
+        known_sandbox()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 import orjson
@@ -150,27 +149,31 @@ def imported_beforehand(module: str) -> Iterator[None]:
         _SPECIAL.pop()
 
 
-@contextmanager
-def started_with(module: str) -> Iterator[list[str]]:
-    """The beginning of a command that starts a module of the tests as a fork with another one.
+@cache
+def starting_with(module: str) -> list[str]:
+    """The beginning of a command that starts a module as a fork with another one imported.
 
-    For what the program under test starts itself: a module and its arguments follow.
+    For what the program under test starts itself: a module and its arguments follow. The process
+    that forks listens until the tests of this process end.
     """
-    with TemporaryDirectory() as directory:
-        address = f"{directory}/forks"
-        with (
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
-            Path(os.devnull).open("wb") as status,
-        ):
-            listener.bind(address)
-            listener.listen(64)
-            files = [listener.fileno(), status.fileno()]
-            socket.send_fds(_server(), [module.encode()], files)
-        try:
-            yield [sys.executable, "-I", "-S", str(ROOT / "tests/start_forked.py"), address]
-        finally:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
-                last.connect(address)  # and say nothing, which ends it
+    address = f"tests-{os.getpid()}-{module}"
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        Path(os.devnull).open("wb") as status,
+    ):
+        listener.bind(f"\0{address}")
+        listener.listen(64)
+        files = [listener.fileno(), status.fileno()]
+        socket.send_fds(_server(), [module.encode()], files)
+    command = [sys.executable, "-I", "-S", str(ROOT / "tests/start_forked.py"), address]
+    # Until it has imported all that: who starts something waits for it with a limit.
+    subprocess.run([*command, PROXY[2], "--version"], check=True, stdout=subprocess.DEVNULL)
+    return command
+
+
+def for_others() -> list[str]:
+    """The command of the program for what others start, such as clients: it becomes a fork."""
+    return [*starting_with("ironcurtain_proxy.cli.serve"), PROXY[2]]
 
 
 _SPECIAL: Final[list[socket.socket]] = []

@@ -1,6 +1,6 @@
 """Starts a module as a fork of a process that has imported what is large: see `tests.program`.
 
-    python -I -S start_forked.py SOCKET MODULE ARGUMENT...
+    python -I -S start_forked.py NAME MODULE ARGUMENT...
 
 For programs that the program under test starts. It imports nothing large itself, hands on its
 standard input, output and error, and ends as the fork does.
@@ -19,7 +19,7 @@ def main(address: str, *arguments: str) -> int:
     ours, theirs = os.pipe()
     asked = json.dumps([arguments, dict(os.environ), str(Path.cwd())]).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.connect(address)
+        server.connect(f"\0{address}")  # in the abstract namespace: no file is left of it
         socket.send_fds(server, [asked], [0, 1, 2, theirs])
         os.close(theirs)
         for held in (0, 1):

@@ -47,14 +47,30 @@ def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.Comple
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_each_test_is_reported_once_with_what_it_printed(tmp_path: Path) -> None:
-    done = run(tmp_path, FILES)
+HEAVY = """
+        import os, pytest
+        pytestmark = pytest.mark.worker("heavy")
+        def test_pid(tmp_path): print(f"by {os.getppid()}/{os.getpid()}.")
+        """
+OTHER = HEAVY.replace('"heavy"', '"other"').replace("by", "other")
+
+
+def test_each_test_is_reported_once_with_what_it_printed_and_a_mark_has_one_worker(
+    tmp_path: Path,
+) -> None:
+    """What one file of a mark has imported is there for the other, and not in other workers."""
+    files = {f"test_{letter}.py": HEAVY for letter in "abcd"}
+    done = run(tmp_path, {**FILES, **files, "test_e.py": OTHER, "test_f.py": OTHER}, "-Wignore")
     assert done.returncode == 1, done.stderr
-    assert "1 failed, 3 passed, 1 skipped, 1 error" in done.stdout
+    assert "1 failed, 9 passed, 1 skipped, 1 error" in done.stdout
     assert "assert (1 + 1) == 3" in done.stdout
     assert done.stdout.count("printed by it") == 1
     assert done.stdout.count("taken down") == 1
     assert "for a reason" in done.stdout
+    pids = re.findall(r"by \d+/(\d+)\.", done.stdout)
+    others = re.findall(r"other \d+/(\d+)\.", done.stdout)
+    assert (len(pids), len({*pids})) == (4, 1)
+    assert (len(others), len({*others})) == (2, 1)
 
 
 def test_a_worker_that_dies_fails_the_run_and_names_the_test(tmp_path: Path) -> None:
@@ -80,20 +96,3 @@ def test_a_file_that_cannot_be_read_fails_the_run(tmp_path: Path) -> None:
     done = run(tmp_path, {**FILES, "test_torn.py": "        def test_(: pass\n"})
     assert done.returncode == 2, done.stderr
     assert "SyntaxError" in done.stdout
-
-
-def test_files_with_the_same_mark_are_run_by_one_worker(tmp_path: Path) -> None:
-    """What one of them has imported is there for the other, and is not in other workers."""
-    text = """
-        import os, pytest
-        pytestmark = pytest.mark.worker("heavy")
-        def test_pid(tmp_path): print(f"by {os.getppid()}/{os.getpid()}.")
-        """
-    files = {f"test_{letter}.py": text for letter in "abcd"}
-    other = text.replace('"heavy"', '"other"').replace("by", "other")
-    done = run(tmp_path, {**files, "test_e.py": other, "test_f.py": other}, "-Wignore")
-    assert done.returncode == 0, done.stdout
-    pids = re.findall(r"by \d+/(\d+)\.", done.stdout)
-    others = re.findall(r"other \d+/(\d+)\.", done.stdout)
-    assert (len(pids), len({*pids})) == (4, 1)
-    assert (len(others), len({*others})) == (2, 1)

@@ -31,7 +31,7 @@ from tests.auto_approver.request_variants import (
     talk,
     with_argument,
 )
-from tests.examples import examples
+from tests.examples import examples, sample
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
@@ -55,7 +55,7 @@ def test_there_is_much_to_bend() -> None:
 def test_no_change_of_the_words_leaves_an_approval(scenario: Scenario) -> None:
     left = Counter(
         (family, text)
-        for family, text in talk(scenario.message)
+        for family, text in sample(talk(scenario.message), APPROVED.index(scenario))
         if veto(text, scenario.escalation, AROUND) is None
     )
     assert left == Counter()
@@ -102,7 +102,7 @@ def test_the_other_direction_is_not_approved(scenario: Scenario) -> None:
 def test_an_agent_cannot_name_things_after_the_words_that_forbid_them(scenario: Scenario) -> None:
     """Else `push to origin, never mind` with a branch called `mind` would be understood whole."""
     left = []
-    for phrase in (*RETRACTIONS, *CONDITIONS_AFTER):
+    for phrase in sample((*RETRACTIONS, *CONDITIONS_AFTER), APPROVED.index(scenario)):
         for separator in (" ", ", ", ". "):
             message = f"{scenario.message.rstrip('.! ')}{separator}{phrase}"
             for name in ("branch", "name", "note", "command", "message"):

@@ -272,17 +272,17 @@ the first item was judged and any could have been used. Each is denied now."""
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded decisions are not beside the project")
 def test_every_recorded_decision_of_the_original_is_met_or_safer() -> None:
     """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,492 decisions by rule, and 149 where the original errs."""
-    with program.started_with("ironcurtain_proxy.cli.decide") as started:
-        words = [*started, "ironcurtain_proxy", "decide", "--no-schema", "--dir"]
-        command = f"{shlex.join(words)} {{config_dir}}"
-        arguments = ("--roles", "--show", "100", "--cmd", command)
-        result = subprocess.run(
-            [sys.executable, str(CORPUS / "check_decisions.py"), *arguments],
-            capture_output=True,
-            check=False,
-            timeout=280,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-        )
+    started = program.starting_with("ironcurtain_proxy.cli.decide")
+    words = [*started, "ironcurtain_proxy", "decide", "--no-schema", "--dir"]
+    command = f"{shlex.join(words)} {{config_dir}}"
+    arguments = ("--roles", "--show", "100", "--cmd", command)
+    result = subprocess.run(
+        [sys.executable, str(CORPUS / "check_decisions.py"), *arguments],
+        capture_output=True,
+        check=False,
+        timeout=280,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+    )
     shown = result.stdout.decode()
     others = dict(re.findall(r"^(d-\d+) .*\n.*\n +got +(.*)$", shown, re.MULTILINE))
     assert others.keys() == CLOSED_HOLES | STRICTER, shown[-3000:]

@@ -15,7 +15,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.config.presets.test_presets import SERVER
-from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.confined_installation import PATH, remember_sandbox, require_sandbox
 from tests.e2e.raw_client import RawClient
 from tests.program import PROXY
 
@@ -65,6 +65,12 @@ class Machine:
         words = [*PROXY, "init", *arguments]
         done = program.run(words, self.environ, self.workspace / cwd)
         return done.returncode, done.stdout, done.stderr
+
+    def confine(self) -> None:
+        """Let servers run in sandboxes, or skip the test."""
+        require_sandbox()
+        remember_sandbox(self.home)
+        self.variables["PATH"] = PATH
 
     def files(self) -> dict[str, bytes]:
         return {
@@ -182,8 +188,9 @@ def test_the_home_directory_is_no_workspace(machine: Machine) -> None:
 def terminal(machine: Machine) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*PROXY, "init", "--seconds", "40"], env=machine.environ, cwd=machine.workspace,
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        [*program.for_others(), "init", "--seconds", "40"],
+        env=machine.environ, cwd=machine.workspace, stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     try:
@@ -264,8 +271,7 @@ def test_one_answer_accepts_all_steps(machine: Machine) -> None:
 def test_our_own_shell_takes_the_place_of_a_server_only_if_a_person_says_so(
     machine: Machine,
 ) -> None:
-    require_sandbox()
-    machine.variables["PATH"] = PATH
+    machine.confine()
     before = machine.give_cursor(run=machine.server("shell"), files=machine.server("files"))
     with terminal(machine) as (screen, process):
         read_until(screen, "[Y/n/s]")
@@ -287,8 +293,7 @@ def test_our_own_shell_takes_the_place_of_a_server_only_if_a_person_says_so(
 def test_our_own_shell_stands_beside_a_server_that_runs_commands_and_works_unasked(
     machine: Machine,
 ) -> None:
-    require_sandbox()
-    machine.variables["PATH"] = PATH
+    machine.confine()
     before = machine.give_cursor(run=machine.server("shell"), files=machine.server("files"))
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
@@ -328,7 +333,7 @@ ELSEWHERE = "import os; open(os.path.join(os.environ['HOME'], 'Documents/tasks.j
 def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_next_step(
     machine: Machine,
 ) -> None:
-    require_sandbox()
+    machine.confine()
     scripts = {"folder": FOLDER + SERVER, "dead": DEAD, "elsewhere": ELSEWHERE}
     for name, script in scripts.items():
         (machine.root / f"{name}.py").write_text(script)
@@ -346,7 +351,6 @@ def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_n
         off={"command": "x", "disabled": True},
         limited={"command": "x", "disabledTools": ["a"]},
     )
-    machine.variables["PATH"] = PATH
     code, said, faults = machine.run("--yes")
     assert code == 1, said + faults
     assert "sk-secret" not in said + faults
@@ -368,7 +372,7 @@ def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_n
 
 
 def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: Machine) -> None:
-    require_sandbox()
+    machine.confine()
     # It finds out by itself, and says nothing that tells why.
     script = "import os\nif 'bwrap' in open('/proc/1/cmdline').read():\n    os._exit(3)\n"
     (machine.root / "picky.py").write_text(script + SERVER)
@@ -376,7 +380,6 @@ def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: 
     machine.give_cursor(picky={"command": sys.executable, "args": args})
     shared = {"mcpServers": {"shared": {"command": sys.executable, "args": [*args, "."]}}}
     (machine.workspace / ".mcp.json").write_bytes(orjson.dumps(shared))
-    machine.variables["PATH"] = PATH
     code, said, faults = machine.run("--yes")
     assert code == 1, said + faults
     assert (

@@ -62,10 +62,10 @@ def at_http() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def at_stdio() -> Iterator[tuple[str, ...]]:
+def at_stdio() -> tuple[str, ...]:
     """The arguments of a server that is started: the SDK is imported once for all."""
-    with program.started_with("mcp.server.mcpserver") as command:
-        yield str(WITHOUT_HANDSHAKE), *command, "tests.downstream.modern_server"
+    command = program.starting_with("mcp.server.mcpserver")
+    return str(WITHOUT_HANDSHAKE), *command, "tests.downstream.modern_server"
 
 
 @pytest.fixture(params=["stdio", "http"])

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import orjson
 
 from tests import program
-from tests.e2e.confined_installation import PATH
+from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.e2e.installation import ROOT
 from tests.e2e.package_registry import Registry, make_repository
 from tests.e2e.process_tree import MARK
@@ -113,6 +113,7 @@ class CodingSession:
         self.bare = make_repository(registry.repositories, "calc.git")
         self.remote = f"{registry.url}/calc.git"
         self.workspace.mkdir(parents=True)
+        remember_sandbox(self.home)
         make_project(self.workspace, self.remote)
         (root / "elsewhere").mkdir()
         (root / "tmp").mkdir()

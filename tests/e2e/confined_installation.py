@@ -45,6 +45,14 @@ def known_sandbox() -> bytes | None:
         return file.read_bytes()
 
 
+def remember_sandbox(home: Path) -> None:
+    """Spare the proxies of a home, with `PATH`, the first try of a sandbox."""
+    state = home / ".ironcurtain"
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (known := known_sandbox()) is not None:
+        (state / "sandbox.json").write_bytes(known)
+
+
 def require_sandbox() -> None:
     """Skip a test where no sandbox can be had, or fail it if there must be one."""
     found = found_sandbox()

@@ -13,14 +13,13 @@ from tests.e2e.mailbox_person import Person
 from tests.e2e.process_tree import descendants
 from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
-from tests.program import FRESH
 
 pytestmark = pytest.mark.worker("litellm")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> Iterator[None]:
-    """The library of models takes five seconds of a core: once for all of these, and once anew."""
+    """The library of models takes five seconds of a core: once for all of these."""
     with program.imported_beforehand("litellm"):
         yield
 
@@ -130,7 +129,6 @@ def test_the_proxy_s_own_process_asks_the_model_before_any_person_is_asked(
 
     with scripted_model(answer) as model:
         person = furnish(installation, model, "what is the weather like")
-        installation.command = FRESH
         clients.append(installation.start())
         call = ask(clients[0], installation.root / "notes.txt")
         person.answer({"decision": "approved"})

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import count
 from pathlib import Path
+from time import sleep
 
 import orjson
 import pytest
@@ -124,6 +125,7 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
     attempts = count()
     conditional = flow.written(kept, f"after {next(attempts)}")
     while at(conditional, "engine", "action") != "conditional":
+        sleep(0.1)
         kept.write_text("before")
         conditional = flow.written(kept, f"after {next(attempts)}")
     assert kept.read_text() != "before"

@@ -1,14 +1,14 @@
 """A call that is made, `check` and `doctor` say the same of what containment holds."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 import pytest
 
 from ironcurtain_proxy.model.values import Json
 from tests import program
-from tests.e2e.confined_installation import done, folder, refused
+from tests.e2e.confined_installation import add_hostile, done, folder, refused
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, at
 from tests.e2e.test_containment import CONFIG, contained, last, shell, why_asked
@@ -18,17 +18,28 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 OPEN: Final = "outside the workspace"
 NOTES: Final[Message] = {"filesystem": {"allowWrite": ["~/notes"]}}
-CASES: Final[dict[str, tuple[Message, Message, str]]] = {
-    "as init writes it": ({}, {}, ""),
-    "trusted": ({"sandbox": False}, {}, "does not run in a sandbox"),
-    "a network": ({"sandbox": {"network": {"allowedDomains": ["localhost"]}}}, {}, "has a network"),
-    "a directory": ({"sandbox": NOTES}, {}, OPEN),
-    "lives elsewhere": ({"cwd": "ELSEWHERE"}, {}, OPEN),
-    "lives in the workspace": ({"cwd": "@workspace"}, {}, ""),
-    "many files": ({}, {"max_files": 3}, "more than 3 files"),
-    "many bytes": ({}, {"max_bytes": 1 << 20}, "MiB"),
+Case: TypeAlias = tuple[dict[str, tuple[Message, str]], Message]
+CASES: Final[dict[str, Case]] = {
+    "held, or open on purpose": (
+        {
+            "box": ({}, ""),
+            "lives-inside": ({"cwd": "@workspace"}, ""),
+            "net": ({"sandbox": {"network": {"allowedDomains": ["localhost"]}}}, "has a network"),
+        },
+        {},
+    ),
+    "open": (
+        {
+            "box": ({"sandbox": False}, "does not run in a sandbox"),
+            "directory": ({"sandbox": NOTES}, OPEN),
+            "lives-elsewhere": ({"cwd": "ELSEWHERE"}, OPEN),
+        },
+        {},
+    ),
+    "many files": ({"box": ({}, "more than 3 files")}, {"max_files": 3}),
+    "many bytes": ({"box": ({}, "MiB")}, {"max_bytes": 1 << 20}),
 }
-"""The server's entry, the bounds of the timeline, and why a call is asked about; empty: it runs."""
+"""Each server's entry, and why its calls are asked about (empty: they run); the bounds."""
 
 
 def ran(installation: Installation, *words: str) -> Json:
@@ -41,35 +52,62 @@ def ran(installation: Installation, *words: str) -> Json:
 def test_a_call_is_contained_where_nothing_is_open_and_check_and_doctor_say_so(
     installation: Installation, case: str
 ) -> None:
-    entry, bounds, reason = CASES[case]
+    servers, bounds = CASES[case]
     (installation.home / "notes").mkdir()
     for number in range(5):
         (installation.workspace / f"{number}.bin").write_bytes(bytes([number + 1]) * 240_000)
-    if entry.get("cwd") == "ELSEWHERE":
-        entry = {"cwd": str(folder(installation, "elsewhere-own"))}
-    document = CONFIG | {"containment": {"undo": True, **bounds}}
-    agent = contained(installation, document, entry)
-    result = shell(agent, "touch made.txt")
-    record = last(installation)
+    elsewhere = str(folder(installation, "elsewhere-own"))
+    entries = {
+        name: entry if entry.get("cwd") != "ELSEWHERE" else {"cwd": elsewhere}
+        for name, (entry, _) in servers.items()
+    }
+    for name in [one for one in entries if one != "box"]:
+        add_hostile(installation, name, **entries[name])
+    tools: Json = {f"{name}/shell": {"commandArgument": "command"} for name in servers}
+    document: Message = {
+        "containment": {"undo": True, **bounds},
+        "capabilities": {"tools": tools},
+    }
+    agent = contained(installation, document, entries["box"])
+    reasons: dict[str, str] = {}
+    for name, (_, reason) in servers.items():
+        tool = f"{name}__shell" if len(servers) > 1 else "shell"
+        result = agent.call(tool, {"command": f"touch made-{name}.txt"})
+        record = last(installation)
+        if reason:
+            refused(result)
+            assert reason in why_asked(installation)
+            reasons[name] = str(record["uncontained"]).removeprefix("it ")
+        else:
+            done(result)
+            assert record["decidedBy"] == "containment"
+    said_alike(installation, [name for name in servers if name not in reasons], reasons)
+
+
+def said_alike(installation: Installation, held: list[str], reasons: dict[str, str]) -> None:
+    """Hold `check` and `doctor` to what calls met."""
     said = at(ran(installation, "check"), "containment")
-    lines = ran(installation, "doctor")
-    assert isinstance(lines, list)
-    (line,) = [one for one in lines if at(one, "name") == "containment"]
-    if not reason:
-        done(result)
-        assert record["decidedBy"] == "containment"
-        assert said == {"held": ["box"], "asked": []}
-        assert at(line, "state") == "ok"
-        return
-    refused(result)
-    assert reason in why_asked(installation)
-    assert at(said, "held") == []
-    why = str(at(said, "asked", 0, "why"))
-    assert why.removeprefix("they ") == str(record["uncontained"]).removeprefix("it ")
-    assert why in str(at(line, "found"))
-    # A person, or `init`, opens hosts on purpose.
-    assert at(line, "state") == ("ok" if case == "a network" else "warn")
-    assert (at(line, "remedy") == "") is (case == "a network")
+    answer = ran(installation, "doctor")
+    assert isinstance(answer, list)
+    lines = [one for one in answer if at(one, "name") == "containment"]
+    found = at(said, "held")
+    assert isinstance(found, list)
+    assert sorted(map(str, found)) == sorted(held)
+    asked = at(said, "asked")
+    assert isinstance(asked, list)
+    assert len(lines) == len(asked) + bool(held)
+    for one in asked:
+        why, names = str(at(one, "why")), at(one, "servers") or ["box"]
+        assert isinstance(names, list)
+        assert {reasons.pop(str(name)) for name in names} == {why.removeprefix("they ")}
+        (line,) = [each for each in lines if why in str(at(each, "found"))]
+        lines.remove(line)
+        # A person, or `init`, opens hosts on purpose.
+        is_on_purpose = "has a network" in why
+        assert at(line, "state") == ("ok" if is_on_purpose else "warn")
+        assert (at(line, "remedy") == "") is is_on_purpose
+    assert reasons == {}
+    assert [at(one, "state") for one in lines] == (["ok"] if held else [])
 
 
 def test_without_the_switch_every_call_is_asked_about_check_says_off_and_doctor_nothing(

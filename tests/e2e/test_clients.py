@@ -13,7 +13,7 @@ from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at
 from tests.e2e.real_servers import add_real, inspector
-from tests.program import PROXY
+from tests.program import PROXY, for_others
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,8 @@ def files(installation: Installation) -> Installation:
 
 def parameters(installation: Installation) -> StdioServerParameters:
     installation.write_policy()
-    return StdioServerParameters(command=PROXY[0], args=PROXY[1:], env=installation.environment())
+    command, *words = for_others()
+    return StdioServerParameters(command=command, args=words, env=installation.environment())
 
 
 def first_text(result: object) -> str:
@@ -117,15 +118,10 @@ def test_the_inspector_calls_a_tool(files: Installation) -> None:
     shown = inspected(files, *call, "path=note.txt")
     assert at(shown, "content", 0, "text") == "a note\n"
     assert files.last_decision() == ("allow", "structural-sandbox-allow")
-    shown = inspected(files, *call, "path=/etc/hosts")
-    assert str(at(shown, "content", 0, "text")).startswith(NO_CHANNEL)
 
 
 def test_the_inspector_comes_over_http_too(files: Installation) -> None:
     with an_http_front(files) as front:
         there = [front.url, "--header", f"Authorization: Bearer {TOKENS['alice']}", "--method"]
-        tools = at(printed(files, *there, "tools/list"), "tools")
-        assert isinstance(tools, list)
-        assert "read_text_file" in [at(one, "name") for one in tools]
         call = ["tools/call", "--tool-name", "read_text_file", "--tool-arg", "path=note.txt"]
         assert at(printed(files, *there, *call), "content", 0, "text") == "a note\n"

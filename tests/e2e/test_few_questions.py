@@ -21,7 +21,7 @@ import pytest
 from ironcurtain_proxy import Approved, Declined, Escalation, ToolCallRequest, TrustedProcess
 from ironcurtain_proxy.model.values import Json
 from tests import program
-from tests.e2e.confined_installation import PATH
+from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.program import PROXY
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -120,6 +120,7 @@ def make_project(workspace: Path) -> None:
 
 
 def set_up(home: Path, workspace: Path) -> None:
+    remember_sandbox(home)
     server, client = home / "server.py", home / "client.json"
     server.write_text(SERVER)
     entries = {

@@ -78,22 +78,11 @@ def write(agent: RawClient, file: Path) -> None:
     assert file.read_text() == "x"
 
 
-PLACES: Final = {
-    "above its directory": "home/node_modules",
-    "globally": "prefix/lib/node_modules",
-    "by an earlier npx": "home/.npm/_npx/0123456789abcdef/node_modules",
-}
-
-
 @pytest.mark.requirement("C-7", "C-14")
-@pytest.mark.parametrize("place", PLACES.values(), ids=[*PLACES])
-def test_a_package_that_is_installed_runs_confined_without_npx(
-    installation: Installation, place: str
-) -> None:
+def test_a_package_that_is_installed_runs_confined_without_npx(installation: Installation) -> None:
+    """By an earlier npx. `tests/sandbox/test_installed.py` has the other places."""
     add_filesystem(installation)
-    install(installation, place)
-    (installation.root / "prefix" / "bin").mkdir(parents=True)
-    installation.variables["PATH"] += f":{installation.root}/prefix/bin"
+    install(installation, "home/.npm/_npx/0123456789abcdef/node_modules")
     installation.variables["SANDBOX_POLICY"] = "enforce"
     agent = installation.start()
     write(agent, installation.workspace / "file.txt")

@@ -27,7 +27,7 @@ from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED
 from tests.fakes import NO_TLS
-from tests.program import PROXY
+from tests.program import for_others
 
 pytestmark = pytest.mark.anyio
 
@@ -97,9 +97,8 @@ async def test_the_python_sdk_answers_questions_of_servers_and_of_reviewers(
     mode: str, built: Installation
 ) -> None:
     person = Person()
-    command = StdioServerParameters(
-        command=PROXY[0], args=[*PROXY[1:]], env=built.environment(), cwd=ROOT
-    )
+    program, *words = for_others()
+    command = StdioServerParameters(command=program, args=words, env=built.environment(), cwd=ROOT)
     client = Client(stdio_client(command), mode=mode, elicitation_callback=person.answer)
     assert {**await seen_by(client), "asked": person.asked} == SEEN
     person = Person()
@@ -125,7 +124,7 @@ def test_the_typescript_sdk_answers_questions_of_servers_and_of_reviewers(
     if node is None or not (PACKAGES / "client").exists():
         missing("@modelcontextprotocol/client")
     with an_http_front(built) as front:
-        command = [str(node), str(TYPESCRIPT), front.url if over == "http" else "-", *PROXY]
+        command = [str(node), str(TYPESCRIPT), front.url if over == "http" else "-", *for_others()]
         environ = {**built.environment(), "MCP_TOKEN": TOKENS["alice"]}
         done = subprocess.run(
             command, env=environ, cwd=ROOT, capture_output=True, check=False, timeout=100

@@ -18,17 +18,15 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 
 @pytest.mark.requirement("A-73", "C-13")
-@pytest.mark.parametrize("name", ["escalations", "deep/deeper/escalations"])
 def test_an_escalation_directory_in_the_workspace_cannot_be_written_or_moved_away(
-    single: Installation, name: str
+    single: Installation,
 ) -> None:
-    directory = single.workspace / name
+    directory = single.workspace / "deep/deeper/escalations"
     directory.mkdir(parents=True)
     (directory / "notes.txt").write_text("notes")
     single.variables["ESCALATION_DIR"] = str(directory)
     agent = single.start()
-    top = single.workspace / Path(name).parts[0]
-    for source in (directory, top):
+    for source in (directory, directory.parent, directory.parent.parent):
         target = str(single.workspace / "moved")
         agent.call("rename", {"source": str(source), "target": target})
     agent.call("write", {"path": str(directory / "response-1.json"), "text": "{}"})
@@ -137,7 +135,7 @@ def test_a_command_whose_path_needs_quoting_is_run(installation: Installation) -
     refused(agent.call("write", {"path": str(installation.root / "outside"), "text": "x"}))
 
 
-@pytest.mark.parametrize("name", ["t" * 120, "a b", "a,b:c"], ids=["long", "space", "signs"])
+@pytest.mark.parametrize("name", ["t" * 120, "a b,c:d"], ids=["long", "signs"])
 def test_a_temporary_directory_of_any_name_costs_no_server_its_sandbox(
     single: Installation, name: str
 ) -> None:

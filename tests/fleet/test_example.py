@@ -40,8 +40,7 @@ class Composed:
         self._place, self._stack = place, stack
         self._url = url
         # A fork of what is imported starts in a twentieth of the time.
-        fork = stack.enter_context(program.started_with("ironcurtain_proxy.cli.serve"))
-        self.path = self._command("bin", f'exec {" ".join(fork)} ironcurtain_proxy "$@"')
+        self.path = self._command("bin", f'exec {" ".join(program.for_others())} "$@"')
         self._said = self._command("said", "printf '%s\\0' \"$@\"")
         (client,) = DEX["staticClients"]
         assert client["redirectURIs"] == [f"{ORIGIN}/callback"]

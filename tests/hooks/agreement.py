@@ -60,7 +60,7 @@ Found: TypeAlias = tuple[object, ...]
 """Decision, rule, and what is asked of the person and offered to remember."""
 DOORS: Final = ("servers", "program", "hook", "rehearsal")
 _SERVER: Final = """
-import json, sys
+import contextlib, json, sys
 tools = json.loads(sys.argv[1])
 for line in sys.stdin:
     one = json.loads(line)
@@ -72,7 +72,7 @@ for line in sys.stdin:
     elif one.get("method") == "tools/list":
         result = {"tools": tools}
     if "content" in one.get("params", {}).get("arguments", {}):
-        with open(one["params"]["arguments"]["path"], "w") as file:
+        with contextlib.suppress(OSError), open(one["params"]["arguments"]["path"], "w") as file:
             file.write(one["params"]["arguments"]["content"])
     if "id" in one and "method" in one:
         print(json.dumps({"jsonrpc": "2.0", "id": one["id"], "result": result}), flush=True)

@@ -1,7 +1,11 @@
 """A home with a policy and hooked clients, below one directory."""
 
 import os
+import socket
+import struct
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +19,7 @@ from ironcurtain_proxy.hooks.installing import kept_file
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
 from tests import program
+from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.e2e.raw_client import Message
 from tests.hooks.scripted_model import ScriptedModel
 
@@ -26,6 +31,7 @@ COPILOT: Final = ROOT / "node_modules/@github/copilot-linux-x64/copilot"
 OPENCODE: Final = ROOT / "node_modules/opencode-linux-x64-baseline/bin/opencode"
 GEMINI: Final = ROOT / "node_modules/@google/gemini-cli/bundle/gemini.js"
 SERVED: Final = {**known_servers()}
+_PEER: Final = struct.Struct("3i")
 
 
 class HookedHome:
@@ -37,6 +43,7 @@ class HookedHome:
         self.home = root / "home"
         self.workspace = self.home / "project"
         self.state = self.home / ".ironcurtain"
+        self._python = root / "python"
         (self.state / "generated").mkdir(parents=True)
         self.workspace.mkdir()
         self.state.chmod(0o700)
@@ -50,6 +57,8 @@ class HookedHome:
         self.write("generated/tool-annotations.json", documents.annotations)
         self.write("config.json", documents.config)
         self.write("hooks.json", {"variables": {"PATH": path or os.environ["PATH"]}})
+        if path == PATH:
+            remember_sandbox(self.home)
 
     def write(self, name: str, document: Json) -> None:
         """Write one of the operator's files."""
@@ -143,10 +152,23 @@ class HookedHome:
             text=True,
         )
 
+    def words(self, event: str) -> list[str]:
+        """Return the command of a hook, whose kernel is a fork of what has imported it.
+
+        The hooks of `install` start an interpreter of their own.
+        """
+        if not self._python.exists():
+            fork = " ".join(program.starting_with("ironcurtain_proxy.hooks.kernel"))
+            self._python.write_text(f'#!/bin/sh\nshift 2\nexec {fork} "$@"\n')
+            self._python.chmod(0o755)
+        words = hook_words(DIALECTS["claude"], event, self.state)
+        words[words.index(event) + 1] = str(self._python)
+        return words
+
     def start(self, event: str, payload: Json) -> subprocess.Popen[str]:
         """Start a hook, and do not wait for its end."""
         running = subprocess.Popen(
-            hook_words(DIALECTS["claude"], event, self.state),
+            self.words(event),
             env=self.environment(),
             cwd=self.workspace,
             stdin=subprocess.PIPE,
@@ -168,7 +190,7 @@ class HookedHome:
         """Start a hook as a client does, which is this process, and return how it ended."""
         raw = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
         return subprocess.run(
-            hook_words(DIALECTS["claude"], event, self.state),
+            self.words(event),
             input=raw,
             env={**self.environment(), **variables},
             cwd=self.workspace,
@@ -229,17 +251,17 @@ class HookedHome:
         self.fire("SessionEnd", {"reason": "other"})
 
     def kernel(self) -> int:
-        """Return the process of the kernel that serves this process."""
-        marks = [one for one in Path("/proc").glob("[0-9]*/cmdline") if self._is_kernel(one)]
-        return int(marks[0].parent.name)
-
-    def _is_kernel(self, file: Path) -> bool:
+        """Return the process of the kernel that has opened the one door."""
+        (door,) = [one for one in (self.state / "doors").iterdir() if not one.suffix]
+        directory = os.open(door.parent, os.O_PATH | os.O_DIRECTORY)
         try:
-            words = file.read_bytes().split(b"\0")
-            home = f"HOME={self.home}".encode()
-            return b"hooks" in words and home in (file.parent / "environ").read_bytes().split(b"\0")
-        except OSError:
-            return False
+            with socket.socket(socket.AF_UNIX) as wire:
+                # The path of a socket has 107 bytes at most.
+                wire.connect(f"/proc/self/fd/{directory}/{door.name}")
+                peer = wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        finally:
+            os.close(directory)
+        return int(_PEER.unpack(peer)[0])
 
     def records(self) -> list[Message]:
         """Return the records of the audit log."""
@@ -264,6 +286,12 @@ def installed_at(state: Path, seconds: float) -> None:
     document = orjson.loads(kept.read_bytes())
     document["moment"]["seconds"] = seconds
     kept.write_bytes(orjson.dumps(document))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, which the test's own time limit ends."""
+    while not condition():
+        time.sleep(0.005)
 
 
 def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:

@@ -1,6 +1,5 @@
 """The real Claude Code, driven by a scripted model: what its hooks decide is what it does."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
-from tests.hooks.hooked import CLAUDE, HookedHome
+from tests.hooks.hooked import CLAUDE, HookedHome, until
 from tests.hooks.scripted_model import serving
 
 pytestmark = [
@@ -70,8 +69,8 @@ def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_no
         ]
     )
     # The prompt was the user's word while the session went on; its kernel ended with it.
-    while [one.name for one in (home.state / "doors").iterdir()] != ["claude.fired"]:
-        os.sched_yield()
+    doors = home.state / "doors"
+    until(lambda: [one.name for one in doors.iterdir()] == ["claude.fired"])
     edited = next(one for one in home.outcomes() if one["hookTool"] == "Edit")
     listed = home.command("rollback", "--list").stdout
     assert "changed notes.txt" in listed

@@ -15,7 +15,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
-from tests.hooks.hooked import HookedHome, decision_in
+from tests.hooks.hooked import HookedHome, decision_in, until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -43,8 +43,7 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     assert home.decide("Teleport", {"where": "/"}) == "ask"
     kernel = home.kernel()
     home.end_session()
-    while Path(f"/proc/{kernel}").exists():
-        os.sched_yield()
+    until(lambda: not Path(f"/proc/{kernel}").exists())
     assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
     intents = [one for one in home.records() if "result" not in one]
     assert [(one["door"], one["hookTool"], one["decidedBy"]) for one in intents] == [
@@ -331,8 +330,8 @@ def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_pa
     door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)
     said = tmp_path / "said"
     script = (
-        "import socket, sys, os\n"
-        "while os.getppid() == int(sys.argv[3]): pass\n"
+        "import socket, sys, os, time\n"
+        "while os.getppid() == int(sys.argv[3]): time.sleep(0.005)\n"
         # The path of a socket has 107 bytes at most.
         "s = socket.socket(socket.AF_UNIX)\n"
         "os.chdir(os.path.dirname(sys.argv[1])); s.connect(os.path.basename(sys.argv[1]))\n"
@@ -349,8 +348,7 @@ def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_pa
     subprocess.run(
         ["setsid", sys.executable, "-c", between, script, str(door), str(said)], check=True
     )
-    while not said.exists():
-        os.sched_yield()
+    until(said.exists)
     assert said.read_bytes() == b""
     assert list((home.state / "sessions").glob("*/user-context.json")) == []
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in
-from ironcurtain_proxy.hooks.launching import INTERPRETER
+from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB
 from tests.hooks.hooked import CODEX, COPILOT, GEMINI, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
     Block,
@@ -90,8 +90,8 @@ def commands(client: RealClient, *texts: str) -> list[tuple[str, Block]]:
     return [(tool, {argument: text, "description": "x"}) for text in texts]
 
 
-def break_launcher(client: RealClient, home: HookedHome) -> None:
-    """Let the client's hook start nothing."""
+def launched_by_links(client: RealClient, home: HookedHome) -> Path:
+    """Let the client's hooks start by a link, and return it: without it they start nothing."""
     file = next(
         one
         for name in (
@@ -102,23 +102,29 @@ def break_launcher(client: RealClient, home: HookedHome) -> None:
         )
         if (one := home.home / name).exists()
     )
-    # The launcher is the same for all: each of its two parts is gone for two of the clients.
-    word = INTERPRETER if client.name in {"codex", "copilot"} else "stub.py"
+    # The launcher is the same for all: each of its two parts is a link for two of the clients.
+    word = INTERPRETER if client.name in {"codex", "copilot"} else str(STUB)
+    link = home.home / "link"
+    link.unlink(missing_ok=True)
+    link.symlink_to(word)
     # The word ends a command line's part: a blank follows, or a list's quotation mark.
-    file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', f"{word}-is-gone", file.read_text()))
-    assert "is-gone" in file.read_text()
+    file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', str(link), file.read_text()))
+    assert str(link) in file.read_text()
+    return link
 
 
-def test_calls_run_as_the_policy_says_and_none_after_the_kernel_was_killed(
+def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_runs(
     client: RealClient, tmp_path: Path
 ) -> None:
     home = hooked(client, tmp_path)
-    script = commands(client, "cat notes.txt", "touch made && curl https://example.com", "ls", "ls")
-    with serving(script, client.answer) as model:
+    link = launched_by_links(client, home)
+    given = ("cat notes.txt", "touch made && curl https://example.com", "ls", "ls", "touch made")
+    with serving(commands(client, *given), client.answer) as model:
         model.before[3] = lambda: os.kill(home.kernel(), signal.SIGKILL)
+        model.before[4] = link.unlink
         run(client, home, model)
     texts = [text for _, text in model.results]
-    assert [client.denied in text for text in texts] == [False, True, False, True]
+    assert [client.denied in text for text in texts] == [False, True, False, True, True]
     assert client.unanswered in texts[1]
     # A connection that the dying kernel had taken is reset.
     assert "so nothing was run" in texts[3]
@@ -132,17 +138,6 @@ def test_calls_run_as_the_policy_says_and_none_after_the_kernel_was_killed(
     assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
-# opencode reads for each call how its hook starts, and has a session in which that changes.
-@pytest.mark.parametrize("client", CLIENTS[:-1], ids=lambda one: one.name, indirect=True)
-def test_a_hook_that_cannot_run_runs_no_call(client: RealClient, tmp_path: Path) -> None:
-    home = hooked(client, tmp_path)
-    break_launcher(client, home)
-    with serving(commands(client, "touch made"), client.answer) as model:
-        run(client, home, model)
-    assert not (home.workspace / "made").exists()
-    assert client.denied in model.results[0][1]
-
-
 @pytest.mark.skipif(not OPENCODE.exists(), reason="opencode is not installed: npm ci")
 def test_in_opencode_a_call_runs_whose_hook_fails_only_where_hooks_only_record(
     tmp_path: Path,
@@ -154,12 +149,12 @@ def test_in_opencode_a_call_runs_whose_hook_fails_only_where_hooks_only_record(
 
     def no_longer() -> None:
         install(place_in(client.name, home.home, home.state))
-        break_launcher(client, home)
+        launched_by_links(client, home).unlink()
 
-    asked = "touch made && curl https://example.com"
+    link, asked = launched_by_links(client, home), "touch made && curl https://example.com"
     script = commands(client, asked, "touch made-too", "touch never")
     with serving(script, client.answer) as model:
-        model.before[1] = lambda: break_launcher(client, home)
+        model.before[1] = link.unlink
         model.before[2] = no_longer
         run(client, home, model)
     assert [client.denied in text for _, text in model.results] == [False, False, True]

@@ -14,7 +14,7 @@ from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
-from tests.hooks.hooked import HookedHome, decision_in
+from tests.hooks.hooked import HookedHome, decision_in, until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -62,14 +62,17 @@ def listener(home: HookedHome) -> Iterator[None]:
         lock.release()
 
 
+def open_questions(home: HookedHome) -> list[Path]:
+    return [*(home.state / "sessions").rglob("request-*.json")]
+
+
 def waiting(home: HookedHome) -> str:
     """Return the id of the question that waits, once there is one."""
-    while True:
-        found = list((home.state / "sessions").rglob("request-*.json"))
-        if found:
-            # The client makes its own call, so nobody may change it.
-            assert b"mayEdit" not in found[0].read_bytes()
-            return found[0].stem.removeprefix("request-")
+    until(lambda: open_questions(home))
+    found = open_questions(home)[0]
+    # The client makes its own call, so nobody may change it.
+    assert b"mayEdit" not in found.read_bytes()
+    return found.stem.removeprefix("request-")
 
 
 def settled(home: HookedHome) -> list[tuple[Json, Json, str]]:
@@ -150,7 +153,7 @@ def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(
         home.fire("PostToolUse", {**call, "tool_response": {}})
     home.end_session()
     assert settled(home)[1::2] == [("Write", "client", "success")] * 2
-    assert list((home.state / "sessions").rglob("request-*")) == []
+    assert open_questions(home) == []
 
 
 def test_containment_does_not_answer_the_question_of_the_user_s_own_rule(
@@ -219,11 +222,10 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
         asked = begun(home, "Bash", {"command": "echo x"})
         hook = home.start("PermissionRequest", question(asked))
         command = agent.start_call("shell__run_command", {"command": "npm test", "cwd": "."})
-        while len(list((home.state / "sessions").rglob("request-*.json"))) < 2:
-            os.sched_yield()
+        until(lambda: len(open_questions(home)) == 2)
         pending = home.command("pending").stdout
         assert ("echo x" in pending, "npm test" in pending) == (True, True)
-        for one in list((home.state / "sessions").rglob("request-*.json")):
+        for one in open_questions(home):
             assert home.command("approve", one.stem.removeprefix("request-")).returncode == 0
         assert answer_in(hook.communicate(timeout=60)[0]) == "allow"
         home.fire("PostToolUse", {**asked, "tool_response": {}})

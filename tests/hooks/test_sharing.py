@@ -18,7 +18,7 @@ from ironcurtain_proxy.hooks.kernel import SHARED
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
-from tests.hooks.hooked import HookedHome, decision_in, installed_at
+from tests.hooks.hooked import HookedHome, decision_in, installed_at, until
 from tests.hooks.test_questions import listener, waiting
 
 pytestmark = pytest.mark.timeout(120)
@@ -30,7 +30,7 @@ health._client_above = lambda _pid: ("claude", int(sys.argv[1]))
 from ironcurtain_proxy.cli import main
 sys.exit(main(["serve"]))
 """
-"""The proxy for servers, which takes this process for its client."""
+"""The proxy for servers, which takes this process for its client, and so is a child of it."""
 
 
 @pytest.fixture
@@ -57,8 +57,7 @@ def proxy(home: HookedHome, **variables: str) -> Iterator[RawClient]:
         agent.result(agent.request("initialize", greeted))
         agent.notify("notifications/initialized")
         try:
-            while len(said(home)) == before:
-                os.sched_yield()
+            until(lambda: len(said(home)) > before)
             yield agent
         finally:
             # It ends with the last of both.
@@ -84,8 +83,7 @@ def test_a_kernel_that_has_judged_nothing_leaves_the_hooks_and_the_user_s_words_
     own = home.kernel()
     with proxy(home):
         assert said(home) == [""]
-        while Path(f"/proc/{own}").exists():
-            os.sched_yield()
+        until(lambda: not Path(f"/proc/{own}").exists())
         found = [*(home.state / "sessions").glob("*/user-context.json")]
         assert ["look at the page" in one.read_text() for one in found] == [True]
 
@@ -213,8 +211,7 @@ def test_a_client_of_another_user_is_not_served(home: HookedHome) -> None:
         os.setuid(65534)
         signal.pause()
     try:
-        while Path(f"/proc/{child}").stat().st_uid == os.geteuid():
-            os.sched_yield()
+        until(lambda: Path(f"/proc/{child}").stat().st_uid != os.geteuid())
         with pytest.raises(ConfigurationError, match="another user's"):
             sharing._settings("claude", child, load_settings({**home.environment()}))
     finally:

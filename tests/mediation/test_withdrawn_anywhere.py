@@ -24,6 +24,7 @@ from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.review.open_questions import OpenQuestions
+from tests.examples import sample
 from tests.fakes import DONE, FakeFacts, FakeRecorder, Harness, no_roles
 from tests.mediation.supervised_session import Aftermath, call, plan, supervised
 
@@ -175,7 +176,7 @@ async def test_a_call_that_is_withdrawn_at_any_moment_leaves_nothing_half_done(
     policy: Effect, numbers: tuple[int, ...], *, pushes: bool
 ) -> None:
     for victim in range(len(numbers)):
-        for turns in range(_MOST_TURNS):
+        for turns in sample(range(_MOST_TURNS), victim):
             session = Session(policy, pushes)
             await session.prepare()
             async with anyio.create_task_group() as tasks:

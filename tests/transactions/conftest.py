@@ -4,11 +4,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from ironcurtain_proxy.transactions.availability import why_no_views
 from tests.transactions.bench import Workbench
+
+_WHY_NONE: Final = dict[int, str | None]()
+"""Why there are no views on a file system, or None: found out once."""
 
 
 @pytest.fixture
@@ -37,7 +41,10 @@ def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workbench]:
 def _made(base: Path) -> Iterator[Workbench]:
     made = Workbench(base)
     try:
-        if (why := why_no_views(made.session.directory)) is not None:
+        directory = made.session.directory
+        if (device := directory.stat().st_dev) not in _WHY_NONE:
+            _WHY_NONE[device] = why_no_views(directory)
+        if (why := _WHY_NONE[device]) is not None:
             pytest.skip(f"no views here: {why}")
         yield made
     finally:
