@@ -75,18 +75,17 @@ _OF_SERVERS: Final = ("completions", "prompts", "resources")
 """Those among them that only servers have."""
 
 _MOST_ASKED: Final = 100
+_ENDED: Final = (NO_SUCH_RESOURCE, URL_ELICITATION_REQUIRED)
+"""The codes of errors that the newer era has not."""
 
 
 def is_introduction(params: "Mapping[str, Json]") -> bool:
     """Return whether the parameters of `initialize` are complete."""
     info = params.get("clientInfo")
-    return (
-        isinstance(params.get("protocolVersion"), str)
-        and isinstance(params.get("capabilities"), dict)
-        and isinstance(info, dict)
-        and isinstance(info.get("name"), str)
-        and isinstance(info.get("version"), str)
-    )
+    said = info if isinstance(info, dict) else {}
+    texts = (params.get("protocolVersion"), said.get("name"), said.get("version"))
+    is_able = isinstance(params.get("capabilities"), dict)
+    return is_able and all(isinstance(one, str) for one in texts)
 
 
 def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
@@ -226,10 +225,7 @@ def stamped(method: str, answer: "_Answer", lasts: float = 0) -> "_Answer":
         told = {**(meta if isinstance(meta, dict) else {}), SERVER_INFO_KEY: dict(_INFO)}
         cached = _cache_of(result, lasts) if method in _CACHED else {}
         return {"result": {"resultType": COMPLETE, **result, **cached, "_meta": told}}
-    if isinstance(error, dict) and error.get("code") in {
-        NO_SUCH_RESOURCE,
-        URL_ELICITATION_REQUIRED,
-    }:
+    if isinstance(error, dict) and error.get("code") in _ENDED:
         return {"error": {**error, "code": INVALID_PARAMS}}
     return answer
 

@@ -28,7 +28,7 @@ from ironcurtain_proxy.agent.era import LEVELS, fault
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, EncodedResult
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, decode
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, decode, encode
 from ironcurtain_proxy.model.operation import Caller
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ _UNCLAIMED: Final = 60.0
 
 _MOST: Final = 256
 """The most parked calls."""
+
+_MOST_BYTES: Final = 96 << 20
+"""Bytes of what parked calls and their outcomes hold; one alone always fits. The room of a request
+is given back with its answer, also where that asks for another request."""
 
 _LONGEST_KEY: Final = 64
 
@@ -74,7 +78,7 @@ _LOST: Final = fault(
 )
 _OTHER: Final = fault(INVALID_PARAMS, "requestState belongs to another call: state-of-another-call")
 _DEFECT: Final = fault(INTERNAL_ERROR, "Internal error")
-_FULL: Final = fault(INTERNAL_ERROR, "too many calls are parked")
+_FULL: Final = fault(INTERNAL_ERROR, "too many or too large calls are parked")
 
 Work = Callable[[], Awaitable["ServerAnswer"]]
 
@@ -117,6 +121,8 @@ class _Round:
         """Whether a request waits for its end."""
         self.is_task = False
         """Whether its client has a handle of it, and asks by that."""
+        self.size = 0
+        """Bytes that it holds while no request of it is under way."""
         self.times = [_now(), _now()]
         """When it began, and when its state last changed, in UTC."""
         self._last = 0
@@ -141,13 +147,11 @@ class _Round:
         self.times[1] = _now()
         self._news.set()
 
-    async def until_news(self, seconds: float | None) -> bool:
-        """Wait for an outcome, a question, or another wait. Return False if none came in time."""
+    async def until_news(self, seconds: float | None) -> None:
+        """Wait for an outcome, a question, or another wait, so long at most."""
         self._news = anyio.Event()
         with anyio.move_on_after(seconds):
             await self._news.wait()
-            return True
-        return False
 
 
 class Rounds:
@@ -292,22 +296,20 @@ class Rounds:
         """
         state = params.get("requestState")
         if state is None:
-            begun = self._begin(_Round(caller, method, request_id, params), work)
-            if begun is None:
+            one = self._begin(_Round(caller, method, request_id, params), work)
+            if one is None:
                 return _FULL
-            one = begun
         else:
             said = self._sealing.opened(state)
             if said is None:
                 return _LOST
             if said.call != digest_of(method, params):
                 return _OTHER
-            found = self._rounds.get(said.id)
-            if found is None:
+            one = self._rounds.get(said.id)
+            if one is None:
                 return await self._take_up(said, caller, method, request_id, params, work)
-            if found.is_claimed:
+            if one.is_claimed:
                 return _LOST
-            one = found
             one.newest, one.request_id, one.token = caller, request_id, _token(params)
             _take(one, params.get("inputResponses"))
         return await self._answer(one)
@@ -315,15 +317,29 @@ class Rounds:
     def _begin(self, one: _Round, work: Work) -> _Round | None:
         """Begin a call, or None if there are too many."""
         if len(self._rounds) >= _MOST:
-            # An outcome that nobody has fetched makes way.
-            done = [old for old in self._rounds.values() if old.is_task and old.outcome is not None]
-            for old in done[:1]:
+            for old in self._unfetched()[:1]:
                 self._forget(old)
         if self._tasks is None or len(self._rounds) >= _MOST:
             return None
         self._rounds[one.id] = self._by_number[one.caller.number] = one
         self._tasks.start_soon(self._run, one, work)
         return one
+
+    def _unfetched(self) -> list[_Round]:
+        """Return the calls whose outcome nobody has fetched, which make way, the oldest first."""
+        return [old for old in self._rounds.values() if old.is_task and old.outcome is not None]
+
+    def _has_room(self, one: _Round, held: object) -> bool:
+        """Return whether a call may hold this until its client comes back."""
+        one.size = 0
+        others = sum([other.size for other in self._rounds.values()])
+        size = _size_of(held)
+        for old in self._unfetched():
+            if others + size > _MOST_BYTES and old is not one:
+                others -= old.size
+                self._forget(old)
+        one.size = size
+        return not others or others + size <= _MOST_BYTES
 
     async def _take_up(
         self,
@@ -349,7 +365,10 @@ class Rounds:
             _log.exception("a request could not be answered")
             one.outcome = _DEFECT
         one.tell()
-        if not one.is_claimed:
+        del work  # it holds the arguments, as these do
+        one.params = {}
+        if not one.is_claimed and one.id in self._rounds:
+            self._has_room(one, (one.outcome or {}).get("result"))
             await anyio.sleep(_TASK if one.is_task else _UNCLAIMED)
         if not one.is_claimed:
             self._forget(one)
@@ -360,14 +379,18 @@ class Rounds:
             ends = anyio.current_time() + LEG
             while one.outcome is None and not one.scope.cancel_called:
                 is_last = one.legs >= MOST_LEGS
-                if one.questions and not is_last:
-                    return self._required(one)
-                if one.is_held and one.method == "tools/call" and one.newest.knows_tasks:
+                left = ends - anyio.current_time()
+                is_asked = bool(one.questions) and not is_last
+                is_task = one.is_held and one.method == "tools/call" and one.newest.knows_tasks
+                if is_asked or is_task or (one.is_held and left <= 0 and not is_last):
+                    if not self._has_room(one, [one.params, _asked_of(one)]):
+                        one.scope.cancel()
+                        self._forget(one)
+                        return _FULL
+                    if is_asked or not is_task:
+                        return self._required(one)
                     one.is_task = True
                     return {"result": {"resultType": "task", **_state_of(one)}}
-                left = ends - anyio.current_time()
-                if one.is_held and left <= 0 and not is_last:
-                    return self._required(one)
                 await one.until_news(left if one.is_held and not is_last else None)
             self._forget(one)
             return _LOST if one.outcome is None else one.outcome
@@ -388,14 +411,8 @@ class Rounds:
             result["inputRequests"] = _asked_of(one)
         elif self._tasks is not None:
             self._tasks.start_soon(self._give_up, one, one.legs)
-        return {
-            "result": {
-                **result,
-                "requestState": self._sealing.sealed(
-                    State(id=one.id, call=one.digest, leg=one.legs)
-                ),
-            }
-        }
+        state = self._sealing.sealed(State(id=one.id, call=one.digest, leg=one.legs))
+        return {"result": {**result, "requestState": state}}
 
     # --- tasks
 
@@ -473,6 +490,14 @@ def _asked_of(one: _Round) -> "dict[str, Json]":
         key: {"method": asked.method, "params": dict(asked.params)}
         for key, asked in one.questions.items()
     }
+
+
+def _size_of(held: object) -> int:
+    """Return how many bytes something is as JSON; what cannot be written counts as the most."""
+    try:
+        return len(held.text if isinstance(held, EncodedResult) else encode({"": held}))
+    except (ValueError, RecursionError):
+        return _MOST_BYTES
 
 
 def _token(params: "Mapping[str, Json]") -> "Json":

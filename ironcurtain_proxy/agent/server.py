@@ -36,7 +36,7 @@ from ironcurtain_proxy.agent.era import (
     without_tasks,
 )
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
-from ironcurtain_proxy.agent.replies import is_as_given, result_of
+from ironcurtain_proxy.agent.replies import error_result, is_as_given, result_of
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -92,16 +92,10 @@ _MARKS: Final = frozenset({"resultType", "_meta"})
 """The keys of a result that the newer era adds to."""
 
 _UNFINISHED_CALL: Final = {
-    "result": {
-        "content": [
-            {
-                "type": "text",
-                "text": "Error: the input was closed, and the call was not done in time. It may "
-                "have been carried out.",
-            }
-        ],
-        "isError": True,
-    }
+    "result": error_result(
+        "Error: the input was closed, and the call was not done in time. It may have been carried "
+        "out."
+    )
 }
 _UNFINISHED: Final = fault(INTERNAL_ERROR, "the input was closed before the answer was there")
 

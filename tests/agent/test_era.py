@@ -305,6 +305,25 @@ async def test_a_question_without_its_answer_is_asked_again_at_most_nine_times()
         assert answer["said"] == [{"action": "decline"}, {"action": "nobody"}]
 
 
+async def test_what_parked_calls_hold_is_bounded_in_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of a request is given back when its answer asks for another one."""
+    monkeypatch.setattr(rounds, "_MOST_BYTES", 1000)
+    given: dict[str, Json] = {"arguments": {"a": "x" * 2000}}
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "question", **given))
+        for more in (given, {}):
+            error = error_of(await begin(agent, "question", **more))
+            assert "too large" in str(error["message"])
+        for key in ("1", "2"):
+            responses: Json = {key: {"action": "accept"}}
+            state: dict[str, Json] = {"requestState": answer["requestState"]}
+            answer = result_of(
+                await begin(agent, "question", inputResponses=responses, **state, **given)
+            )
+        assert answer["resultType"] == "complete"
+        assert "inputRequests" in result_of(await begin(agent, "question", **given))
+
+
 @pytest.mark.requirement("T-17")
 async def test_a_state_is_of_one_call_once_and_of_no_other() -> None:
     async with an_agent() as agent:
