@@ -7,7 +7,6 @@ import sys
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy import policy_loading
-from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 
 
@@ -32,33 +31,27 @@ class EveryArgument(dict):
         return EveryKey()
 
 
-class EveryPrompt(dict):
-    """The annotation of any prompt."""
+class Everything(dict):
+    """The annotation of any tool, or of any prompt, with any argument."""
+
+    def __init__(self, **more: str) -> None:
+        super().__init__()
+        self._more = more
 
     def __contains__(self, _: object) -> bool:
         return True
 
     def get(self, key: tuple[str, str], _: object = None) -> ToolAnnotation:
-        """Return an annotation with any argument."""
-        server, prompt = key
-        return annotation(server, prompt, method="prompts/get")
-
-
-def annotation(server: str, tool: str, **more: str) -> ToolAnnotation:
-    """Return an annotation with any argument."""
-    return ToolAnnotation(server=server, tool=tool, arguments=EveryArgument(), **more)
+        """Return an annotation."""
+        server, tool = key
+        return ToolAnnotation(server=server, tool=tool, arguments=EveryArgument(), **self._more)
 
 
 def allow_everything() -> None:
     """Annotate each tool and prompt as it comes."""
-    tool, loaded = CataloguedTool.__init__, policy_loading.LoadedPolicy
-
-    def describe(self: object, **said: object) -> None:
-        found = annotation(said["policy_server"], said["definition"].name)
-        tool(self, **{**said, "annotation": found})
-
-    CataloguedTool.__init__ = describe
-    policy_loading.LoadedPolicy = lambda **said: loaded(**{**said, "prompts": EveryPrompt()})
+    loaded = policy_loading.LoadedPolicy
+    known = {"annotations": Everything(), "prompts": Everything(method="prompts/get")}
+    policy_loading.LoadedPolicy = lambda **said: loaded(**{**said, **known})
 
 
 if __name__ == "__main__":
