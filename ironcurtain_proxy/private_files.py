@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -126,6 +126,33 @@ def read_private(path: Path, most: int, kind: str) -> bytes:
         os.close(descriptor)
 
 
+def opened(path: Path) -> BinaryIO:
+    """Open a file that a person or a configuration names. Links are followed, and nothing waits.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe, which would hold the reader, a device, which would
+            never end, or a directory.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file, opened by `opened`.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with opened(path) as file:
+        return file.read()
+
+
 def read_beginning(path: Path, most: int) -> bytes:
     """Return the first bytes of a file. Follows no link, and does not wait for a pipe.
 
@@ -177,20 +204,26 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, locked: bool = False) -
 
     Raises:
         OSError: it could not be written; what was there is as it was, and nothing is left behind.
+            It names `path`.
     """
     own = "" if locked else f".{os.getpid()}.{os.urandom(6).hex()}"
     temporary = path.with_name(f".{path.name}{own}.tmp")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, PRIVATE)
     try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.writelines(pieces)
-            if locked:
-                out.flush()
-                os.fsync(out.fileno())
-        temporary.replace(path)
-    finally:
         temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, PRIVATE)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.writelines(pieces)
+                if locked:
+                    out.flush()
+                    os.fsync(out.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
     if locked:
         sync_directory(path.parent)
 

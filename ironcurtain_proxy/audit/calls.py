@@ -22,12 +22,12 @@ from ironcurtain_proxy.audit.files import (
     Line,
     last_lines,
     lines_with,
-    opened,
     parsed,
     records_of,
     rotated_paths,
 )
 from ironcurtain_proxy.audit.known_logs import Member, newest_first, read_number
+from ironcurtain_proxy.private_files import opened
 
 
 class RecordedCall(NamedTuple):
@@ -84,7 +84,7 @@ def last_calls(
 def last_records(
     members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
 ) -> list[bytes]:
-    """Return the last chosen lines of several logs, oldest first.
+    """Return the last chosen records of several logs, oldest first, as they stand there.
 
     Raises:
         OSError: a log cannot be read.
@@ -169,7 +169,8 @@ def _records_backwards(
     member: Member, _before: float, chosen: Selection
 ) -> Iterator[tuple[float, bytes | None]]:
     for at, _, line in _backwards(member):
-        is_chosen = chosen.is_everything or chosen.matches(entry_of(parsed(line) or {}))
+        fields = parsed(line)
+        is_chosen = fields is not None and chosen.matches(entry_of(fields))
         yield at, line if is_chosen else None
 
 

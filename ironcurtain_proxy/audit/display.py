@@ -452,11 +452,6 @@ class Selection(Struct, frozen=True, kw_only=True):
     text: str = ""
     """Stands in the tool, the rule, the main argument or the outcome; capitals do not count."""
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether there is no condition."""
-        return self == Selection()
-
     def matches(self, entry: LogEntry) -> bool:
         """Return whether the call of this record is chosen."""
         return (

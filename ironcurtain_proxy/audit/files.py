@@ -15,7 +15,6 @@ import errno
 import fcntl
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.records import Link, digest_of
+from ironcurtain_proxy.private_files import opened
 
 MAX_LINE: Final = 1 << 20
 """Bytes; no record is longer (see `bounding`)."""
@@ -33,20 +33,6 @@ _ROTATED: Final = re.compile(r"\.(0\d{5})")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LAST_ROTATION: Final = 99999
 _LONGEST_HEAD: Final = 4096
-
-
-def opened(path: Path) -> BinaryIO:
-    """Open a file of a log for reading, where somebody may have put something else in its place.
-
-    Raises:
-        OSError: it cannot be read, or is a pipe, which would hold the reader, or a device, which
-            would never end.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return os.fdopen(descriptor, "rb")
 
 
 def head_path(log: Path) -> Path:
@@ -303,7 +289,7 @@ def _files(log: Path) -> Iterator[tuple[str, BinaryIO]]:
     except FileNotFoundError:
         rotated = rotated_paths(log)
         if not rotated:
-            raise FileNotFoundError(f"there is no audit log {log}") from None
+            raise FileNotFoundError(errno.ENOENT, "there is no such audit log", str(log)) from None
         for path in rotated:
             with opened(path) as file:
                 yield path.name, file

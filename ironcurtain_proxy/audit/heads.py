@@ -22,7 +22,7 @@ from msgspec.json import decode, encode
 from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
 from ironcurtain_proxy.audit.records import Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.private_files import append_line
+from ironcurtain_proxy.private_files import append_line, read_regular
 
 HEADS_SUFFIX: Final = ".heads.jsonl"
 """Each machine has a file of its own, so that none writes what another has."""
@@ -131,7 +131,7 @@ def read_roots(directory: Path, complain: Callable[[str], None]) -> list[SignedR
 
 def _read(path: Path, kind: type[T], complain: Callable[[str], None]) -> Iterator[T]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     for number, line in enumerate(lines, 1):

@@ -30,13 +30,13 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, printable
-from ironcurtain_proxy.audit.files import MAX_LINE, opened, parsed, placed_of, rotated_paths
+from ironcurtain_proxy.audit.files import MAX_LINE, parsed, placed_of, rotated_paths
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.decision import Grants, of_record
 from ironcurtain_proxy.model.reply import method_and_target
 from ironcurtain_proxy.model.values import word_list
-from ironcurtain_proxy.private_files import write_whole
+from ironcurtain_proxy.private_files import opened, read_regular, write_whole
 from ironcurtain_proxy.version import VERSION
 
 # --- CSV, a row each ------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ class Shipper(Struct, frozen=True, kw_only=True):
 
 def _read_note(path: Path) -> Shipped:
     try:
-        return decode(path.read_bytes(), type=Shipped)
+        return decode(read_regular(path), type=Shipped)
     except FileNotFoundError:
         return Shipped()
     except DecodeError as error:

@@ -39,6 +39,7 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.private_files import opened
 from ironcurtain_proxy.shell.statements import parse_command
 
 # --- recorded requests and the right answers ------------------------------------------------------
@@ -102,13 +103,12 @@ def read_scenarios(path: Path) -> tuple[Scenario, ...]:
 
     Raises:
         ConfigurationError: it cannot be used; says which line and why.
+        OSError: it cannot be read.
     """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigurationError(f"{path}: too large for scenarios; at most 64 MiB")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror or error}") from error
+    with opened(path) as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ConfigurationError(f"{path}: too large for scenarios; at most 64 MiB")
     scenarios = tuple(_read(data, str(path)))
     if not scenarios:
         raise ConfigurationError(f"{path}: no scenario in it; write one JSON object a line")

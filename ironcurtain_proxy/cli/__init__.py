@@ -54,6 +54,7 @@ examples:
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """The errors of a system for an output that accepts no more data."""
 
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             # Here, because Python only complains when the flush at its own exit fails.
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except OSError as error:
         if error.errno not in _UNWRITABLE or error.filename is not None:
             raise
@@ -112,14 +115,24 @@ def _run(arguments: list[str]) -> int:
     run = _run_of(name)
     gc.freeze()
     gc.enable()
+    return _outcome(run, options)
+
+
+def _outcome(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command. Return its exit status, or that of the error that it raised, which is said."""
     try:
         return run(options)
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
     except IronCurtainError as error:
         return _fail(error, EXIT_FAILED)
-    except KeyboardInterrupt:
-        return 130
+    except OSError as error:
+        if error.filename is None or isinstance(error, BrokenPipeError):
+            raise
+        # A file or directory that the command cannot use, and of which it has no more to say.
+        named = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+        code = EXIT_FAILED if error.errno in _UNWRITABLE else EXIT_USAGE
+        return _fail(IronCurtainError(f"{named}: {error.strerror or error}"), code)
 
 
 def _run_of(name: str) -> Callable[[argparse.Namespace], int]:

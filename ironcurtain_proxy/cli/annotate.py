@@ -223,7 +223,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     if options.server_file is None:
         return load_settings(os.environ, options.config)
     report = Report()
-    client = read_client_file(options.server_file.expanduser(), report)
+    client = read_client_file(options.server_file, report)
     report.raise_errors()
     return settings_for(client.entries, Path.cwd())
 

@@ -5,6 +5,7 @@ of all commands and the completion of shells; no module of a command is imported
 """
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -201,9 +202,14 @@ def moment(text: str) -> datetime:
     return found.astimezone(UTC)
 
 
+def path_of(text: str) -> Path:
+    """Return a path, also one below the home of a user, `~user/x`; an unknown user's stays."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111  pathlib raises for an unknown user
+
+
 _KINDS: Final[MappingProxyType[str, Callable[[str], object]]] = MappingProxyType(
     {
-        **dict.fromkeys(("FILE", "DIR", "PATH", "LOG", "PUB", "REPOSITORY", "FILE.pub"), Path),
+        **dict.fromkeys(("FILE", "DIR", "PATH", "LOG", "PUB", "REPOSITORY", "FILE.pub"), path_of),
         "SPAN": span,
         "TIME": moment,
         "SECONDS": float,

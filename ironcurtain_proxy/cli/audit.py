@@ -29,6 +29,7 @@ from ironcurtain_proxy.audit.display import (
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
 from ironcurtain_proxy.audit.shipping import as_csv, as_ocsf, as_otlp
+from ironcurtain_proxy.cli.arguments import path_of
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -95,8 +96,7 @@ def run(options: argparse.Namespace) -> int:
 def logs_to_read(named: Path | None) -> Logs:
     """Return the named log with those beside it, or None if all logs of the user."""
     if named is not None:
-        log = named.expanduser()
-        return Logs(log, lambda: family(log), state_directory(), is_named=True)
+        return Logs(named, lambda: family(named), state_directory(), is_named=True)
     log = default_log()
     state = state_directory()
     return Logs(log, lambda: all_logs(log, state), state, is_named=False)
@@ -106,7 +106,7 @@ def default_log() -> Path:
     """Return the log by the environment, or else by the configuration, or the standard one."""
     named = os.environ.get("AUDIT_LOG_PATH")
     if named:
-        return Path(named).expanduser()
+        return path_of(named)
     return _configured_log() or state_directory() / "audit.jsonl"
 
 
@@ -154,9 +154,6 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
 
 
 def _follow(member: Member, raw: bytes, table: CallTable | None, chosen: Selection) -> None:
-    if table is None and chosen.is_everything:
-        say_raw(raw)
-        return
     fields = parsed(raw)
     if fields is None:
         return

@@ -36,7 +36,7 @@ from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_jso
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock, machine_id
-from ironcurtain_proxy.signing.keys import is_signed_metadata, public_key, signer_of
+from ironcurtain_proxy.signing.keys import is_signed_metadata, read_public_key, signer_of
 
 # --- audit whole
 
@@ -371,8 +371,8 @@ def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
     roots = read_roots(options.heads, problems.append)
     if options.root_key:
         require("fleet", "audit verify --root-key")
-        keys = [public_key(path.read_text("utf-8")) for path in options.root_key]
-        by_name = {key.fingerprint: key.raw for key in keys if key is not None}
+        keys = [read_public_key(path) for path in options.root_key]
+        by_name = {key.fingerprint: key.raw for key in keys}
 
         def is_signed(one: SignedRoot) -> bool:
             key, signature = by_name.get(one.key), bytes.fromhex(one.signature)

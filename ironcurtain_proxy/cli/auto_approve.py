@@ -252,7 +252,7 @@ class Agreement(Struct):
 
 def compare_log(options: argparse.Namespace) -> int:
     """Run `compare`."""
-    log: Path = (options.log or default_log()).expanduser()
+    log: Path = options.log or default_log()
     try:
         members = family(log) if options.log else all_logs(log, state_directory())
         found = agreements(parsed_lines(members))

@@ -55,8 +55,6 @@ def run(options: argparse.Namespace) -> int:
         calls = find_calls(logs.members(), options.reference)
     except FileNotFoundError as error:
         raise no_log(logs.log) from error
-    except OSError as error:
-        raise ConfigurationError(f"audit log {logs.log}: {error.strerror or error}") from error
     record = parsed(calls[0].lines[-1].raw or b"") if len(calls) == 1 else None
     if record is None or not calls[0].request_id:
         found = "no call has" if not calls else f"{len(calls)} calls have"

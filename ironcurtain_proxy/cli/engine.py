@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import orjson
 from msgspec.structs import asdict
 
 from ironcurtain_proxy.audit.calls import recorded_calls
@@ -134,15 +135,13 @@ def run_report(options: argparse.Namespace) -> int:
         day = count_calls(call.entry for call in calls)
     except FileNotFoundError as error:
         if engine is None:
-            raise ConfigurationError(f"{error}: no call was recorded yet") from error
+            raise ConfigurationError(f"{error.filename}: no call was recorded yet") from error
         day = count_calls(())
     parts = [calls_part(day, now, local_time), *([] if engine is None else [engine])]
-    try:
-        # Arguments and reasons are not for everyone: only the user can read the file.
-        write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise ConfigurationError(f"--output {options.output}: {error.strerror or error}") from error
-    say(f"wrote {options.output}")
+    # Arguments and reasons are not for everyone: only the user can read the file.
+    write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
+    wrote = orjson.dumps({"wrote": str(options.output)}).decode()
+    say(wrote if options.json else f"wrote {options.output}")
     return 0
 
 
@@ -154,10 +153,7 @@ def _fleet(options: argparse.Namespace) -> int:
         fleet_lines,
     )
 
-    try:
-        costs = count_fleet(options.fleet)
-    except OSError as error:
-        raise ConfigurationError(f"--fleet {options.fleet}: {error.strerror or error}") from error
+    costs = count_fleet(options.fleet)
     if not costs.whole.calls:
         raise ConfigurationError(f"--fleet {options.fleet} has no records of `audit ship`")
     if options.json:

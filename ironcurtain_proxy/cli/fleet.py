@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import path_of
 from ironcurtain_proxy.cli.output import complain, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import (
     database_of,
@@ -24,6 +25,7 @@ from ironcurtain_proxy.config.policy.bundled import (
 from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
 from ironcurtain_proxy.config.policy.managed import MANAGED, REVIEWERS_NAME, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -33,7 +35,7 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import read_private
-from ironcurtain_proxy.signing.keys import PublicKey, public_key, signer_of
+from ironcurtain_proxy.signing.keys import read_public_key, signer_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.bundle.repository import Repository
@@ -55,8 +57,10 @@ def _sign(options: argparse.Namespace) -> int:
     if bool(options.person) != bool(options.machine):
         raise ConfigurationError("--person and --machine belong together: they name all keys")
     if options.machine is not None:
-        persons, roots = ([_public(one) for one in few] for few in (options.person, options.root))
-        repository.begin(persons, _public(options.machine), now, roots)
+        persons, roots = (
+            [read_public_key(one) for one in few] for few in (options.person, options.root)
+        )
+        repository.begin(persons, read_public_key(options.machine), now, roots)
     if options.content is not None:
         version = repository.propose(options.content, now)
         say(f"bundle {version} waits for signatures")
@@ -67,16 +71,6 @@ def _sign(options: argparse.Namespace) -> int:
         for line in repository.sign(signer, now, options.hours, keys=keys):
             say(line)
     return 0
-
-
-def _public(path: Path) -> PublicKey:
-    try:
-        found = public_key(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    if found is None:
-        raise ConfigurationError(f"{path} holds no line such as `ssh-ed25519 AAAA…`")
-    return found
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -101,14 +95,17 @@ def _show(options: argparse.Namespace) -> int:
         require("fleet", "bundle show")
         from ironcurtain_proxy.bundle.repository import Repository  # noqa: PLC0415  an extra's
 
-        for line in _shown_repository(Repository(options.repository)):
-            say(line)
+        repository = Repository(options.repository)
+        if options.json:
+            say_json(_repository_fields(repository))
+        else:
+            say("\n".join(_shown_repository(repository)))
         return 0
     report = Report()
     managed = find_managed(report, options.managed or MANAGED, os.geteuid())
     report.raise_errors()
     if managed is None or managed.bundle is None:
-        say("this machine is not enrolled for a bundle")
+        say("{}" if options.json else "this machine is not enrolled for a bundle")
         return 0
     if options.json:
         say_json(bundle_fields(managed.bundle))
@@ -131,6 +128,18 @@ def _shown_repository(repository: "Repository") -> Iterator[str]:
         for key in one.keys:
             yield f"  {'signed  ' if key in one.signed else 'not yet '} {key}"
     yield from repository.changes()
+
+
+def _repository_fields(repository: "Repository") -> dict[str, Json]:
+    published, time = repository.published(), repository.time()
+    return {
+        "version": None if published is None else published.signed.version,
+        "expires": None if time is None else time.signed.expires.isoformat(),
+        "waiting": [
+            picked(one, "role version missing keys signed") for one in repository.waiting()
+        ],
+        "changes": [*repository.changes()],
+    }
 
 
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
@@ -183,7 +192,8 @@ def _read(path: Path) -> Signatories | None:
 def _listed(*, is_json: bool) -> int:
     path, revoked = _place()
     if not path.exists():
-        say(f"there is no {path}: whoever answers a question may approve it")
+        words = f"there is no {path}: whoever answers a question may approve it"
+        say('{"quorum": null, "reviewers": []}' if is_json else words)
         return 0
     found = _read(path)
     if found is None:
@@ -244,17 +254,13 @@ def _changed(change: Callable[[dict[str, Json]], str]) -> int:
 
 
 def _added(document: dict[str, Json], options: argparse.Namespace) -> str:
-    try:
-        line = options.key.expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        raise ConfigurationError(f"{options.key} cannot be read") from None
     given = {
         "person": options.person,
-        "key": line,
+        "key": read_text(options.key).strip(),
         "risk": options.risk,
         "roles": options.role,
         "servers": options.server,
-        "paths": [str(Path(one).expanduser().absolute()) for one in options.path],
+        "paths": [str(path_of(one).absolute()) for one in options.path],
         "accounts": options.account,
         "validUntil": options.until,
     }
@@ -334,8 +340,11 @@ def run_relay(options: argparse.Namespace) -> int:
     from ironcurtain_proxy.own_process.clocks import machine_id  # noqa: PLC0415
 
     database, mailboxes = FleetDatabase(url), mailboxes_of(options)
-    named = [path.expanduser().absolute() for path in options.directories]
-    own = named or [Path(os.environ.get("ESCALATION_DIR", "")), sessions_directory(Path.home())]
+    named = [path.absolute() for path in options.directories]
+    own = named or [
+        Path(os.environ.get("ESCALATION_DIR", "")),
+        sessions_directory(home_directory(os.environ)),
+    ]
     relay = Relay(mailboxes, database, home_of(machine_id(), own), complain)
     say(f"relaying to {database.where}; Ctrl-C ends it")
     try:

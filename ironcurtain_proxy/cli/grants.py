@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from ironcurtain_proxy.cli.arguments import path_of
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -250,12 +251,12 @@ def _in_sessions(
 
 
 def _directories(options: argparse.Namespace) -> list[Path]:
-    named: list[Path] = [path.expanduser().absolute() for path in options.directories]
+    named: list[Path] = [path.absolute() for path in options.directories]
     if named:
         return named
     said = os.environ.get("ESCALATION_DIR", "")
-    first = [Path(said).expanduser()] if said else []
-    return [*first, *session_mailboxes(sessions_directory(Path.home()))]
+    first = [path_of(said)] if said else []
+    return [*first, *session_mailboxes(sessions_directory(home_directory(os.environ)))]
 
 
 # --- showing it ----------------------------------------------------------------------------------
@@ -409,7 +410,7 @@ def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
     directory = os.path.join(place, cwd) if isinstance(cwd, str) else place  # noqa: PTH118
     approved = _call(row["approved"], place, directory)
     following = _call(row["then"], place, directory)
-    home = Path.home()
+    home = home_directory(os.environ)
     found = command_candidates(approved, RealPath.from_text(str(home)))
     pattern = next(iter(() if found is None else found.patterns), None)
     grants = [
@@ -430,7 +431,7 @@ def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
     place = CommandPlace(
         workspace=os.path.realpath(workspace),
         directory=real,
-        home=str(Path.home()),
+        home=str(home_directory(os.environ)),
         # A directory that is not there is taken for a new repository: nothing could run there.
         has_repository=os.path.isdir(f"{real}/.git") or not os.path.lexists(real),  # noqa: PTH112
     )

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: an argument or a file cannot be used.
     """
-    home = (options.home or Path(os.environ.get("HOME") or "/")).expanduser().resolve()
+    home = Path(os.path.realpath(options.home or os.environ.get("HOME") or "/"))
     # From here on everything is as it will be when this user starts the proxy.
     os.environ["HOME"] = str(home)
     talk = Dialogue(yes=options.yes, as_json=options.json)
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         home=home,
         workspace=workspace,
         why_workspace=why,
-        given=tuple([file.expanduser().absolute() for file in options.given]),
+        given=tuple([file.absolute() for file in options.given]),
         seconds=options.seconds,
         force=options.force,
         dry_run=options.dry_run,
@@ -157,7 +157,7 @@ def _without_client(
 ) -> int:
     """Return a configuration for the servers of a file that stays as it is."""
     report = Report()
-    client = read_client_file(options.servers.expanduser(), report)
+    client = read_client_file(options.servers, report)
     report.raise_errors()
     if not client.entries:
         raise ConfigurationError(f"{options.servers}: names no server that can be started here")
@@ -207,7 +207,7 @@ def proposed_workspace(given: Path | None, here: Path, home: Path) -> tuple[Path
         ConfigurationError: no directory can be proposed.
     """
     if given is not None:
-        return given.expanduser().resolve(), "as given"
+        return Path(os.path.realpath(given)), "as given"
     root = next((one for one in (here, *here.parents) if (one / ".git").exists()), None)
     if root is not None and _is_fit(root, home):
         return root, "the repository around this directory" if root != here else "this repository"

@@ -350,7 +350,7 @@ def _present(state: Path) -> dict[str, dict[str, Json]]:
 def _start(wish: SetupOptions) -> OwnStart:
     command, args = own_command(os.environ)
     configured = _workspace_of(wish.state / CONFIG_NAME)
-    other = configured is not None and Path(configured).resolve() != wish.workspace
+    other = configured is not None and os.path.realpath(configured) != str(wish.workspace)
     return OwnStart(
         command=command,
         args=tuple(args),

@@ -173,11 +173,8 @@ def replay(options: argparse.Namespace) -> int:
     tally = ReplayTally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
     gc.disable()  # the kept values have no cycles; looking for some takes a third of the time
-    try:
-        members = family(options.log or settings.audit.path)
-        found = anyio.run(replaying.log, raw_lines(members), tally)
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
+    members = family(options.log or settings.audit.path)
+    found = anyio.run(replaying.log, raw_lines(members), tally)
     differing = sorted(
         [one for one in found if one.differs], key=lambda one: (one.other_effect, -one.count)
     )
@@ -240,13 +237,10 @@ def suggest(options: argparse.Namespace) -> int:
     replaying = Replaying(settings, loaded, os.environ)
     suggesting = Suggesting(replaying, loaded, is_directory)
     servers = {spec.name: spec.annotations for spec in settings.servers}
-    try:
-        log: Path | None = options.log
-        usual = settings.audit.path
-        members = all_logs(usual, settings.state_dir) if log is None else family(log)
-        found = anyio.run(suggesting.find, raw_lines(members), servers, options.least)
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
+    log: Path | None = options.log
+    usual = settings.audit.path
+    members = all_logs(usual, settings.state_dir) if log is None else family(log)
+    found = anyio.run(suggesting.find, raw_lines(members), servers, options.least)
     complaints = _complaints(replaying, complaints_file(settings.state_dir))
     if options.json:
         say(orjson.dumps(_as_json(found) | {"complaints": complaints}).decode())

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         ConfigurationError: a path is not there, or the grants cannot be read.
     """
     recording = read_transcripts(options.paths)
-    workspace = None if options.workspace is None else str(options.workspace.resolve())
+    workspace = None if options.workspace is None else os.path.realpath(options.workspace)
     assumed = Assumed(
         home=str(home_directory(os.environ)), workspace=workspace, kept=_kept(options.grants)
     )

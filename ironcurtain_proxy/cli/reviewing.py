@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from ironcurtain_proxy.cli.arguments import path_of
 from ironcurtain_proxy.cli.output import complain, picked, say, say_json, terminal_width
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
@@ -96,7 +97,7 @@ def credential_of(options: argparse.Namespace) -> Proof | None:
         from ironcurtain_proxy.signing.keys import signer_of  # noqa: PLC0415
 
         require("fleet", "--key")
-        return signer_of(options.key.expanduser())
+        return signer_of(options.key)
     said = options.token_file or os.environ.get(TOKEN_FILE, "")
     if not options.reviewer:
         if options.token_file is not None:
@@ -104,16 +105,18 @@ def credential_of(options: argparse.Namespace) -> Proof | None:
         return None
     if not said:
         raise ConfigurationError(f"--as needs --token-file FILE, or {TOKEN_FILE}")
-    return Credential(options.reviewer, read_token(Path(said).expanduser()))
+    return Credential(options.reviewer, read_token(path_of(str(said))))
 
 
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
     """Return the mailboxes of the options, or those of the environment and of all sessions."""
-    named: list[Path] = [path.expanduser().absolute() for path in options.directories]
+    named: list[Path] = [path.absolute() for path in options.directories]
     if named:
         return Mailboxes(named, None)
     said = os.environ.get("ESCALATION_DIR", "")
-    return Mailboxes([Path(said).expanduser()] if said else [], sessions_directory(Path.home()))
+    return Mailboxes(
+        [path_of(said)] if said else [], sessions_directory(home_directory(os.environ))
+    )
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
@@ -124,7 +127,7 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
     """
     for path in options.directories:
         try:
-            MailboxDirectory.open(path.expanduser().absolute(), create=False).close()
+            MailboxDirectory.open(path.absolute(), create=False).close()
         except FileNotFoundError:
             raise ConfigurationError(f"--dir {path}: no such directory") from None
     return mailboxes_of(options)

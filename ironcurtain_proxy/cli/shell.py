@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 def place_at(workspace: Path) -> CommandPlace:
     """Return the surroundings of commands that run in a directory."""
-    directory = str(workspace.resolve())
+    directory = os.path.realpath(workspace)
     return CommandPlace(
         workspace=directory,
         directory=directory,

@@ -538,13 +538,22 @@ def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
-    """`$HOME` if it is an absolute path, else what the user database says."""
+    """Return `$HOME` if it is an absolute path, else what the user database says.
+
+    Raises:
+        ConfigurationError: neither says it.
+    """
     text = environ.get("HOME", "")
     if not text.startswith("/"):
         # Not on every platform, and one that lacks it has been refused in a clear line by now.
         import pwd  # noqa: PLC0415
 
-        text = pwd.getpwuid(os.getuid()).pw_dir
+        try:
+            text = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            # As in a container that runs under a number without a name.
+            why = f"HOME is not set, and user {os.getuid()} has no home: set HOME to a directory"
+            raise ConfigurationError(why) from None
     return Path(os.path.normpath(text))
 
 

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.events import (
     WHY,
@@ -28,8 +30,8 @@ _MOST_FILES: Final = 100
 def _prompt(payload: Arguments) -> str:
     """Return the user's words; empty if a repository's own hooks may have written them."""
     try:
-        found = any('"prompt"' in one.read_text("utf-8") for one in _hook_files(payload))
-    except (OSError, UnicodeDecodeError):
+        found = any('"prompt"' in read_text(one) for one in _hook_files(payload))
+    except (OSError, ConfigurationError):
         found = True
     return "" if found else text_of(payload, "prompt")
 

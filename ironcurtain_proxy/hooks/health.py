@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -205,7 +206,9 @@ def switched_off_by(client: HookClient, project: Path) -> Path | None:
         file = project / name
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if file.suffix == ".toml":
-                document: Mapping[str, object] = tomllib.loads(file.read_text("utf-8-sig"))
+                document: Mapping[str, object] = tomllib.loads(
+                    read_text(file).removeprefix("\ufeff")
+                )
             else:
                 document = document_of(file)
             if DIALECTS[client].is_off(document):

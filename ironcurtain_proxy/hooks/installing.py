@@ -17,6 +17,7 @@ from msgspec import DecodeError, Struct, ValidationError, json
 
 from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
+from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -31,7 +32,12 @@ from ironcurtain_proxy.hooks.launching import (
 )
 from ironcurtain_proxy.hooks.runs import start_of
 from ironcurtain_proxy.model.values import BootMoment, Json
-from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
+from ironcurtain_proxy.private_files import (
+    PRIVATE,
+    make_private_directory,
+    read_regular,
+    write_whole,
+)
 from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
@@ -95,7 +101,7 @@ def place_in(client: HookClient, home: Path, state: Path, managed: Path | None =
     """Return the place of a client's hooks: its user's own file, or an administrator's."""
     if managed is None:
         return HookPlace(client=client, file=file_of(client, home), state=state)
-    file = Path(os.path.realpath(managed.expanduser()))
+    file = Path(os.path.realpath(managed))
     return HookPlace(client=client, file=file, state=state, is_managed=True)
 
 
@@ -177,7 +183,7 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
 def _kept_of(place: HookPlace) -> _Kept | None:
     """Return what was kept of a file; None if nothing was, or it cannot be read any more."""
     with suppress(OSError, DecodeError, ValidationError):
-        found = json.decode(place.kept.read_bytes(), type=_Kept)
+        found = json.decode(read_regular(place.kept), type=_Kept)
         return found if found.file == str(place.file) else None
     return None
 
@@ -364,20 +370,18 @@ def document_of(file: Path) -> dict[str, Json]:
 
 
 def _text(file: Path) -> str | None:
-    try:
-        return file.read_text("utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}") from error
+    return read_text(file) if is_there(file) else None
 
 
 def _document(file: Path, text: str | None) -> dict[str, Json]:
     try:
         # Some editors of Windows begin a file with a byte order mark.
         document = orjson.loads((text or "").removeprefix("\ufeff") or "{}")
+        orjson.dumps(document)
     except ValueError:
         raise ConfigurationError(f"{file} is no JSON: mend it, or name it to us later") from None
+    except TypeError:
+        raise ConfigurationError(f"{file} is nested too deeply to be written again") from None
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file} is no JSON object")
     return document

@@ -17,6 +17,8 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import prefix, stub
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
 from ironcurtain_proxy.model.values import Json
@@ -114,8 +116,8 @@ def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path 
         for file, key in [
             (one, key) for name, key in dialect.server_files for one in place.glob(name)
         ]:
-            with suppress(OSError):
-                text = file.read_text("utf-8-sig", "replace")
+            with suppress(OSError, ConfigurationError):
+                text = read_text(file).removeprefix("\ufeff")
                 if "ironcurtain" in text.lower() and not _is_proxy(text, file.name, key):
                     return file
     return None

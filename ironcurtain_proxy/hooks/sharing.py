@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -104,7 +105,7 @@ def _settings(client: HookClient, pid: int, known: Settings) -> Settings:
     if client in observed_in(state):
         raise ConfigurationError("its hooks only record")
     hooks = file_of(client, known.home)
-    if kept_file(state, client).exists() and str(STUB) not in hooks.read_text("utf-8"):
+    if kept_file(state, client).exists() and str(STUB) not in read_text(hooks):
         raise ConfigurationError(f"{hooks} has hooks of another installation")
     environ = {"HOME": str(known.home), **variables_in(state)}
     settings = client_settings(environ, pid, DIALECTS[client].patience)

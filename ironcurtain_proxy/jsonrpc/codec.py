@@ -79,7 +79,9 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     """Read one line. Of duplicate keys, the last counts."""
     try:
         message: object = _read(line)
-    except (MsgspecError, ValueError, RecursionError):
+    except RecursionError:
+        return Malformed("nested too deeply", recover_id(line))
+    except (MsgspecError, ValueError):
         return Malformed(_reason(line), recover_id(line))
     if isinstance(message, dict):
         return message
@@ -332,8 +334,6 @@ def _reason(line: bytes) -> str:
         return "half a surrogate pair"
     if "infinity" in text:
         return "a number too large"
-    if "recursion" in text:
-        return "nested too deeply"
     return "not JSON"
 
 

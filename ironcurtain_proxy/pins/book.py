@@ -43,7 +43,7 @@ from ironcurtain_proxy.pins.pinned import (
     scan,
 )
 from ironcurtain_proxy.ports import HeldParts
-from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory
+from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory, read_regular
 
 # --- the file -------------------------------------------------------------------------------------
 # A file of pins as bytes, and back. A file with any other content is refused.
@@ -228,7 +228,7 @@ class PinStore(Struct, frozen=True):
     def _read_above(self, path: Path) -> ServerPins | None:
         """Return the fleet's pins of a server, which belong to an administrator."""
         try:
-            return read_pins(path.read_bytes())
+            return read_pins(read_regular(path))
         except FileNotFoundError:
             return None
         except (OSError, PinsFormatError) as error:

@@ -8,7 +8,6 @@ import gzip
 import os
 import re
 import shlex
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
 from ironcurtain_proxy.hooks.opencode import OPENCODE_TOOLS
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.private_files import opened
 
 # --- recorded
 
@@ -550,14 +550,10 @@ class _TranscriptReader:
 
 def _lines(file: Path) -> Iterator[bytes | None]:
     """Yield the lines of a file, or None for one that is too long. A `.json` is one line."""
-    # O_NONBLOCK: opening a pipe nobody writes to would hang.
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with ExitStack() as opened:
-        source: IO[bytes] | gzip.GzipFile = opened.enter_context(os.fdopen(descriptor, "rb"))
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "not a regular file")
+    with ExitStack() as stack:
+        source: IO[bytes] | gzip.GzipFile = stack.enter_context(opened(file))
         if file.name.endswith(".gz"):
-            source = opened.enter_context(gzip.GzipFile(fileobj=source))
+            source = stack.enter_context(gzip.GzipFile(fileobj=source))
         if file.name.endswith(".json"):
             whole = source.read(_MAX_LINE + 1)
             yield whole if len(whole) <= _MAX_LINE else None

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.private_files import read_regular
 from ironcurtain_proxy.shell.launchers import (
     Launched,
     Package,
@@ -176,7 +177,7 @@ def _global_modules(places: SearchPlaces) -> Iterator[Path]:
 
 def _npmrc_prefix(places: SearchPlaces) -> str | None:
     try:
-        text = (places.home / ".npmrc").read_text(encoding="utf-8", errors="replace")
+        text = read_regular(places.home / ".npmrc").decode("utf-8", "replace")
     except OSError:
         return None
     found = _NPM_PREFIX.search(text)
@@ -197,7 +198,7 @@ def _read_manifest(package: Path) -> Mapping[str, Json]:
 
 def _read_json(file: Path) -> Mapping[str, Json]:
     try:
-        found = orjson.loads(file.read_bytes())
+        found = orjson.loads(read_regular(file))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.private_files import write_whole
+from ironcurtain_proxy.private_files import read_regular, write_whole
 from ironcurtain_proxy.sandbox.directory import (
     WRAPPER,
     SandboxSettings,
@@ -166,7 +166,7 @@ def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
     A wrong entry prevents a server's start, and never removes its sandbox.
     """
     with suppress(OSError, orjson.JSONDecodeError):
-        said = orjson.loads(file.read_bytes())
+        said = orjson.loads(read_regular(file))
         if isinstance(said, dict) and said.get("machine") == _machine(environ):
             found = shutil.which("srt", path=environ.get("PATH", os.defpath))
             return None if found is None else Available((os.path.abspath(found),))  # noqa: PTH100
@@ -180,7 +180,7 @@ def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
     """
     content = orjson.dumps({"machine": _machine(environ)})
     with suppress(OSError):
-        if file.exists() and file.read_bytes() == content:
+        if file.exists() and read_regular(file) == content:
             return
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(file, content)

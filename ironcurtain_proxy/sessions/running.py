@@ -30,7 +30,7 @@ from ironcurtain_proxy.config.reading.layers import (
     ISOLATION_VARIABLE,
     SETTING_VARIABLES,
 )
-from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import (
@@ -328,8 +328,8 @@ def asker_of(one: PendingRequest) -> Asker:
     session = _fields(one.directory / FILE_NAME)
     if not session:
         with suppress(ConfigurationError):
-            session = state_of(one, sessions_directory(Path.home()))
-    workspace, home = _text(session, "workspace"), str(Path.home())
+            session = state_of(one, sessions_directory(home_directory(os.environ)))
+    workspace, home = _text(session, "workspace"), str(home_directory(os.environ))
     if workspace == home or workspace.startswith(f"{home}/"):
         workspace = f"~{workspace[len(home) :]}"
     words = " ".join((read_user_context(one.directory) or "").split())

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.private_files import read_private
+from ironcurtain_proxy.private_files import opened, read_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -247,13 +247,25 @@ def signer_of(path: Path, environ: Mapping[str, str] = os.environ) -> KeyFile | 
     return KeyFile(found)
 
 
-def _with_agent(path: Path, environ: Mapping[str, str]) -> KeyWithAgent:
+def read_public_key(path: Path) -> PublicKey:
+    """Return the public key in a file.
+
+    Raises:
+        ConfigurationError: it holds none.
+        OSError: it cannot be read.
+    """
     try:
-        found = public_key(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with opened(path) as file:
+            found = public_key(file.read(_LARGEST).decode())
+    except ValueError:
         found = None
     if found is None:
-        raise ConfigurationError(f"{path} holds no line that begins with ssh-ed25519")
+        raise ConfigurationError(f"{path} holds no line such as `ssh-ed25519 AAAA…`")
+    return found
+
+
+def _with_agent(path: Path, environ: Mapping[str, str]) -> KeyWithAgent:
+    found = read_public_key(path)
     agent = environ.get(AGENT_VARIABLE, "")
     if not agent:
         why = f"{path} is a public key, and no agent runs that signs: set {AGENT_VARIABLE}"

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 import pytest
 
 from ironcurtain_proxy.cli.arguments import COMMANDS
@@ -158,6 +159,62 @@ def test_an_output_on_a_full_disk_ends_with_one_line_and_a_failure(
         )
     assert ended.returncode == 1
     assert ended.stderr == b"ironcurtain-proxy: cannot write: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "init --dry-run --yes --from FILE",
+        "init --dry-run --yes --workspace FILE --servers FILE",
+        "report --log FILE --json",
+        "audit tail FILE --json",
+        "audit verify --heads . --root-key FILE",
+        "auto-approve eval --scenarios FILE",
+        "reviewers add ada FILE --risk low",
+        "bundle sign . --person FILE --machine FILE",
+        "hooks install claude --managed FILE",
+        "shell ls --workspace FILE",
+        "shell ls --workspace ~nobody-has-this-name",
+    ],
+)
+def test_a_command_neither_waits_for_what_is_no_file_nor_breaks(line: str, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("pipe", "loop"):
+        words = [name if word == "FILE" else word for word in line.split()]
+        done = program.run([*program.PROXY, *words], environ, tmp_path)
+        assert "Traceback" not in done.stderr, name
+        assert done.returncode in {0, 1, 2}, name
+        assert done.stdout or done.stderr or "tail" in line, name
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("reviewers --json", '{"quorum":null,"reviewers":[]}'),
+        ("bundle show --json", "{}"),
+        ("report --log log --json", '{"wrote":"ironcurtain-report.html"}'),
+        ("policy replay --candidate policy.json --json", "no such audit log"),
+        ("policy suggest --json", "no such audit log"),
+        ("audit export --json", "unrecognized arguments: --json"),
+        ("audit ship --to there --json", "unrecognized arguments: --json"),
+    ],
+)
+def test_json_is_printed_as_such_or_not_at_all(line: str, says: str, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    (tmp_path / "log").write_text("{}\n")
+    (tmp_path / "policy.json").write_bytes((program.ROOT / "compiled-policy.json").read_bytes())
+    done = program.run([*program.PROXY, *line.split()], environ, tmp_path)
+    assert "Traceback" not in done.stderr
+    assert says in (done.stdout and orjson.dumps(orjson.loads(done.stdout)).decode()) + done.stderr
+
+
+def test_a_record_that_is_torn_is_no_line_of_json(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b'\xff\xfe\n{"seq": 1}\n{"seq": 2')
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = program.run([*program.PROXY, "audit", "tail", "log", "--json"], environ, tmp_path)
+    assert done.stdout == '{"seq": 1}\n'
 
 
 def test_garbage_is_not_looked_for_in_imported_modules() -> None:

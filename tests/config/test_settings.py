@@ -9,7 +9,12 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.reading.problems import ProblemsError
-from ironcurtain_proxy.config.settings import Settings, load_settings, refuse_platform
+from ironcurtain_proxy.config.settings import (
+    Settings,
+    home_directory,
+    load_settings,
+    refuse_platform,
+)
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
@@ -293,6 +298,13 @@ def test_windows_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigurationError, match=r"^Windows is not supported: .*$"):
         refuse_platform("win32")
     refuse_platform("linux")
+
+
+def test_a_user_without_name_and_home_is_told_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number of its own."""
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    with pytest.raises(ConfigurationError, match="set HOME"):
+        home_directory({"HOME": "not-absolute"})
 
 
 def test_a_home_that_is_not_a_path_is_looked_up(home: Path) -> None:

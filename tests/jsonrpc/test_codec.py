@@ -83,7 +83,10 @@ def exactly(value: object) -> object:
         pytest.param(
             b'{"result":{"text":"{\\"id\\":5,', "not JSON", None, id="an id in a cut-off text"
         ),
-        pytest.param(b'{"id":1,"a":' + b"[" * 5000, "not JSON", 1, id="nested too deeply"),
+        pytest.param(b'{"id":1,"a":' + b"[" * 5000, "nested too deeply", 1, id="deep, cut off"),
+        pytest.param(
+            b'{"id":1,"a":' + b"[" * 1015 + b"]" * 1015 + b"}", "nested too deeply", 1, id="deep"
+        ),
         pytest.param(b'{"id":true,"a":', "not JSON", None, id="an id that is no id"),
     ],
 )

@@ -116,7 +116,7 @@ def _read(
     client: KnownClient | None, path: Path, workspace: Path, places: VariableDirectories
 ) -> ClientFile:
     form = FORMATS[format_of(path) if client is None else client.format]
-    is_project = path.resolve().is_relative_to(workspace.resolve())
+    is_project = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(workspace))
     if client is not None and path.is_relative_to(workspace) and not is_project:
         # A repository of somebody else must not choose which file is changed.
         raise NotUnderstoodError("is a link that leads out of the workspace")

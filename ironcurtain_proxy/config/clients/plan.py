@@ -43,7 +43,12 @@ from ironcurtain_proxy.config.migration import exchange
 from ironcurtain_proxy.config.reading.layers import CLIENT_VARIABLES
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.private_files import locked_file, make_private_directory, write_whole
+from ironcurtain_proxy.private_files import (
+    locked_file,
+    make_private_directory,
+    read_regular,
+    write_whole,
+)
 
 # --- plan
 
@@ -399,7 +404,9 @@ def read_undo_record(state: Path) -> UndoRecord:
     """
     file = state / _DIRECTORY / _NAME
     try:
-        found = json.decode(file.read_bytes(), type=UndoRecord, dec_hook=lambda _, text: Path(text))
+        found = json.decode(
+            read_regular(file), type=UndoRecord, dec_hook=lambda _, text: Path(text)
+        )
     except FileNotFoundError:
         return UndoRecord(version=_VERSION, entries=(), written={}, origins={})
     except OSError as error:

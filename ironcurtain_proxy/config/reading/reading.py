@@ -7,7 +7,6 @@ file and the proxy could see different rules. This file does not know what the d
 import errno
 import json  # noqa: TID251  orjson keeps the last of two equal keys without a word
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,9 @@ import orjson
 
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.private_files import opened
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The size limit of a file. A policy of 20,000 rules has 10 MB."""
@@ -31,37 +32,34 @@ def read_file(path: Path, report: Report) -> bytes | None:
     Never waits: a pipe or device in the place of a file is refused.
     """
     try:
-        # O_NONBLOCK: opening a pipe nobody writes to would hang the start.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with opened(path) as file:
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         report.error(path, (), f"cannot be read: {_cause(error)}")
         return None
-    try:
-        data = _read_regular(descriptor)
-    except OSError as error:
-        report.error(path, (), f"cannot be read: {_cause(error)}")
-        return None
-    finally:
-        os.close(descriptor)
-    if data is None:
-        report.error(path, (), "cannot be read: it is not a regular file")
-    elif len(data) > MAX_BYTES:
+    if len(data) > MAX_BYTES:
         report.error(path, (), f"is larger than {MAX_BYTES // 1024 // 1024} MiB")
         return None
-    elif data[:2] in _UTF_16 or data[:2].count(0) == 1:
+    if data[:2] in _UTF_16 or data[:2].count(0) == 1:
         report.error(path, (), "is UTF-16, as some editors of Windows write; save it as UTF-8")
         return None
     return data
 
 
-def _read_regular(descriptor: int) -> bytes | None:
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "")
-    if not stat.S_ISREG(mode):
-        return None
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        return file.read(MAX_BYTES + 1)
+def read_text(path: Path) -> str:
+    """Return the text of a regular file, with its byte order mark. Never waits.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no text; the message names the file.
+    """
+    report = Report()
+    data = read_file(path, report)
+    if data is None or report.has_errors:
+        raise ConfigurationError(f"{path} {report.problems[0].message}")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8") from None
 
 
 def is_there(path: Path) -> bool:

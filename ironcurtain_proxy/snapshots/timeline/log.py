@@ -22,7 +22,7 @@ import orjson
 
 from ironcurtain_proxy.model.reply import ChangeKind
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.private_files import closed_after, held_lock
+from ironcurtain_proxy.private_files import closed_after, held_lock, read_regular
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     DroppedPoints,
@@ -358,7 +358,7 @@ class Log:
             OSError: it cannot be read.
         """
         try:
-            raw = self._path.read_bytes()
+            raw = read_regular(self._path)
         except FileNotFoundError:
             return None
         whole, _, _ = raw.rpartition(b"\n")

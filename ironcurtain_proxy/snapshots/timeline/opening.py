@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.private_files import closed_after, read_regular
 
 # --- opening
 
@@ -231,7 +231,10 @@ def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
     with suppress(FileNotFoundError):
         for directory in sorted(parent.iterdir()):
             with suppress(OSError):
-                yield directory, RealPath.from_text(os.fsdecode((directory / _NAME).read_bytes()))
+                text = os.fsdecode(read_regular(directory / _NAME))
+                # A crash can leave the file empty, which is not the root.
+                if text.startswith("/") and "\0" not in text:
+                    yield directory, RealPath.from_text(text)
 
 
 def remove_old(parent: Path, keep: timedelta, now: float) -> None:
