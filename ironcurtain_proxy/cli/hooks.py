@@ -27,10 +27,7 @@ def run(options: argparse.Namespace) -> int:
         return serve_door(options.client, options.parent, os.environ)
     home = home_directory(os.environ)
     state = home / STATE_DIRECTORY
-    try:
-        return _ACTIONS[options.action](options, home, state)
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror}") from error
+    return _ACTIONS[options.action](options, home, state)
 
 
 def _install(options: argparse.Namespace, home: Path, state: Path) -> int:
