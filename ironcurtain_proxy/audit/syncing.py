@@ -41,7 +41,7 @@ _PASSING: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 )
 
-_HEAD_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_passing(error: OSError) -> bool:
@@ -52,6 +52,10 @@ def is_passing(error: OSError) -> bool:
 def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) -> None:
     """Write a line's position to the head file, completely or not at all.
 
+    On a full disk it is written over the old one, which takes no room: the log's last page may have
+    had room for lines that would else look like a stranger's. A power failure at that moment could
+    leave a head file that cannot be read, which the next start says.
+
     Args:
         log: the log.
         last: the place of its last line.
@@ -61,21 +65,29 @@ def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) ->
     Raises:
         OSError: the old head file is still there.
     """
-    head = head_path(log)
+    head, text = head_path(log), head_text(last, closed=closed)
     new = head.with_name(f"{head.name}.new")
-    file = os.open(new, _HEAD_FLAGS, 0o600)
     try:
-        # A head file is too short to be written only in part.
-        os.write(file, head_text(last, closed=closed))
-        if lasting:
-            os.fsync(file)
-    except OSError:
+        _write(new, text, os.O_CREAT | os.O_TRUNC, lasting=lasting)
+        new.replace(head)
+    except OSError as error:
         with suppress(OSError):
             new.unlink()
-        raise
+        if error.errno not in _FULL:
+            raise
+        old = head.stat().st_size
+        _write(head, text.ljust(old), 0, lasting=lasting)
+
+
+def _write(path: Path, text: bytes, flags: int, *, lasting: bool) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    try:
+        # A head file is too short to be written only in part.
+        os.write(file, text)
+        if lasting:
+            os.fsync(file)
     finally:
         os.close(file)
-    new.replace(head)
 
 
 class Syncer:

@@ -5,6 +5,7 @@ write the log and its head file can forge both; an anchor kept elsewhere (`--exp
 """
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -248,8 +249,8 @@ class _Verification:
             if not self._head_follows():
                 self.report(
                     self.log.name,
-                    f"{said}, the last that the proxy that is running has written: somebody else"
-                    " added that",
+                    f"{said}, the last that the proxy that is running has noted: it could note no"
+                    " more (is its disk full?), or somebody else added that",
                 )
         else:
             self.notes.append(
@@ -260,7 +261,9 @@ class _Verification:
     def _head_follows(self) -> bool:
         """Wait until the process that writes has noted the last line that was read."""
         for _ in range(_ATTEMPTS):
-            now = read_head(self.log)
+            now = None
+            with suppress(ValueError):  # it is just being written
+                now = read_head(self.log)
             if now is not None and (now == self.last or now.seq > self.last.seq):
                 return True
             time.sleep(_PAUSE)
