@@ -304,7 +304,13 @@ def append_line(path: Path, line: bytes, most: int) -> None:
         if status.st_size + len(line) > most:
             raise OSError("the file is full")
         os.fchmod(descriptor, PRIVATE)
-        os.write(descriptor, line)
+        written = os.write(descriptor, line)
+        if written < len(line):
+            # A full disk takes what fits. The next line must not follow the torn one, where only
+            # we have written.
+            if os.fstat(descriptor).st_size == status.st_size + written:
+                os.ftruncate(descriptor, status.st_size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)
 

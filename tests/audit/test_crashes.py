@@ -1,18 +1,25 @@
 """Real processes, killed in the middle; real disks, full to the last byte."""
 
+import errno
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from ironcurtain_proxy.audit.heads import LogHead, publish
 from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.shipping import _append
 from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.private_directory import MailboxDirectory
+from ironcurtain_proxy.private_files import append_line, write_whole
 from tests.audit.specimens import lines_of, write_log
 
 ENDLESS = """
@@ -148,6 +155,61 @@ def test_a_disk_that_is_full_at_the_start_is_refused_or_latches(small_disk: Path
     for file in small_disk.glob("audit.jsonl*"):
         if file.suffix in {".jsonl", ".000001"}:
             assert file.stat().st_size == 0 or file.read_bytes().endswith(b"}\n")
+
+
+FACE = LogHead(machine="m", log="audit.jsonl", seq=1, digest="0" * 64, at=datetime.now(UTC))
+
+
+def put(path: Path, number: int) -> None:
+    place = MailboxDirectory.open(path.parent, create=False)
+    try:
+        os.close(place.put(f"{path.name}.{number}", b"x" * 3000))
+    finally:
+        place.close()
+
+
+def refused(write: Callable[[Path, int], object], path: Path) -> int:
+    """Write until the disk is full. Return the number that was refused."""
+    for number in range(100, 1000):
+        try:
+            write(path, number)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                return number
+            raise
+    raise AssertionError("the disk is never full")
+
+
+WRITERS: dict[str, Callable[[Path, int], object]] = {
+    "a head": lambda path, number: publish(path, replace(FACE, seq=number)),
+    "a line": lambda path, number: append_line(path, b"%d" % number * 300 + b"\n", 1 << 20),
+    "a file": lambda path, number: write_whole(path, b"%d" % number * number * 30, locked=True),
+    "a mailbox": put,
+    "records": lambda path, number: _append(path, (b"%d" % number * 300,)),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_full_disk_is_told_and_leaves_nothing_torn(kind: str, small_disk: Path) -> None:
+    write, path = WRITERS[kind], small_disk / "place" / "file"
+    path.parent.mkdir(mode=0o700)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 40_000)
+    number = refused(write, path)
+    kept = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    assert len(kept) == (number - 100 if kind == "a mailbox" else 1)
+    if kind not in {"a file", "a mailbox", "records"}:
+        assert kept["file"].count(b"\n") == number - 100
+        assert kept["file"].endswith(b"\n")
+    ballast.unlink()
+    write(path, number)
+    found = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    assert kept.keys() <= found.keys()
+    if kind == "a file":
+        assert kept["file"] == b"%d" % (number - 1) * (number - 1) * 30
+    elif kind == "records":
+        wanted = [b"%d" % one * 300 for one in range(100, number + 1)]
+        assert found["file"].splitlines() == wanted
 
 
 # --- a write that hangs on the loop --------------------------------------------------------------
