@@ -202,8 +202,7 @@ def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
         _check_ours(path, file)
         notices += _repair(path, file)
         last, warning = _take_up_chain(path)
-        if not _is_open(path):
-            _begin_head(path, last)
+        _begin_head(path, last)
         sync_directory(path.parent)
         size = os.fstat(file).st_size
     except BaseException:
@@ -305,15 +304,6 @@ def _begin_head(path: Path, last: Link) -> None:
         raise ConfigurationError(
             f"audit head file {head_path(path)} cannot be written: {why}; {_OTHER_PATH}"
         ) from error
-
-
-def _is_open(path: Path) -> bool:
-    """Return whether there is a head file, and none that says that no further line comes."""
-    try:
-        head = read_head_file(path)
-    except ValueError:
-        return False
-    return head is not None and not head.closed
 
 
 def _take_up_chain(path: Path) -> tuple[Link, str | None]:

@@ -21,7 +21,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Final, Literal, TypeAlias, get_args
+from typing import BinaryIO, Final, Literal, TypeAlias
 
 import orjson
 from msgspec import DecodeError, Struct
@@ -295,7 +295,6 @@ def _value(value: object) -> dict[str, object]:
 
 
 Style: TypeAlias = Literal["records", "otlp", "ocsf"]
-STYLES: Final[tuple[Style, ...]] = get_args(Style)
 
 _BATCH_BYTES: Final = 4 << 20
 _SUFFIX: Final = "shipped"

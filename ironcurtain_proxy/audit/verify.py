@@ -261,11 +261,10 @@ class _Verification:
     def _head_follows(self) -> bool:
         """Wait until the process that writes has noted the last line that was read."""
         for _ in range(_ATTEMPTS):
-            now = None
             with suppress(ValueError):  # it is just being written
-                now = read_head(self.log)
-            if now is not None and (now == self.last or now.seq > self.last.seq):
-                return True
+                now = read_head(self.log) or GENESIS
+                if now == self.last or now.seq > self.last.seq:
+                    return True
             time.sleep(_PAUSE)
         return False
 

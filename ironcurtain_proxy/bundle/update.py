@@ -71,7 +71,6 @@ _MOST_REDIRECTS: Final = 4
 _PIECE: Final = 1 << 16
 _HTTP_ERROR: Final = 400
 _NOT_FOUND: Final = 404
-_KEPT_RELEASES: Final = 2
 _DIGITS: Final = 12
 
 

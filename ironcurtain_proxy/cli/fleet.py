@@ -284,9 +284,6 @@ def _revoked(document: dict[str, Json], fingerprint: str) -> str:
 # --- desk
 
 
-_MOST_SECRET: Final = 4096
-
-
 def run_desk(options: argparse.Namespace) -> int:
     """Serve the page until the person stops the command.
 
@@ -305,18 +302,20 @@ def run_desk(options: argparse.Namespace) -> int:
     if origin.scheme not in {"https", "http"} or not origin.netloc or origin.path not in {"", "/"}:
         raise ConfigurationError("--url must be such as https://questions.example.com")
     own = f"{origin.scheme}://{origin.netloc}"
-    secret = read_private(options.secret_file, _MOST_SECRET, "secret file").decode().strip()
-    sees = [(names, group) for names, _, group in [one.partition("=") for one in options.groups]]
-    if not all(names and group for names, group in sees):
+    secret = (
+        read_private(options.secret_file, 4096, "secret file").decode("utf-8", "replace").strip()
+    )
+    sees = tuple([(one[0], one[2]) for one in [one.partition("=") for one in options.groups]])
+    if not all(all(one) for one in sees):
         raise ConfigurationError("--group must be such as 'pay-*=payments' or '*=security'")
     provider = LoginProvider(
         issuer=options.issuer,
         client=options.client,
         secret=secret,
         callback=f"{own}/callback",
+        sees=sees,
         scope=options.scope,
         claim=options.groups_claim,
-        sees=tuple(sees),
     )
     database = FleetDatabase(url)
     desk = Desk(database, Logins(Words(database), provider), own, complain)

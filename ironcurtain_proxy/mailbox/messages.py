@@ -147,11 +147,6 @@ class Request(Struct, frozen=True, kw_only=True):
     may_edit: bool = False
     """Whether a person may change arguments and approve the changed call."""
 
-    @property
-    def may_be_answered_together(self) -> bool:
-        """Whether "approve all" includes the request."""
-        return not self.alone
-
 
 class Expected(Struct, frozen=True, kw_only=True):
     """The data that an answer to one escalation is checked against."""

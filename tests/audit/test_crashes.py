@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import append_line, write_whole
 from tests.audit.specimens import lines_of, write_log
+from tests.fakes import FakeClock
 
 ENDLESS = """
 import sys, anyio
@@ -157,7 +157,7 @@ def test_a_disk_that_is_full_at_the_start_is_refused_or_latches(small_disk: Path
             assert file.stat().st_size == 0 or file.read_bytes().endswith(b"}\n")
 
 
-FACE = LogHead(machine="m", log="audit.jsonl", seq=1, digest="0" * 64, at=datetime.now(UTC))
+FACE = LogHead(machine="m", log="audit.jsonl", seq=1, digest="0" * 64, at=FakeClock().now())
 
 
 def put(path: Path, number: int) -> None:

@@ -4,10 +4,11 @@ import argparse
 import gc
 import re
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.audit.shipping import STYLES
+from ironcurtain_proxy.audit.shipping import Style
 from ironcurtain_proxy.auto_confirm.session_files import NAMES
 from ironcurtain_proxy.cli import main, parser_of
 from ironcurtain_proxy.cli.arguments import COMMANDS
@@ -66,7 +67,7 @@ def choices_of(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
         ("hooks install client", DIALECTS),
         ("config schema file", FILES),
         ("complain --expect", VERBS.values()),
-        ("audit ship --format", STYLES),
+        ("audit ship --format", get_args(Style)),
         ("audit export --format", _FORMATS),
         ("window name", NAMES),
     ],

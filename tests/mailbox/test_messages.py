@@ -253,7 +253,7 @@ def test_a_request_of_the_original_is_read() -> None:
     read = read_request(request_name(identity), raw)
     assert read is not None
     assert (read.owner, read.expires, read.roles) == (None, None, None)
-    assert not read.may_be_answered_together
+    assert read.alone
 
 
 TOGETHER: dict[str, tuple[object, bool]] = {
@@ -284,7 +284,7 @@ def test_only_what_its_proxy_calls_harmless_is_approved_together(
     )
     read = read_request(request_name(identity), raw)
     assert read is not None
-    assert read.may_be_answered_together is together
+    assert bool(read.alone) is not together
 
 
 @pytest.mark.parametrize(
