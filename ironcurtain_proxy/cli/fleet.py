@@ -302,27 +302,24 @@ def run_desk(options: argparse.Namespace) -> int:
     if origin.scheme not in {"https", "http"} or not origin.netloc or origin.path not in {"", "/"}:
         raise ConfigurationError("--url must be such as https://questions.example.com")
     own = f"{origin.scheme}://{origin.netloc}"
-    secret = (
-        read_private(options.secret_file, 4096, "secret file").decode("utf-8", "replace").strip()
-    )
+    given = read_private(options.secret_file, 4096, "secret file")
     sees = tuple([(one[0], one[2]) for one in [one.partition("=") for one in options.groups]])
     if not all(all(one) for one in sees):
         raise ConfigurationError("--group must be such as 'pay-*=payments' or '*=security'")
     provider = LoginProvider(
         issuer=options.issuer,
         client=options.client,
-        secret=secret,
+        secret=given.decode("utf-8", "replace").strip(),
         callback=f"{own}/callback",
         sees=sees,
         scope=options.scope,
         claim=options.groups_claim,
     )
     database = FleetDatabase(url)
-    desk = Desk(database, Logins(Words(database), provider), own, complain)
     with loopback_socket(options.port, options.listen) as listening:
         database.prepare()
         say(f"{own}/ shows the questions in {database.where}; Ctrl-C ends it")
-        serve_desk(desk, listening)
+        serve_desk(Desk(database, Logins(Words(database), provider), own, complain), listening)
     database.close()
     return 0
 
