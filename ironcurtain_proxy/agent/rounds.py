@@ -134,8 +134,9 @@ class _Round:
         return digest_of(self.method, self.params)
 
     def ask(self, entry: str, method: str, params: "Mapping[str, Json]") -> tuple[str, _Asked]:
-        """Ask under the server's own key, unless it is long, or another question has it."""
-        key = entry
+        """Ask under the server's own key, unless it is long or odd, or another question has it."""
+        # `__proto__` is no key of an object in JavaScript: the answer would be lost.
+        key = "" if entry.startswith("__") else entry
         while not key or key in self.questions or len(key) > _LONGEST_KEY:
             self._last += 1
             key = str(self._last)

@@ -214,7 +214,7 @@ def _why(answer: ToolResult) -> str:
     if supported is not None:
         return f": it {_disjoint(supported)}"
     if error.get("code") == METHOD_NOT_FOUND:
-        return f": it knows neither initialize nor server/discover; the proxy speaks {_SPOKEN}"
+        return f": it has no initialize, and no answer to server/discover that names {VERSION}"
     return ""
 
 

@@ -91,10 +91,10 @@ def main() -> int:
         with tarfile.open(HOME / f"fastmcp-{VERSION}.tar.gz") as packed:
             packed.extractall(HOME, filter="data")
         (HOME / "done").touch()
-    with program.started_with("ironcurtain_proxy.cli") as command:
-        inside = [python, __file__, "--inside", *sys.argv[1:]]
-        environ = {**os.environ, "PROXY_COMMAND": "\n".join(command)}
-        return subprocess.run(inside, env=environ, check=False).returncode
+    command = program.starting_with("ironcurtain_proxy.cli")
+    inside = [python, __file__, "--inside", *sys.argv[1:]]
+    environ = {**os.environ, "PROXY_COMMAND": "\n".join(command)}
+    return subprocess.run(inside, env=environ, check=False).returncode
 
 
 sys.path[:0] = [str(HERE), str(HERE.parent)]

@@ -165,9 +165,8 @@ def main() -> int:
     sys.path.insert(0, str(SUITE))
     tests = BehindTheProxy()
     plain = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60", "-W", "ignore"]
-    with program.started_with("ironcurtain_proxy.cli") as command:
-        _START[:] = command
-        pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
+    _START[:] = program.starting_with("ironcurtain_proxy.cli")
+    pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
     return tests.tell(MEANT, ("2025-11-25", "2026-07-28"))
 
 

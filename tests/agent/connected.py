@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 import orjson
+from msgspec import structs
 
 from ironcurtain_proxy.agent.asking import Introduction
 from ironcurtain_proxy.agent.requests import RequestCapacity
@@ -60,6 +61,8 @@ class Calls:
     callers: list[Caller | None] = field(default_factory=list)
     client: Rounds = field(init=False)
     """Reaches the agent's client."""
+    entry: str = ""
+    """The key of a server's question."""
     open: anyio.Event = field(default_factory=anyio.Event)
     """What waits goes on when this is set."""
 
@@ -104,6 +107,8 @@ class Calls:
                 await self.open.wait()
         if exposed_name == "held":
             return Answered(result=ToolResult(result={"content": []}))
+        if caller is not None:
+            caller = structs.replace(caller, entry=self.entry)
         # A server asks while it works, twice.
         said: list[Json] = []
         for message in ("first", "second"):

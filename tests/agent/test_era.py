@@ -289,6 +289,19 @@ async def test_a_question_ends_the_request_and_its_answer_comes_with_the_next_on
         assert agent.calls.begun == ["question"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "key"), [("a", "a"), ("", "1"), ("__proto__", "1"), ("k" * 65, "1")]
+)
+async def test_a_question_has_the_key_of_its_server_unless_a_client_could_lose_it(
+    entry: str, key: str
+) -> None:
+    async with an_agent() as agent:
+        agent.calls.entry = entry
+        requests = result_of(await begin(agent, "question"))["inputRequests"]
+        assert isinstance(requests, dict)
+        assert [*requests] == [key]
+
+
 async def test_a_question_without_its_answer_is_asked_again_at_most_nine_times() -> None:
     async with an_agent() as agent:
         answer = result_of(await begin(agent, "question"))

@@ -60,7 +60,9 @@ async def test_a_server_that_knows_no_initialize_is_told_from_one_that_refuses()
     async def ask(_: Mapping[str, Json]) -> ToolResult:
         return ToolResult(error={"code": -32601, "message": "Method not found"})
 
-    with pytest.raises(DownstreamError, match="knows neither initialize nor server/discover"):
+    with pytest.raises(
+        DownstreamError, match="has no initialize, and no answer to server/discover"
+    ):
         await greet("one", ask, {})
 
 
