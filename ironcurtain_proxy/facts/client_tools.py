@@ -52,7 +52,8 @@ def client_servers(workspace: str | None) -> tuple[ServerSpec, ...]:
     ])  # fmt: skip
 
 
-_URL: Final = re.compile(r"https?://[^\s\"'<>)\]]+")
+_URL: Final = re.compile(r"https?://[\w.-]+(?::\d+)?(?:[/?#][^\s\\]*)?", re.IGNORECASE)
+"""A whole address. In one that has more, such as `https://a)@b`, clients find another host."""
 _WILD: Final = re.compile(r"[*?\[{]")
 _PATCHED: Final = re.compile(
     r"^[ \t]*\*\*\* (Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE
@@ -90,7 +91,7 @@ def as_server_call(tool: str, given: Arguments, here: str) -> EquivalentCall:
         case "Bash":
             return _command(given, here)
         case "WebFetch":
-            found = _URL.search(str(given.get("url", "")))
+            found = _URL.fullmatch(str(given.get("url", "")).strip())
             return "broken" if found is None else ServerCall(FETCH, "fetch", {"url": found[0]})
         case "Grep" | "Glob" | "LS":
             path = given.get("path")
@@ -195,7 +196,7 @@ class ClientTools(Struct, frozen=True, kw_only=True):
     patches: tuple[str, ...] = ()
     """The arguments that may hold a patch."""
     addresses: tuple[str, ...] = ("url",)
-    """The arguments in which each address is fetched."""
+    """The arguments in which each address is fetched: `url` is one, others have words around it."""
 
     def calls(self, name: str, given: Arguments) -> ClientCalls:
         """Return the calls of a tool: one, or one for each file, place or page."""
@@ -213,9 +214,9 @@ class ClientTools(Struct, frozen=True, kw_only=True):
                 texts = [given[key] for key in self.patches if key in given]
                 return of_patch(texts[0] if len(texts) == 1 else None) or (("Edit", {}),)
             case "WebFetch":
-                text = " ".join([str(given.get(key, "")) for key in self.addresses])
-                pages = tuple([(tool, {"url": url}) for url in _URL.findall(text)])
-                return pages or ((tool, {}),)
+                said = [(key, str(given.get(key, ""))) for key in self.addresses]
+                urls = [u for key, text in said for u in ([text] if key == "url" else text.split())]
+                return tuple([(tool, {"url": u}) for u in urls if "://" in u]) or ((tool, {}),)
             case "Glob" | "Grep" | "LS":
                 several = given.get(self.places)
                 found = several if isinstance(several, list) and several else [several or path]

@@ -8,11 +8,11 @@ has no event.
 
 import os
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from threading import Timer
+from typing import IO, Final
 
 import orjson
 
@@ -69,35 +69,28 @@ def _alarm(home: Path, project: Path) -> str:
         ) as server:
             assert server.stdin is not None  # noqa: S101  it is a pipe
             assert server.stdout is not None  # noqa: S101  as above
+            late = Timer(_SECONDS, server.kill)
+            late.start()
             try:
                 server.stdin.write(sent)
                 server.stdin.flush()
-                skipped = _untrusted_in(_answer_of(server.stdout.fileno()))
+                skipped = _untrusted_in(_answer_in(server.stdout))
             finally:
+                late.cancel()
                 server.kill()
     except OSError:
         return ""
     return f"CODEX SKIPS {skipped} OF OUR HOOKS: accept them in its /hooks" if skipped else ""
 
 
-def _answer_of(descriptor: int) -> Json:
-    """Return the result of request 1, read until the deadline."""
-    end, read = time.monotonic() + _SECONDS, b""
-    os.set_blocking(descriptor, False)
-    while time.monotonic() < end and len(read) < _MOST_BYTES:
-        with suppress(BlockingIOError):
-            block = os.read(descriptor, 1 << 16)
-            if not block:
-                break
-            read += block
-            continue
-        for line in read.splitlines():
-            with suppress(ValueError):
-                message = orjson.loads(line)
-                if message.get("id") == 1:
-                    found: Json = message.get("result")
-                    return found
-        time.sleep(0.02)
+def _answer_in(lines: IO[bytes]) -> Json:
+    """Return the result of request 1, or None if the program ends without it."""
+    while line := lines.readline(_MOST_BYTES):
+        with suppress(ValueError):
+            message = orjson.loads(line)
+            if message.get("id") == 1:
+                found: Json = message.get("result")
+                return found
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 import anyio
 import orjson
 from anyio.abc import TaskGroup
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.facts.client_tools import SHELL, EquivalentCall, ServerCall, as_server_call
@@ -26,7 +26,6 @@ from ironcurtain_proxy.hooks.events import (
     HookDialect,
     HookEvent,
     NoObjection,
-    OwnQuestion,
     Prompt,
     Refuse,
     SessionEnded,
@@ -104,13 +103,14 @@ class Door(Struct, kw_only=True):
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
         """Return the verdict on a call; None: the event asks for none."""
-        self.calls += isinstance(event, BeforeCall | OwnQuestion)
         if isinstance(event, BeforeCall):
+            self.calls += 1
             self.is_turn = True
-            verdict = await self._before(event, is_waiting)
+            if event.is_asked and self.observes:
+                return NoObjection()
+            judge = self._question if event.is_asked else self._before
+            verdict = await judge(event, is_waiting)
             return NoObjection() if self.observes else verdict
-        if isinstance(event, OwnQuestion):
-            return NoObjection() if self.observes else await self._question(event, is_waiting)
         self._note(event)
         # The client goes on with its next call, whose point must not hold the changes of this one.
         with anyio.move_on_after(_SETTLING):
@@ -155,7 +155,7 @@ class Door(Struct, kw_only=True):
         self._close([one for one in asked if one.caller.id == event.caller.id])
         return await self._judged(event, is_waiting)
 
-    async def _question(self, event: OwnQuestion, is_waiting: Callable[[], bool]) -> Verdict:
+    async def _question(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
         """Answer what the client is about to ask its user; `NoObjection` leaves it to the user.
 
         What policy or containment let go, the client's own rules may still ask about. Somebody who
@@ -176,18 +176,9 @@ class Door(Struct, kw_only=True):
         with anyio.move_on_after(_SETTLING):
             for one in known:
                 await one.recorded.wait()
-        asked = BeforeCall(
-            id=identifier,
-            caller=event.caller,
-            tool=event.tool,
-            calls=event.calls,
-            directory=event.directory,
-        )
-        return await self._judged(asked, is_waiting, is_asked=True)
+        return await self._judged(structs.replace(event, id=identifier), is_waiting)
 
-    async def _judged(
-        self, event: BeforeCall, is_waiting: Callable[[], bool], *, is_asked: bool = False
-    ) -> Verdict:
+    async def _judged(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
         begun: list[OpenCall] = []
         verdict: Verdict = NoObjection()
         for tool, arguments in event.calls:
@@ -198,7 +189,7 @@ class Door(Struct, kw_only=True):
                 tool=event.tool,
                 given=(tool, arguments),
                 has_dialog=event.has_dialog,
-                is_asked=is_asked,
+                is_asked=event.is_asked,
             )
             one = await self._decide(call, meant, begun, is_waiting)
             if isinstance(one, Refuse):
@@ -329,7 +320,7 @@ class Door(Struct, kw_only=True):
 
     # --- after it
 
-    def _same(self, event: OwnQuestion | AfterCall) -> list[OpenCall]:
+    def _same(self, event: BeforeCall | AfterCall) -> list[OpenCall]:
         """Return the calls under way that an event without an id speaks of."""
         alike = [
             one

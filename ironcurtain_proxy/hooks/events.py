@@ -50,13 +50,8 @@ class BeforeCall(ToolCall, frozen=True, kw_only=True):
     """Absolute."""
     has_dialog: bool = True
     """Whether the client asks its user where a hook tells it to."""
-
-
-class OwnQuestion(ToolCall, frozen=True, kw_only=True):
-    """The client is about to ask its user about a call, which has no id here."""
-
-    directory: str
-    """Absolute."""
+    is_asked: bool = False
+    """Whether the client is about to ask its user about it. Then it has no id here."""
 
 
 class AfterCall(ToolCall, frozen=True, kw_only=True):
@@ -96,9 +91,7 @@ class SessionEnded(Struct, frozen=True):
     """Whether the client's process ends, too."""
 
 
-HookEvent: TypeAlias = (
-    BeforeCall | OwnQuestion | AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded
-)
+HookEvent: TypeAlias = BeforeCall | AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded
 
 
 class ShellText(Struct, frozen=True, kw_only=True):
@@ -278,10 +271,6 @@ class ShellPrefix(Struct, frozen=True, kw_only=True):
     agent's."""
 
 
-def _no_alarm(_home: Path, _project: Path) -> str:
-    return ""
-
-
 class HookDialect(Struct, frozen=True, kw_only=True):
     """All that is particular to one client."""
 
@@ -333,7 +322,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether such a file switches them off."""
     transcripts: str
     """The client's own records of its sessions, from the home, as a pattern."""
-    alarm: Callable[[Path, Path], str] = _no_alarm
+    alarm: Callable[[Path, Path], str] = lambda _home, _project: ""
     """What else keeps the hooks from coming, by home and project, or empty if nothing is known."""
     prefix: ShellPrefix | None = None
     """None: the commands of its shell cannot be held."""
@@ -406,7 +395,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
         kind: Literal["before", "server", "question", "after", "failed", "refused"],
         payload: Arguments,
         caller: CallingAgent,
-    ) -> BeforeCall | OwnQuestion | AfterCall:
+    ) -> BeforeCall | AfterCall:
         tool, calls = self._calls(kind, payload)
         identifier = text_of(payload, self.fields.id)
         if kind in {"after", "failed", "refused"}:
@@ -425,17 +414,15 @@ class HookDialect(Struct, frozen=True, kw_only=True):
                 result=payload.get(self.fields.result),
                 is_refused=is_refused,
             )
-        place = self.directory(payload)
-        if kind == "question":
-            return OwnQuestion(caller=caller, tool=tool, calls=calls, directory=place)
-        mode = text_of(payload, "permission_mode")
+        mode, is_asked = text_of(payload, "permission_mode"), kind == "question"
         return BeforeCall(
-            id=identifier,
+            id="" if is_asked else identifier,
             caller=caller,
             tool=tool,
             calls=calls,
-            directory=place,
-            has_dialog=not self.asking_modes or mode in self.asking_modes,
+            directory=self.directory(payload),
+            has_dialog=is_asked or not self.asking_modes or mode in self.asking_modes,
+            is_asked=is_asked,
         )
 
     def _calls(self, kind: EventKind, payload: Arguments) -> tuple[str, ClientCalls]:

@@ -134,6 +134,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
     alarms += _of_project(client, project, state)
     starts = found != "absent" and _starts(client, state)
+    fired, events = _look(fired_file(state, client))
     if found != "absent":
         if not starts:
             alarms.append("THE HOOK CANNOT START: install the hooks again")
@@ -147,8 +148,8 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         file=file_of(client, home),
         state=found,
         starts=starts,
-        last=_time_of(fired_file(state, client)),
-        events=_size_of(fired_file(state, client)),
+        last=datetime.fromtimestamp(fired, UTC) if fired else None,
+        events=events,
         is_observed=client in observed_in(state),
         prefix=prefix_of(client, file_of(client, home), state),
         kernels=tuple(_kernels(client, state)),
@@ -229,10 +230,10 @@ def _starts(client: HookClient, state: Path) -> bool:
 
 def _grown_without(client: HookClient, home: Path, state: Path) -> Path | None:
     """Return a transcript that was begun with our hooks in place and grew without an event."""
-    installed = _modified(kept_file(state, client))
-    last = max(installed, _modified(fired_file(state, client)))
+    installed, _ = _look(kept_file(state, client))
+    last = max(installed, _look(fired_file(state, client))[0])
     for file in home.glob(DIALECTS[client].transcripts):
-        if _modified(file) > last + _SLACK and _begun(file) > installed > 0:
+        if _look(file)[0] > last + _SLACK and _begun(file) > installed > 0:
             return file
     return None
 
@@ -247,21 +248,12 @@ def _begun(transcript: Path) -> float:
     return 0.0
 
 
-def _modified(file: Path) -> float:
+def _look(file: Path) -> tuple[float, int]:
+    """Return when a file was changed, and its size; 0 and 0 if there is none."""
     with suppress(OSError):
-        return file.stat().st_mtime
-    return 0.0
-
-
-def _time_of(file: Path) -> datetime | None:
-    modified = _modified(file)
-    return datetime.fromtimestamp(modified, UTC) if modified else None
-
-
-def _size_of(file: Path) -> int:
-    with suppress(OSError):
-        return file.stat().st_size
-    return 0
+        found = file.stat()
+        return found.st_mtime, found.st_size
+    return 0.0, 0
 
 
 def _text(file: Path) -> str:
@@ -309,7 +301,7 @@ class HookWatch:
         client, pid = self._client
         kept = kept_file(self._state, client)
         # The door may be there before any hook: this proxy itself may hold it.
-        has_come = _size_of(self._state / DOORS / f"{pid}-{start_of(pid)}.lock") > 0
+        has_come = _look(self._state / DOORS / f"{pid}-{start_of(pid)}.lock")[1] > 0
         # A client that was there before the hooks were has none: its next session does.
         is_asked_for = self._must or (kept.exists() and not was_before(pid, kept))
         self._is_settled = not is_asked_for or has_come

@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 import orjson
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.annotate import known_servers
@@ -234,29 +234,38 @@ def listener_of(
     return _Listener(proxy, dialect, place, asks, observes, is_shared=beside is not None)
 
 
+class _Noted(Struct, frozen=True):
+    """What `init` noted for kernels."""
+
+    variables: dict[str, str]
+    observed: tuple[str, ...] = ()
+
+
 def variables_in(state: Path) -> Mapping[str, str]:
     """Return the variables that `init` noted for kernels; empty if it noted none.
 
     Raises:
         ConfigurationError: the file cannot be believed.
     """
-    file = state / VARIABLES
     try:
-        document = orjson.loads(read_private(file, _MOST_VARIABLES, "file of variables"))
-        return {str(name): str(value) for name, value in document["variables"].items()}
+        return _noted(state).variables
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigurationError(f"{file} cannot be used: run init again") from error
+    except (OSError, DecodeError) as error:
+        raise ConfigurationError(f"{state / VARIABLES} cannot be used: run init again") from error
 
 
 def observed_in(state: Path) -> Collection[HookClient]:
     """Return the clients whose hooks only record. A file that cannot be believed names none."""
-    with suppress(OSError, ValueError, ConfigurationError):
-        document = orjson.loads(read_private(state / VARIABLES, _MOST_VARIABLES, "file of hooks"))
-        found = document.get("observed") if isinstance(document, dict) else None
-        return [one for one in DIALECTS if one in found] if isinstance(found, list) else ()
+    with suppress(OSError, ConfigurationError, DecodeError):
+        found = _noted(state).observed
+        return [one for one in DIALECTS if one in found]
     return ()
+
+
+def _noted(state: Path) -> _Noted:
+    content = read_private(state / VARIABLES, _MOST_VARIABLES, "file of hooks")
+    return json.decode(content, type=_Noted)
 
 
 def client_settings(environ: Mapping[str, str], parent: int | None, patience: float) -> Settings:

@@ -42,7 +42,7 @@ from ironcurtain_proxy.sandbox.private_tmp import (
     named_paths,
     private_tmp,
 )
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
+from ironcurtain_proxy.sandbox.probe import Available, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.shell_setup import (
     Credentials,
@@ -116,7 +116,8 @@ def find_sandbox(
     if isinstance(found, Available):
         remember(cache, own, found)
         return found
-    _refuse_or_say(settings, [f"{', '.join(confined)}: {'; '.join(_remedies(found))}"], say)
+    missing = "; ".join([f"{one.name}: {one.why} ({one.remedy})" for one in found.missing])
+    _refuse_or_say(settings, [f"{', '.join(confined)}: {missing}"], say)
     return None
 
 
@@ -393,7 +394,3 @@ def _may_change(rule: Rule, spec: ServerSpec) -> bool:
 
 def _real(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(real(path)) for path in paths))
-
-
-def _remedies(found: Unavailable) -> list[str]:
-    return [f"{missing.name}: {missing.why} ({missing.remedy})" for missing in found.missing]

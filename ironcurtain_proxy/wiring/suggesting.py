@@ -399,7 +399,8 @@ class Suggesting:
                 continue
             calls.setdefault(key, call)
             questions[key] += 1
-            denials[key] += _was_declined(call.fields)
+            by = call.fields.get("decidedBy") == in_record(HUMAN)
+            denials[key] += by and call.fields.get("escalationResult") == "denied"
         return [(call, questions[key], denials[key]) for key, call in calls.items()]
 
     def _suggestions(
@@ -469,9 +470,3 @@ def _was_asked(fields: Mapping[str, object]) -> bool:
     said = fields.get("decidedBy")
     is_person = not said or isinstance(of_record(str(said)), Person | Nobody)
     return is_person or fields.get("refusedBy") == "no-reviewer"
-
-
-def _was_declined(fields: Mapping[str, object]) -> bool:
-    return fields.get("escalationResult") == "denied" and fields.get("decidedBy") == in_record(
-        HUMAN
-    )

@@ -144,6 +144,12 @@ def test_what_names_two_places_is_not_judged_by_one_of_them() -> None:
         ),
     ):
         assert as_server_call(tool, dict(given), HERE) == "broken"
+    for odd in ("https://a.b)@c.d/", "https://a.b'@c.d", "https://a.b:80@c.d", "https://a.b\\.c.d"):
+        asked = {"url": CURSOR_TOOLS.calls("WebFetch", {"url": odd})}
+        asked["words"] = GEMINI_TOOLS.calls("web_fetch", {"prompt": f"sum up {odd} now"})
+        for calls in asked.values():
+            assert [as_server_call(*one, HERE) for one in calls] == ["broken"], odd
+    assert as_server_call("WebFetch", {"url": "https://a.b\t.c.d/"}, HERE) == "broken"
     pages = GEMINI_TOOLS.calls(
         "web_fetch", {"prompt": "sum up https://a.example/ and https://b.example/x"}
     )
