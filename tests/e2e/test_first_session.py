@@ -1,11 +1,8 @@
 """The first session after `init --yes`, with servers of which some are known to nobody.
 
-The filesystem, git and memory servers are the public ones. `editor`, `tasks` and `sheets` list what
-three servers of the registries list for which there is no pack; `notes` is nobody's. They answer
-each call.
-
-A thorough run has ten tasks and ten tables, and so 200 calls of each kind; a daily one has three
-tasks, and no tables, whose servers launchers fetch (`test_launchers.py` has those).
+The servers of files, git and memory are the public ones, under names that say nothing. `editor` and
+`tasks` list what two servers of the registries list for which there is no pack, and answer each
+call. A thorough run has ten tasks, and so 200 calls; a daily one has three.
 """
 
 import os
@@ -13,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -28,28 +24,17 @@ from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
 from tests.examples import THOROUGH
 from tests.program import PROXY, ROOT
-from tests.wheels import FROM_WHEELS_ALONE, VENV, add_wheel
 
 UNKNOWN: Final = Path(__file__).with_name("unknown_tools.json")
 LISTED: Final = Path(bash_shell.__file__).with_name("listed.py")
 ROUNDS: Final = 10 if THOROUGH else 3
-FIRST: Final = {
-    "editor": "get_text_file_contents",
-    "tasks": "list_requests",
-    "sheets": "read_range",
-    "notes": "get_note",
-}
+FIRST: Final = {"editor": "get_text_file_contents", "tasks": "list_requests"}
 
 
 class Newcomer:
     """Somebody with a project, a client and servers."""
 
-    def __init__(
-        self, root: Path, path: str, unknown: tuple[str, ...], launched: tuple[str, ...]
-    ) -> None:
-        """Write the files; launchers start the servers of `launched`."""
-        self.unknown, self._launched = (*unknown, *launched), launched
-        self.index = root / "packages"
+    def __init__(self, root: Path, path: str) -> None:
         self.home, self.app = root / "home", root / "home/app"
         self.mailbox, self.errors = root / "mailbox", root / "errors.txt"
         self.environ = {
@@ -58,7 +43,6 @@ class Newcomer:
             "ESCALATION_DIR": str(self.mailbox),
             "PYTHONPATH": str(ROOT),
             "LANG": "C.UTF-8",
-            **FROM_WHEELS_ALONE,
         }
         self._make_project()
         self.cursor = self.home / ".cursor/mcp.json"
@@ -83,29 +67,12 @@ class Newcomer:
 
     def _servers(self) -> dict[str, Json]:
         commands = {
-            "filesystem": npm_server("filesystem", str(self.app)),
-            "git": python_server("git", "--repository", str(self.app)),
-            "memory": npm_server("memory"),
-            **{name: self._unknown(name) for name in self.unknown},
+            "one": npm_server("filesystem", str(self.app)),
+            "two": python_server("git", "--repository", str(self.app)),
+            "three": npm_server("memory"),
+            **{name: [sys.executable, str(LISTED), str(UNKNOWN), name] for name in FIRST},
         }
         return {name: {"command": one[0], "args": [*one[1:]]} for name, one in commands.items()}
-
-    def _unknown(self, name: str) -> list[str]:
-        """The command of a server without a pack: by itself, or by `uvx --with`."""
-        given = [str(LISTED), str(UNKNOWN), name]
-        if name not in self._launched:
-            return [sys.executable, *given]
-        self.index.mkdir(exist_ok=True)
-        code = (
-            "import runpy, sys\n"
-            f"def main():\n    sys.argv[1:] = {given[1:]}\n"
-            f"    runpy.run_path({given[0]!r}, run_name='__main__')\n"
-        )
-        add_wheel(self.index, f"own_{name}", "1.2", code, program=f"own-{name}")
-        for version in ("1.9", "2.0"):
-            add_wheel(self.index, "beside", version, "")
-        found = ["--find-links", str(self.index)]
-        return [str(VENV / "uvx"), *found, "--with", "beside<2", f"own-{name}"]
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return program.run([*PROXY, *words], self.environ, self.app)
@@ -118,8 +85,8 @@ class Newcomer:
         with client:
             client.initialize()
             client.until_listed(
-                *("filesystem__read_file", "git__git_status", "memory__read_graph"),
-                *[f"{name}__{FIRST[name]}" for name in self.unknown],
+                *("one__read_file", "two__git_status", "three__read_graph"),
+                *[f"{name}__{tool}" for name, tool in FIRST.items()],
             )
             for tool, given in session:
                 self._call(client, tool, given)
@@ -151,35 +118,35 @@ def modules(app: str) -> Iterator[tuple[str, Message]]:
     """The calls: looked around, planned, the same kind of change again and again, and put away."""
     repository: Message = {"repo_path": app}
     request: Message = {"requestId": "req-1"}
-    yield "filesystem__list_allowed_directories", {}
-    yield "filesystem__directory_tree", {"path": app}
-    yield "filesystem__read_text_file", {"path": f"{app}/.env"}
-    yield "memory__read_graph", {}
+    yield "one__list_allowed_directories", {}
+    yield "one__directory_tree", {"path": app}
+    yield "one__read_text_file", {"path": f"{app}/.env"}
+    yield "three__read_graph", {}
     yield (
-        "memory__create_entities",
+        "three__create_entities",
         {"entities": [{"name": "app", "entityType": "project", "observations": ["small"]}]},
     )
     yield "tasks__list_requests", {}
     plan: list[Json] = [{"title": f"Module {i}", "description": "Write it"} for i in range(ROUNDS)]
     yield "tasks__request_planning", {"originalRequest": "Write ten modules", "tasks": plan}
-    yield "git__git_create_branch", {**repository, "branch_name": "modules"}
-    yield "git__git_checkout", {**repository, "branch_name": "modules"}
+    yield "two__git_create_branch", {**repository, "branch_name": "modules"}
+    yield "two__git_checkout", {**repository, "branch_name": "modules"}
     for number in range(ROUNDS):
         yield from one_task(app, number)
-    yield "filesystem__create_directory", {"path": f"{app}/docs"}
-    yield "filesystem__write_file", {"path": f"{app}/docs/a.md", "content": "# docs\n"}
+    yield "one__create_directory", {"path": f"{app}/docs"}
+    yield "one__write_file", {"path": f"{app}/docs/a.md", "content": "# docs\n"}
     yield (
-        "filesystem__move_file",
+        "one__move_file",
         {"source": f"{app}/docs/a.md", "destination": f"{app}/docs/b.md"},
     )
-    yield "git__git_show", {**repository, "revision": "HEAD"}
-    yield "memory__search_nodes", {"query": "app"}
-    yield "memory__open_nodes", {"names": ["app"]}
-    yield "git__git_reset", repository
+    yield "two__git_show", {**repository, "revision": "HEAD"}
+    yield "three__search_nodes", {"query": "app"}
+    yield "three__open_nodes", {"names": ["app"]}
+    yield "two__git_reset", repository
     yield "tasks__approve_request_completion", request
     yield "tasks__update_task", {**request, "taskId": "task-1", "title": "Done"}
     yield "tasks__list_requests", {}
-    yield "git__git_status", repository
+    yield "two__git_status", repository
 
 
 def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
@@ -187,12 +154,12 @@ def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
     named: Message = {"requestId": "req-1", "taskId": task}
     repository: Message = {"repo_path": app}
     yield "tasks__get_next_task", {"requestId": "req-1"}
-    yield "filesystem__list_directory", {"path": f"{app}/src"}
-    yield "filesystem__read_text_file", {"path": f"{app}/src/calc.py"}
-    yield "filesystem__search_files", {"path": app, "pattern": "**/*.py"}
-    yield "filesystem__write_file", {"path": file, "content": f"def f(a):\n    a - {number}\n"}
+    yield "one__list_directory", {"path": f"{app}/src"}
+    yield "one__read_text_file", {"path": f"{app}/src/calc.py"}
+    yield "one__search_files", {"path": app, "pattern": "**/*.py"}
+    yield "one__write_file", {"path": file, "content": f"def f(a):\n    a - {number}\n"}
     yield (
-        "filesystem__edit_file",
+        "one__edit_file",
         {"path": file, "edits": [{"oldText": "a -", "newText": "return a +"}]},
     )
     yield (
@@ -204,66 +171,20 @@ def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
         "editor__edit_text_file_contents",
         {"files": [{"path": file, "file_hash": "9b74c989", "patches": [patch]}]},
     )
-    yield "filesystem__read_multiple_files", {"paths": [file, f"{app}/src/calc.py"]}
-    yield "git__git_status", repository
-    yield "git__git_diff_unstaged", repository
-    yield "git__git_add", {**repository, "files": [f"src/mod{number}.py"]}
-    yield "git__git_diff_staged", repository
-    yield "git__git_commit", {**repository, "message": f"Add module {number}"}
-    yield "git__git_log", {**repository, "max_count": 3}
+    yield "one__read_multiple_files", {"paths": [file, f"{app}/src/calc.py"]}
+    yield "two__git_status", repository
+    yield "two__git_diff_unstaged", repository
+    yield "two__git_add", {**repository, "files": [f"src/mod{number}.py"]}
+    yield "two__git_diff_staged", repository
+    yield "two__git_commit", {**repository, "message": f"Add module {number}"}
+    yield "two__git_log", {**repository, "max_count": 3}
     yield "tasks__mark_task_done", {**named, "completedDetails": f"Wrote module {number}."}
     yield "tasks__approve_task_completion", named
     observed: list[Json] = [{"entityName": "app", "contents": [f"module {number} is there"]}]
-    yield "memory__add_observations", {"observations": observed}
+    yield "three__add_observations", {"observations": observed}
 
 
-def tables(app: str) -> Iterator[tuple[str, Message]]:
-    """The calls: again and again a table, what was learned from it, and a commit."""
-    repository: Message = {"repo_path": app}
-    yield "filesystem__directory_tree", {"path": app}
-    yield "filesystem__read_text_file", {"path": f"{app}/.env"}
-    yield "memory__read_graph", {}
-    yield "git__git_status", repository
-    yield "filesystem__create_directory", {"path": f"{app}/data"}
-    for number in range(ROUNDS):
-        yield from one_table(app, number)
-    yield "sheets__create_sheet", {"path": f"{app}/data/t1.xlsx", "new_name": "Notes"}
-    yield (
-        "sheets__rename_sheet",
-        {"path": f"{app}/data/t1.xlsx", "sheet": "Notes", "new_name": "Remarks"},
-    )
-    yield "notes__delete_note", {"slug": "t0"}
-    yield "git__git_log", {**repository, "max_count": 3}
-    yield "memory__search_nodes", {"query": "t"}
-
-
-def one_table(app: str, number: int) -> Iterator[tuple[str, Message]]:
-    book, table = f"{app}/data/t{number}.xlsx", f"{app}/data/t{number}.csv"
-    repository: Message = {"repo_path": app}
-    data: Message = {"path": book, "sheet": "Data"}
-    note: Message = {"slug": f"t{number}"}
-    yield "filesystem__list_directory", {"path": f"{app}/src"}
-    yield "filesystem__write_file", {"path": table, "content": f"a,b\n1,{number}\n"}
-    yield "sheets__create_workbook", {"path": book, "sheets": ["Data"]}
-    yield "sheets__import_csv", {**data, "csv_path": table}
-    yield "sheets__describe_workbook", {"path": book}
-    yield "sheets__read_range", {**data}
-    yield "sheets__write_range", {**data, "at": "D1", "rows": [["sum"], [f"=A2+{number}"]]}
-    yield "sheets__format_range", {**data, "range": "A1:D1", "style": {"bold": True}}
-    yield "sheets__read_range", {**data, "range": "A1:D3"}
-    yield "sheets__find_cells", {"path": book, "query": "sum"}
-    yield "notes__search_notes", {"query": f"table {number}"}
-    yield "notes__save_note", {**note, "markdown": f"# table {number}\n", "tags": ["a"]}
-    yield "notes__get_note", note
-    yield "notes__export_note", {**note, "file_path": f"{app}/data/t{number}.md"}
-    yield "git__git_status", repository
-    yield "git__git_add", {**repository, "files": [f"data/t{number}.csv"]}
-    yield "git__git_diff_staged", repository
-    yield "git__git_commit", {**repository, "message": f"Add table {number}"}
-    yield "memory__search_nodes", {"query": f"table {number}"}
-
-
-READS_ENV: Final = "filesystem/read_text_file"  # the person is there
+READS_ENV: Final = "one/read_text_file"  # the person is there
 TASKS: Final = [
     f"tasks/{name}"
     for name in ("list_requests", "request_planning", "get_next_task", "mark_task_done",
@@ -277,19 +198,16 @@ TASKS: Final = [
 def test_a_first_session_asks_of_the_secret_and_without_a_sandbox_once_of_each_unknown_tool(
     tmp_path: Path, is_confined: bool
 ) -> None:
-    """Without a sandbox, each note that is exported would be asked about: it names another."""
     if is_confined:
         require_sandbox()
     path = PATH if is_confined else os.environ["PATH"]
-    has_tables = is_confined and THOROUGH
-    who = Newcomer(tmp_path, path, ("editor", "tasks"), ("sheets", "notes") if has_tables else ())
+    who = Newcomer(tmp_path, path)
     if is_confined:
         remember_sandbox(who.home)
-    app = str(who.app)
     done = who.run("init", "--yes", "--seconds", "50")
     assert done.returncode == 0, done.stdout + done.stderr
     assert who.cursor.read_bytes() != who.before
-    who.work(chain(modules(app), tables(app) if has_tables else ()))
+    who.work(modules(str(who.app)))
     assert who.failed == []
     assert who.questions == ([READS_ENV] if is_confined else [READS_ENV, *TASKS])
     undone = who.run("init", "--undo")

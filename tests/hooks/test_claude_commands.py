@@ -38,10 +38,7 @@ COMMANDS: dict[str, str | dict[str, Json]] = {
     "an interactive interpreter": "touch a; printf 'print(1+1)\\n' | python3 -i",
     "a terminal of its own": "touch a; script -qec 'stty size; tty' /dev/null | cat -A",
     "a question to nobody": "touch a; python3 -c 'input()'",
-    "its status": "touch a; exit 3",
-    "a part of it is killed": "touch a; sh -c 'kill -9 $$'; echo $?",
     "long output": "touch a; seq 1 200000",
-    "long errors": "touch a; seq 1 50000 >&2; exit 1",
     "bytes": "touch a; printf 'a\\0b\\xff\\n'",
     "a directory that stays": "mkdir -p sub/deep && cd sub/deep && touch here",
     "where that is": "pwd; touch there",
@@ -83,8 +80,7 @@ def plain(text: str, root: Path) -> str:
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "SESSION", text)
     text = re.sub(r"(tool-results/|tasks/|ID: )\w+", r"\1NAME", text)
     # The client words this in two ways: its timer or its look at the command may come first.
-    text = re.sub(r"(before\n)(Command [^.]*background).*", r"\1it goes on", text, flags=re.DOTALL)
-    return re.sub(r"line 1: +\d+ Killed", "line 1: PID Killed", text)
+    return re.sub(r"(before\n)(Command [^.]*background).*", r"\1it goes on", text, flags=re.DOTALL)
 
 
 def test_commands_in_a_view_show_and_leave_what_they_do_without_us(tmp_path: Path) -> None:

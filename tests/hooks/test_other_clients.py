@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB
-from tests.hooks.hooked import CODEX, COPILOT, GEMINI, OPENCODE, HookedHome
+from tests.hooks.hooked import CODEX, COPILOT, GEMINI, NODE, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
     Block,
     ScriptedModel,
@@ -138,27 +139,38 @@ def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_r
     assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
-@pytest.mark.skipif(not OPENCODE.exists(), reason="opencode is not installed: npm ci")
+CALL = """
+const { IronCurtain } = await import(process.argv[1])
+const client = { session: { get: async () => ({ data: { id: "s" } }) } }
+const hooks = await IronCurtain({ directory: process.cwd(), client })
+const [given, call] = [{ args: { command: process.argv[2] } }, { tool: "bash", sessionID: "s" }]
+const before = hooks["tool.execute.before"]({ ...call, callID: "c" }, given)
+console.log(await before.then(() => "runs", (error) => error.message))
+"""
+"""A call as opencode announces it to our plugin."""
+
+
+@pytest.mark.skipif(not NODE.exists(), reason="Node.js 22 is not installed: npm ci")
 def test_in_opencode_a_call_runs_whose_hook_fails_only_where_hooks_only_record(
     tmp_path: Path,
 ) -> None:
-    client = next(one for one in CLIENTS if one.name == "opencode")
+    client = CLIENTS[-1]
     home = hooked(client, tmp_path)
     home.observe("opencode")
-    install(place_in(client.name, home.home, home.state), observes=True)
+    plugin = home.home / ".config/opencode/plugins/ironcurtain.js"
 
-    def no_longer() -> None:
-        install(place_in(client.name, home.home, home.state))
-        launched_by_links(client, home).unlink()
+    def called(*, observes: bool, is_broken: bool = True) -> str:
+        install(place_in(client.name, home.home, home.state), observes=observes)
+        if is_broken:
+            launched_by_links(client, home).unlink()
+        words = [str(NODE), "--input-type=module", "-e", CALL, str(plugin)]
+        done = subprocess.run(
+            [*words, "touch made && curl https://example.com"],
+            env=home.environment(), cwd=home.workspace, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
 
-    link, asked = launched_by_links(client, home), "touch made && curl https://example.com"
-    script = commands(client, asked, "touch made-too", "touch never")
-    with serving(script, client.answer) as model:
-        model.before[1] = link.unlink
-        model.before[2] = no_longer
-        run(client, home, model)
-    assert [client.denied in text for _, text in model.results] == [False, False, True]
-    assert not (home.workspace / "never").exists()
-    assert (home.workspace / "made").exists()
-    assert (home.workspace / "made-too").exists()
+    assert called(observes=True, is_broken=False) == "runs\n"
     assert {(one["hookClient"], one["observed"]) for one in home.records()} == {("opencode", True)}
+    assert called(observes=True) == "runs\n"
+    assert called(observes=False).startswith("Denied by IronCurtain: ")
