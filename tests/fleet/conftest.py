@@ -19,10 +19,11 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs these files, with one server of PostgreSQL."""
+    """One worker runs these files, with one server of PostgreSQL; they start many processes."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.worker("postgresql"))
+            item.add_marker(pytest.mark.timeout(400))
 
 
 class Machine(Person):

@@ -114,7 +114,7 @@ def browser_page() -> Iterator["Page"]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
-        page.set_default_timeout(40_000)
+        page.set_default_timeout(90_000)
         device = page.context.new_cdp_session(page)
         device.send("WebAuthn.enable")
         about = {
