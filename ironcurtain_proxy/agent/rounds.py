@@ -332,8 +332,7 @@ class Rounds:
 
     def _has_room(self, one: _Round, held: object) -> bool:
         """Return whether a call may hold this until its client comes back."""
-        one.size = 0
-        others = sum([other.size for other in self._rounds.values()])
+        others = sum([other.size for other in self._rounds.values() if other is not one])
         size = _size_of(held)
         for old in self._unfetched():
             if others + size > _MOST_BYTES and old is not one:

@@ -10,7 +10,7 @@ refuses.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -66,7 +66,7 @@ _FAULTS: Final = (
 _STATUS: Final[Mapping[object, int]] = {**dict.fromkeys(_FAULTS, 400), METHOD_NOT_FOUND: 404}
 """The status of an answer that is an error, by its code; 200 for any other."""
 
-_GRACE: Final = 1.0
+GRACE: Final = 1.0
 """Seconds in which an answer is awaited before a stream is opened, which has no status any more."""
 _START: Final = 20.0
 """Seconds in which the first answer of a proxy is awaited."""
@@ -105,9 +105,13 @@ def refuse_mismatch(headers: Headers, found: Message) -> None:
 
 
 async def deliver_alone(
-    headers: Headers, sessions: Sessions, principal: str, found: Message | GivenAnswer
+    headers: Headers,
+    sessions: Sessions,
+    principal: str,
+    found: Message | GivenAnswer,
+    held: ExitStack,
 ) -> Response:
-    """Hand a request to the proxy of its principal, and answer it.
+    """Hand a request to the proxy of its principal, and answer it. Closes `held` in between.
 
     Raises:
         RefusalError: its headers say something else, it is no request, or no proxy can begin.
@@ -127,43 +131,44 @@ async def deliver_alone(
         raise RefusalError(
             503, "a proxy cannot be started now", code=INTERNAL_ERROR, request_id=found.id
         ) from None
-    return await _Exchange(session, found, found.id, _arguments_in(headers)).answer()
+    return await _Exchange(session, found, found.id).answer(found, _arguments_in(headers), held)
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(
-        self,
-        session: AgentSession,
-        found: Message,
-        request_id: MessageId,
-        arguments: "Mapping[str, Json]",
-    ) -> None:
+    def __init__(self, session: AgentSession, found: Message, request_id: MessageId) -> None:
+        # Not the request itself: it may be large, and its answer may take long.
         self._session = session
         self._id = request_id
         self._number = session.next_number()
+        self._token = _meta(found).get("progressToken")
+
+    def _numbered(self, found: Message, arguments: "Mapping[str, Json]") -> Message:
+        """Return a request as the proxy gets it."""
         meta = _meta(found)
-        self._token = meta.get("progressToken")
         own: dict[str, Json] = {"progressToken": self._number} if "progressToken" in meta else {}
         if found.method == "tools/call":
             # Whatever the client has written there: the proxy takes the front's word.
             own[HEADERS_KEY] = dict(arguments)
         params = {**found.params, "_meta": {**meta, **own}} if meta else found.params
-        self._sent = Message(found.method, params, self._number, found.size)
+        return Message(found.method, params, self._number, found.size)
 
-    async def answer(self) -> Response:
+    async def answer(
+        self, found: Message, arguments: "Mapping[str, Json]", held: ExitStack
+    ) -> Response:
         """Send the request, and give its response."""
-        stream = self._session.begin(self._sent)
+        sent = self._numbered(found, arguments)
+        stream = self._session.begin(sent)
         follower = stream.follow()
-        sent = self._sent
         line = {"jsonrpc": "2.0", "id": sent.id, "method": sent.method, "params": sent.params}
         first: bytes | None = None
         try:
             with suppress(BrokenPipeError):  # it has ended, which its stream says
                 await self._session.send(encode(line))
+            held.close()
             # The first answer of a proxy comes after its start.
-            with anyio.move_on_after(_GRACE if self._session.has_answered else _START):
+            with anyio.move_on_after(GRACE if self._session.has_answered else _START):
                 first = await follower.next()
         except BaseException:
             self._withdraw(follower)

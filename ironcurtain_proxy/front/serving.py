@@ -13,7 +13,7 @@ reads it again, because it is a proxy of its own.
 import logging
 import signal
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from socket import AF_INET, socket
 from typing import Final
@@ -46,7 +46,7 @@ from ironcurtain_proxy.front.guard import (
     port_of,
     take_settings,
 )
-from ironcurtain_proxy.front.modern import VERSION, deliver_alone, is_modern
+from ironcurtain_proxy.front.modern import GRACE, VERSION, deliver_alone, is_modern
 from ironcurtain_proxy.front.sessions import (
     OWN,
     READS_STREAM_ENDS,
@@ -74,8 +74,6 @@ from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 SESSION: Final = "mcp-session-id"
 
-_GRACE: Final = 1.0
-"""Seconds in which an answer is awaited before a stream is opened."""
 _START: Final = 60.0
 """Seconds for a proxy to start and to answer `initialize`."""
 _BLANKS: Final = bytes.maketrans(b"\n\r", b"  ")
@@ -118,9 +116,13 @@ async def initialize(
 
 
 async def deliver(
-    headers: Headers, session: AgentSession, found: Message | GivenAnswer, body: bytes
+    headers: Headers,
+    session: AgentSession,
+    found: Message | GivenAnswer,
+    body: bytes,
+    held: ExitStack,
 ) -> Response:
-    """Hand a message to a session.
+    """Hand a message to a session. Closes `held` once it is on its way.
 
     Raises:
         RefusalError: its id is under way.
@@ -137,8 +139,9 @@ async def deliver(
     first: bytes | None = None
     try:
         await _send(session, body)
+        held.close()
         if not prefers_events(headers):
-            with anyio.move_on_after(_GRACE):
+            with anyio.move_on_after(GRACE):
                 first = await follower.next()
     except BaseException:
         follower.leave()
@@ -191,7 +194,8 @@ class Front:
         self._guard = guard
         self._sessions = sessions
         self._limit = limit
-        self._first_large = anyio.Lock()
+        self._large: dict[str, anyio.Lock] = {}
+        """Held for the one large message of a principal that belongs to no session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -246,19 +250,21 @@ class Front:
             raise RefusalError(415, "the body must not be compressed")
         if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
             raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
-        large = self._first_large if session is None else session.reading_large
-        if WHOLE in request.scope.get("extensions", {}):
-            body = await _whole_body(request, self._limit)
-        else:
-            body = await read_body(request, self._limit, large)
-        found = read(body)
-        if isinstance(found, ErrorReply):
-            raise RefusalError(400, found.text, code=found.code, request_id=found.id)
-        if is_modern(headers, found):
-            return await deliver_alone(headers, self._sessions, principal, found)
-        if session is None:
-            return await initialize(self._sessions, principal, found, body)
-        return await deliver(headers, session, found, body)
+        with ExitStack() as held:
+            if WHOLE in request.scope.get("extensions", {}):
+                body = await _whole_body(request, self._limit)
+            else:
+                own = self._large.setdefault(principal, anyio.Lock())
+                large = own if session is None else session.reading_large
+                body = await read_body(request, self._limit, large, held)
+            found = read(body)
+            if isinstance(found, ErrorReply):
+                raise RefusalError(400, found.text, code=found.code, request_id=found.id)
+            if is_modern(headers, found):
+                return await deliver_alone(headers, self._sessions, principal, found, held)
+            if session is None:
+                return await initialize(self._sessions, principal, found, body)
+            return await deliver(headers, session, found, body, held)
 
 
 def _stream(headers: Headers, session: AgentSession) -> Response:
@@ -291,13 +297,15 @@ _SLOWEST: Final = 60.0
 """Seconds for a body, however large."""
 
 
-async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
+async def read_body(request: Request, limit: int, large: anyio.Lock, held: ExitStack) -> bytes:
     """Return the whole body.
 
     Args:
         request: of which nothing was read yet.
         limit: bytes.
-        large: held while one is read that is not small, so that many cannot fill the memory.
+        large: held from then on for one that is not small, so that many cannot fill the memory:
+            neither while they are read, nor while their proxy does not take them.
+        held: gives `large` back at its end.
 
     Raises:
         RefusalError: it is larger than the limit, or takes too long.
@@ -307,7 +315,7 @@ async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
     if said.isdecimal() and int(said) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
-    size, holds = 0, False
+    size = 0
     try:
         with anyio.fail_after(_SLOWEST):
             async for part in request.stream():
@@ -315,14 +323,11 @@ async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
                 if size > limit:
                     raise _too_large(limit)
                 parts.append(part)
-                if size > _SMALL and not holds:
+                if size > _SMALL and size - len(part) <= _SMALL:
                     await large.acquire()
-                    holds = True
+                    held.callback(large.release)
     except TimeoutError:
         raise RefusalError(408, "the message did not come to its end") from None
-    finally:
-        if holds:
-            large.release()
     return b"".join(parts)
 
 

@@ -1,6 +1,7 @@
 """What a request holds: in time, within the limit, one large one at a time."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -9,7 +10,6 @@ from starlette.types import Message
 
 from ironcurtain_proxy.front import serving
 from ironcurtain_proxy.front.guard import RefusalError
-from ironcurtain_proxy.front.serving import read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +33,12 @@ def a_request(*parts: bytes, is_whole: bool = True, said: int | None = None) -> 
         [] if said is None else [(b"content-length", str(said).encode())]
     )
     return Request({"type": "http", "method": "POST", "headers": headers}, receive)
+
+
+async def read_body(request: Request, limit: int, lock: anyio.Lock) -> bytes:
+    """A body that is handed on at once."""
+    with ExitStack() as held:
+        return await serving.read_body(request, limit, lock, held)
 
 
 def status_of(refusal: RefusalError) -> int:
@@ -81,6 +87,16 @@ async def test_a_large_body_waits_for_another_and_a_small_one_does_not(
         tasks.start_soon(wait)
     lock.release()
     assert len(await read_body(a_request(bytes(100_000)), LIMIT, lock)) == 100_000
+
+
+async def test_a_large_body_counts_until_it_is_handed_on() -> None:
+    """A proxy that reads slowly would have them all wait in memory."""
+    lock = anyio.Lock()
+    with ExitStack() as held:
+        for body, is_held in ((b"small", False), (bytes(100_000), True)):
+            await serving.read_body(a_request(body), LIMIT, lock, held)
+            assert lock.locked() == is_held
+    assert not lock.locked()
 
 
 async def test_a_client_that_goes_in_the_middle_is_noticed() -> None:
