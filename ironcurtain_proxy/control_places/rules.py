@@ -187,7 +187,7 @@ def _is_document(inner: RelativeParts) -> bool:
 
 
 def _is_version(lower: str) -> bool:
-    return lower == ".nvmrc" or (
+    return lower in {".nvmrc", ".sdkmanrc"} or (
         lower.startswith(".") and lower.endswith(("-version", "-versions"))
     )
 

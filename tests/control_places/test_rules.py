@@ -109,6 +109,12 @@ def test_what_the_host_acts_on_is_a_control_place() -> None:
         (".ssh/config.d/README", "acted-on", ".ssh/config.d/README"),
         ("a/.venv/bin/git", "acted-on", "a/.venv/bin/git"),
         (".php-version", "version", ".php-version"),
+        (".sdkmanrc", "version", ".sdkmanrc"),
+        (".lfsconfig", "acted-on", ".lfsconfig"),
+        (".obsidian/plugins/x/main.js", "acted-on", ".obsidian/plugins/x/main.js"),
+        (".pyenv-vars", "acted-on", ".pyenv-vars"),
+        ("buildServer.json", "acted-on", "buildServer.json"),
+        ("bin/activate-hermit", "acted-on", "bin/activate-hermit"),
         (".frobnicate/settings/deep", "hidden", ".frobnicate"),
         ("a/.newtool", "hidden", "a/.newtool"),
     ]
