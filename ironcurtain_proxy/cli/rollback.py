@@ -12,10 +12,11 @@ from typing import Final
 from ironcurtain_proxy.cli.output import complain, is_confirmed, picked, say, say_json
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
-from ironcurtain_proxy.snapshots.timeline.history import Point
+from ironcurtain_proxy.snapshots.timeline.history import Entry, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import (
     KeptTimeline,
@@ -106,6 +107,7 @@ def _complain_of(conflicts: tuple[str, ...]) -> None:
 
 
 _MOST_NAMED: Final = 6
+_MAY_RUN: Final = 0o111
 
 
 def take_back(
@@ -219,10 +221,32 @@ def lines(timelines: list[KeptTimeline]) -> Iterator[str]:
 
 def _line(listed: ListedPoint) -> str:
     point = listed.point
-    changes = _named(f"{one.kind} {visible(one.path)}" for one in listed.changes)
+    changes = _named(
+        f"{one.kind} {_told(one.path)}"
+        + "".join([f" ({name} {value})" for name, value in _details(listed, one).items()])
+        for one in listed.changes
+    )
     what = changes or (_nothing_changed(listed.unseen) if listed.is_settled else "is under way")
     session = f"  session {visible(point.session)}" if point.session else ""
     return f"{point.call}  {_when(point.at)}  {_what(point)}{session}  {what}"
+
+
+def _told(path: str) -> str:
+    """Return a path among others in a line, quoted if it could pass for several."""
+    shown = visible(path)
+    return f'"{shown}"' if ", " in path or path != path.strip() else shown
+
+
+def _details(listed: ListedPoint, change: Change) -> dict[str, Json]:
+    """Return what the name of a changed path does not say: where it leads, or that it can run."""
+    match listed.left.get(change.path):
+        case Entry(kind="link", content=target):
+            return {"target": visible(target)}
+        case Entry(kind=kind, mode=mode):
+            shows = change.kind == "mode" or (kind == "file" and mode & _MAY_RUN)
+            return {"mode": f"{mode:o}"} if shows else {}
+        case None:
+            return {}
 
 
 def _nothing_changed(unseen: tuple[str, ...]) -> str:
@@ -243,7 +267,8 @@ def _what(point: Point) -> str:
 
 def _named(names: Iterable[str]) -> str:
     found = list(names)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    hidden = len(found) - _MOST_NAMED
+    more = f" and {hidden} more (--json shows all)" if hidden > 0 else ""
     return ", ".join(found[:_MOST_NAMED]) + more
 
 
@@ -262,7 +287,10 @@ def listed_json(timelines: list[KeptTimeline]) -> Iterator[dict[str, Json]]:
                 "at": point.at.isoformat(),
                 "workspace": visible(str(one.workspace)),
                 "finished": listed.is_settled,
-                "changes": [{"path": visible(c.path), "kind": c.kind} for c in listed.changes],
+                "changes": [
+                    {"path": visible(c.path), "kind": c.kind, **_details(listed, c)}
+                    for c in listed.changes
+                ],
                 "notLookedInto": [visible(path) for path in listed.unseen],
             }
 

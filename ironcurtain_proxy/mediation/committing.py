@@ -35,7 +35,7 @@ class Committed(Struct, frozen=True, kw_only=True):
 
     result: ToolResult
     """The answer, with what the agent has to know."""
-    kept_back: tuple[str, ...] = ()
+    kept_back: tuple[NotTaken, ...] = ()
     """The control places that the call wanted to change."""
     why_not: str = ""
     """Why nothing came into the workspace, or empty if it did."""
@@ -74,8 +74,7 @@ async def commit(world: World, case: Case, result: ToolResult) -> Committed:
         case.note(("notTaken", _named(others)))
     if late:
         result = _told(result, f"[CONFLICT, left as it is: {_listed(late)}]", is_error=True)
-    kept = tuple([one.path for one in found.kept_back])
-    return Committed(result=result, kept_back=kept, changes=changes)
+    return Committed(result=result, kept_back=found.kept_back, changes=changes)
 
 
 class _Commit(Struct, kw_only=True):

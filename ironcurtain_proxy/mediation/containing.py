@@ -50,7 +50,7 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Allow, Decider, Grants
 from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
+from ironcurtain_proxy.model.reply import Change, NotHeld, NotTaken, PathNotHeld, PointId
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -94,7 +94,7 @@ class Containing(Struct, kw_only=True):
     _points: dict[str, _Marked] = field(default_factory=dict)
     """The points of calls in progress."""
     attempts: Attempts = field(default_factory=Attempts)
-    _kept_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _kept_back: dict[str, tuple[NotTaken, ...]] = field(default_factory=dict)
     """The control places that a call was kept from changing, by the call's fingerprint."""
     _discarded: dict[str, str] = field(default_factory=dict)
     """Why the changes of a call were discarded, by the call's fingerprint."""
@@ -137,11 +137,17 @@ class Containing(Struct, kw_only=True):
         """
         found = opening_of(self.world.servers, case.call.server, facts, tried)
         workspace, places = self.policy.workspace, self._kept_places(case)
-        if not places or workspace is None or isinstance(found, str):
+        if isinstance(found, str):
             return found
-        kept = tuple([RealPath((*workspace.parts, *one.split("/"))) for one in places])
-        found = found or SandboxOpening()
-        return replace(found, paths=(*found.paths, *kept))
+        if places and workspace is not None:
+            kept = [RealPath((*workspace.parts, *one.split("/"))) for one in places]
+            found = found or SandboxOpening()
+            found = replace(found, paths=(*found.paths, *kept))
+        named = () if found is None else map(str, found.paths)
+        unnamed = [_quoted(one) for one in named if one != one.encode(errors="ignore").decode()]
+        return (
+            f"no sandbox opens a name that is not UTF-8: {_listed(unnamed)}" if unnamed else found
+        )
 
     def needs_the_same(
         self, case: Case, facts: Facts, tried: str, opening: SandboxOpening | None
@@ -223,14 +229,16 @@ class Containing(Struct, kw_only=True):
             needs = " and ".join(programs_outside(facts))
             said.append(("It reads", f"{needs} may need {', '.join(map(str, opening.reads))}"))
         said += [("The sandbox stopped it on its way to", shown_host(tried))] if tried else []
-        places = self._kept_places(case)
-        said += [("It was kept from changing", _listed(places))] if places else []
+        if places := self._kept_back.get(self.world.fingerprint(case)):
+            kept = _listed([f"{_quoted(one.path)} ({one.why})" for one in places])
+            said.append(("It was kept from changing", kept))
         if opening is not None:
             said.append((OPENS, ", ".join(opening.shown())))
         return tuple(said)
 
     def _kept_places(self, case: Case) -> tuple[str, ...]:
-        return self._kept_back.get(self.world.fingerprint(case), ())
+        kept = self._kept_back.get(self.world.fingerprint(case), ())
+        return tuple([one.path for one in kept])
 
     def _has_view(self, case: Case) -> bool:
         """Return whether the call changes nothing until its changes are committed."""
@@ -399,7 +407,7 @@ class Containing(Struct, kw_only=True):
         if any(len(one) >= _MOST_TRIED for one in known):
             return "too many calls have tried to leave the sandbox"
         if places := self._kept_places(case):
-            return f"the same call was kept from changing {_listed(places)}"
+            return f"the same call was kept from changing {_listed([*map(_quoted, places)])}"
         return self._discarded.get(self.world.fingerprint(case))
 
     async def _why_unheld(
@@ -503,11 +511,14 @@ def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...
     return (*paths, repository)
 
 
-def _listed(places: Sequence[str]) -> str:
-    """Return paths for a question or a reason, at most a few of them."""
-    named = [repr(one.encode("utf-8", "backslashreplace").decode()) for one in places[:_MOST_NAMED]]
-    more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
-    return ", ".join(named) + more
+def _listed(named: Sequence[str]) -> str:
+    """Return what a question or a reason names, at most a few of it."""
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return ", ".join(named[:_MOST_NAMED]) + more
+
+
+def _quoted(path: str) -> str:
+    return repr(path.encode("utf-8", "backslashreplace").decode())
 
 
 def _named(changes: Iterable[Change]) -> list[Json]:

@@ -20,8 +20,10 @@ that a whole tree can be renamed. A bound that is reached refuses all changes.
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -47,6 +49,7 @@ from ironcurtain_proxy.transactions.control import (
 from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
 
 MOST_ENTRIES: Final = 1_000_000
+_MOST_SHOWN: Final = 5
 _SET_ID: Final = 0o6000
 _SET_USER: Final = 0o4000
 _WITH_MODE: Final = frozenset({stat.S_IFREG, stat.S_IFDIR})
@@ -456,8 +459,13 @@ class Walk:
         why = self._control.why_kept_back(judged)
         if why is None:
             return False
-        is_empty = judged.is_directory and not _holds_anything(place.upper, name)
-        self._keep_back(place, name, None if is_empty else why)
+        if judged.is_directory:
+            inside = [*islice(_files_below(place.upper, name), _MOST_SHOWN + 1)]
+            inside[_MOST_SHOWN:] = [b"more"] * (len(inside) > _MOST_SHOWN)
+            why = f"{why}; it holds {os.fsdecode(b', '.join(inside))!r}" if inside else None
+        elif judged.is_link:
+            why = f"{why}; a link to {judged.target()!r}"
+        self._keep_back(place, name, why)
         return True
 
     def _judged(
@@ -528,9 +536,7 @@ class Walk:
         Otherwise its HEAD would stand in the middle of a rebase that git knows nothing of.
         """
         waiting = "which git continues"
-        places = [
-            one.path.rpartition(b"/")[0] for one in self._kept_back if one.why.endswith(waiting)
-        ]
+        places = [one.path.rpartition(b"/")[0] for one in self._kept_back if waiting in one.why]
         for repository in dict.fromkeys(places):
             beginning = repository + b"/"
             held = [step for step in self._steps if step.path.startswith(beginning)]
@@ -571,16 +577,15 @@ def _present(directory: int, name: bytes) -> os.stat_result:
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
-def _holds_anything(directory: int, name: bytes, deepest: int = files.DEEPEST) -> bool:
-    """Return whether a tree holds anything but directories."""
-    if deepest <= 0:
-        return True
+def _files_below(directory: int, name: bytes, deepest: int = files.DEEPEST) -> Iterator[bytes]:
+    """Yield what a tree holds but directories, by the paths below it."""
     with files.directory(directory, name) as opened, os.scandir(opened) as found:
-        return any(
-            not entry.is_dir(follow_symlinks=False)
-            or _holds_anything(opened, os.fsencode(entry.name), deepest - 1)
-            for entry in found
-        )
+        for entry in sorted(found, key=lambda entry: entry.name):
+            path = os.fsencode(entry.name)
+            if deepest and entry.is_dir(follow_symlinks=False):
+                yield from (path + b"/" + one for one in _files_below(opened, path, deepest - 1))
+            else:
+                yield path
 
 
 def _read(directory: int, name: bytes) -> bytes | None:

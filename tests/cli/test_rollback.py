@@ -137,6 +137,28 @@ def test_each_call_is_listed_with_its_tool_session_and_changes(top: Path, run: R
     }
 
 
+def test_the_list_says_where_a_link_leads_what_can_run_and_where_a_name_ends(
+    top: Path, home: Path, run: Run
+) -> None:
+    workspace = RealPath.from_text(str(top))
+    claimed = claim(home / ".ironcurtain" / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s2", now=lambda: NOW)
+    point = keeper.mark("dd04", "shell", "run")
+    assert not isinstance(point, NotHeld)
+    (top / "link").symlink_to("/etc/passwd")
+    (top / "a").chmod(0o755)
+    (top / "x, created y").write_text("")
+    keeper.end_call(point)
+    keeper.close()
+    claimed.release()
+    said = run("--list")[1].splitlines()[-1]
+    changes = orjson.loads(run("--list", "--json")[1])["calls"][-1]["changes"]
+    assert said.endswith(
+        'mode a (mode 755), created link (target /etc/passwd), created "x, created y"'
+    )
+    assert [one.get("target", one.get("mode")) for one in changes] == ["755", "/etc/passwd", None]
+
+
 def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:
     del top
     assert run("--to", "zz")[2].endswith(

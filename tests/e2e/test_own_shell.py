@@ -149,19 +149,21 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     here = installation.workspace
     subprocess.run(["git", "init", "-q", str(here)], check=True)
     command = "echo id > .git/hooks/pre-commit; mkdir .claude; echo {} > .claude/settings.json"
+    command += "; ln -s /etc .zed"
     said = done(run(agent, f"{command}; echo data > data"))
     assert "KEPT BACK" in said
     assert ".git/hooks/pre-commit" in said
     record = last(installation)
     assert record["decidedBy"] == "containment"
-    assert str(record["keptBack"]).count("(") == 2
+    assert str(record["keptBack"]).count("(") == 3
     assert not (here / ".git/hooks/pre-commit").exists()
     assert not (here / ".claude").exists()
     assert (here / "data").exists()
     call = agent.start_call("run_command", {"command": f"{command}; echo data > data"})
     question = person.until_asked()[0]
-    assert ".claude" in str(question["context"])
-    assert ".git/hooks/pre-commit" in str(question["context"])
+    context = str(question["context"])
+    for named in (".claude' (", "it holds 'settings.json'", ".git/hooks/pre-commit", "to '/etc'"):
+        assert named in context
     person.answer({"decision": "approved"})
     done(agent.result(call))
     assert (here / ".claude/settings.json").read_text() == "{}\n"
@@ -169,6 +171,9 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     # Only these: another control place of the same command would have been kept back again.
     (here / "more.sh").write_text("echo x > .envrc")
     assert "KEPT BACK" in done(run(agent, "sh more.sh"))
+    (here / "raw.sh").write_bytes(b"echo > .n\xff")
+    assert "KEPT BACK" in done(run(agent, "sh raw.sh"))
+    assert "not UTF-8" in refused(run(agent, "sh raw.sh"))
 
 
 def test_what_settings_elsewhere_lead_to_and_links_out_of_sight_are_kept_back(

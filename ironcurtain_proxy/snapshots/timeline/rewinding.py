@@ -1,7 +1,7 @@
 """Rollbacks of calls. A rollback makes a point, so that it can be undone, too."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +45,8 @@ class ListedPoint(Struct, frozen=True, kw_only=True):
     is_settled: bool
     unseen: tuple[str, ...] = ()
     """Directories of caches that the call may have changed and that were not looked into."""
+    left: Mapping[str, Entry | None] = {}
+    """What the call left at the paths that it changed."""
 
 
 class KeptTimeline(Struct, frozen=True, kw_only=True):
@@ -118,6 +120,7 @@ def _kept(directory: Path, workspace: RealPath, history: History) -> KeptTimelin
                     changes=history.changes(point.number),
                     is_settled=point.number not in open_calls,
                     unseen=history.unseen(point.number),
+                    left=history.left(point.number),
                 )
                 for point in history.points()
             ]
