@@ -334,3 +334,14 @@ def content_of(opened: int) -> bytes:
     with os.fdopen(os.dup(opened), "rb") as file:
         file.seek(0)
         return file.read()
+
+
+def inside(above: int, name: bytes, deepest: int = DEEPEST) -> Iterator[bytes]:
+    """Yield what a tree holds but directories, by the paths below it."""
+    with directory(above, name) as opened, os.scandir(opened) as found:
+        for entry in sorted(found, key=lambda entry: entry.name):
+            path = os.fsencode(entry.name)
+            if deepest and entry.is_dir(follow_symlinks=False):
+                yield from (path + b"/" + one for one in inside(opened, path, deepest - 1))
+            else:
+                yield path

@@ -20,7 +20,6 @@ that a whole tree can be renamed. A bound that is reached refuses all changes.
 
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
@@ -460,7 +459,7 @@ class Walk:
         if why is None:
             return False
         if judged.is_directory:
-            inside = [*islice(_files_below(place.upper, name), _MOST_SHOWN + 1)]
+            inside = [*islice(files.inside(place.upper, name), _MOST_SHOWN + 1)]
             inside[_MOST_SHOWN:] = [b"more"] * (len(inside) > _MOST_SHOWN)
             why = f"{why}; it holds {os.fsdecode(b', '.join(inside))!r}" if inside else None
         elif judged.is_link:
@@ -575,17 +574,6 @@ def _is_whiteout(status: os.stat_result) -> bool:
 
 def _present(directory: int, name: bytes) -> os.stat_result:
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
-
-
-def _files_below(directory: int, name: bytes, deepest: int = files.DEEPEST) -> Iterator[bytes]:
-    """Yield what a tree holds but directories, by the paths below it."""
-    with files.directory(directory, name) as opened, os.scandir(opened) as found:
-        for entry in sorted(found, key=lambda entry: entry.name):
-            path = os.fsencode(entry.name)
-            if deepest and entry.is_dir(follow_symlinks=False):
-                yield from (path + b"/" + one for one in _files_below(opened, path, deepest - 1))
-            else:
-                yield path
 
 
 def _read(directory: int, name: bytes) -> bytes | None:
