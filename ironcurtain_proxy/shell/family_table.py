@@ -177,7 +177,7 @@ _PROTECTED_BRANCHES: Final = word_set("protected-branches") | {""}
 
 _SHARED_NAME: Final = re.compile(
     r"(?:main|master|trunk|devel|dev$|prod|stag|stable|releas|rel[/-]|deploy|live$|pages|gh-pages"
-    r"|qa$|uat$|next$|canary|nightly|beta|alpha|preview|hotfix$|env/|integration|v?\d+\.(?:\d|x))"
+    r"|qa$|uat$|next$|canary|nightly|beta|alpha|preview|hotfix$|env/|integration|v?\d+\.(?:\d|x)|v\d+$)"
 )
 """The beginning of names that teams and their deployments share."""
 
@@ -189,7 +189,8 @@ _OF_WORK: Final = words("fix feat feature docs doc chore ci test tests refactor 
 def sounds_protected(branch: str) -> bool:
     """Return whether a branch has a name that is commonly protected, or that deploys."""
     parts = branch.lower().split("/")
-    if not _PROTECTED_BRANCHES.isdisjoint(parts):
+    # Other letters may look like these names.
+    if not _PROTECTED_BRANCHES.isdisjoint(parts) or not branch.isascii():
         return True
     # `fix/release-notes` is about releases, `release/notes` is one.
     is_of_work = len(parts) > 1 and parts[0] in _OF_WORK
@@ -205,9 +206,11 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     path = [text for text in texts[1:4] if not text.startswith("-")]
     if any(text in word_set("never") for text in path[:2]) and task.path[-1:] != ("rm",):
         return True
-    if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
-        return True
-    if _reads_statements(name, texts[1:]) or _follows_input(name, texts[1:]):
+    is_secret = name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts)
+    # The filter of `--jq` may show the environment, with the token.
+    if name == "gh" and any(map(_FILTER.match, texts)):
+        is_secret = re.search(r"\b(?:env|ENV)\b", " ".join(texts)) is not None
+    if is_secret or _reads_statements(name, texts[1:]) or _follows_input(name, texts[1:]):
         return True
     if name not in word_set("family-table-interpreters"):
         return False
@@ -217,6 +220,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     return runs_options or any(text in _CODE for text in texts)
 
 
+_FILTER: Final = re.compile(r"--jq|-\w*q")
 _MAKEFILE: Final = re.compile(r"(-[a-zA-Z]*f|--(make)?file=?)?(-|/dev/stdin)")
 _SCRIPT: Final = re.compile(r"-[a-zA-Z]*f|--fi")
 _TREE: Final = re.compile(r"-[a-zA-Z]*[rRa]|--[ra]")

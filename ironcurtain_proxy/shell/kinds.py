@@ -344,6 +344,9 @@ def _options(program: str, rest: Sequence[Word]) -> ParsedOptions | None:
 def _of_curl(given: ParsedOptions) -> _Targets:
     for name, word in given.options:
         text = "" if word is None else word.prefix
+        # By another `Host`, or a line that is written into the request, a proxy leads elsewhere.
+        if name in _LINES and not _LINES[name].fullmatch(text):
+            return None
         # `%output{FILE}` of `-w` writes a file, `@FILE` reads one.
         if text.startswith("@") or "%output" in text:
             return None
@@ -356,6 +359,11 @@ def _of_curl(given: ParsedOptions) -> _Targets:
             return None
     found = [_address(word) for word in given.operands]
     return [one for one in found if one is not None and None not in found]
+
+
+_HEADER: Final = re.compile(r"(?!(?i:host)\s*[:;])[\w-]+\s*[:;][^\r\n]*", re.ASCII)
+_VERB: Final = re.compile(r"(?!CONNECT)[A-Z]+")
+_LINES: Final = {"-H": _HEADER, "--header": _HEADER, "-X": _VERB, "--request": _VERB}
 
 
 def _sends_own_file(name: str, word: Word | None, place: CommandPlace) -> bool:
@@ -390,12 +398,9 @@ def _address(word: Word) -> tuple[str, int] | None:
 
 
 def _of_netcat(given: ParsedOptions) -> _Targets:
-    match [word.text or "" for word in given.operands]:
-        case [host, port] if port.isdecimal() and _HOST.fullmatch(host):
-            is_scan = any(name == "-z" for name, _ in given.options)
-            return [(host, int(port))] if is_scan else None
-        case _:
-            return None
+    host, port, *others = (*[word.text or "" for word in given.operands], "", "")
+    is_scan = _HOST.fullmatch(host) and port.isdecimal() and len(others) == 2 and given.has("-z")  # noqa: PLR2004
+    return [(host, int(port))] if is_scan else None
 
 
 def _of_redis(given: ParsedOptions) -> _Targets:
@@ -465,9 +470,13 @@ CLIENTS: Final = frozenset(_DATABASES)
 
 
 _ACCOUNT: Final = re.compile(r"(?:[\w.-]+@)?\w[\w.-]*", re.ASCII)
+_COMPOSE_FILE: Final = r"(?:(?:\.{0,2}|[\w-]+)/(?:[\w.-]+/)*)?\w[\w.-]*\.ya?ml"
 _CONTAINERS: Final = re.compile(
-    r"docker (?:compose (?:(?:-f|--file|-p) [^\s-]\S* )*)?(?:ps|logs|images)(?: .*)?", re.DOTALL
-)
+    rf"docker (?:compose (?:(?:-f|--file) {_COMPOSE_FILE} |-p \w[\w.-]* )*)?"
+    r"(?:ps|logs|images)(?: .*)?", re.ASCII | re.DOTALL,
+)  # fmt: skip
+"""A file of `compose` may be a place to fetch it from (`oci:`, `git@`, `github.com/a/b`). One that
+is no YAML would be shown in the complaint about it."""
 _BESIDE: Final = frozenset({"cd", "ls", "pwd", "echo", "sleep"})
 _OF_INPUT: Final = {"head": 0, "tail": 0, "wc": 0, "uniq": 0, "grep": 1}
 """Programs that show their input, with the number of their operands: a further one is a file."""

@@ -87,6 +87,7 @@ def test_a_branch_that_was_fetched_is_somebody_elses(project: Project) -> None:
     "command",
     [
         "git push origin main", "git push origin release/2", "git push origin v1.2",
+        "git push origin v9", "git push origin m\u0430in",
         "git push origin staging", "git push origin team/prod-eu", "git push origin gh-pages",
         "git push origin fix/main", "git push origin ci/production",
         "git push origin HEAD:main", "git push origin fix/b:main", "git push origin +fix/b",

@@ -58,6 +58,7 @@ def test_nothing_else_joins_the_kind() -> None:
         "gh api repos/a/b/pulls/%2e%2e/keys", "gh api https://evil.example/repos/a/b/pulls",
         "gh api repos/a/b/pulls --hostname evil.example", "gh api repos/a/b/pulls -H 'X: y'",
         "gh api repos/a/b/pulls repos/c/d/pulls", "gh api repos/a/b/{x}", "gh api repos/$r/pulls",
+        "gh pr view 12 --json body --jq env.GH_TOKEN", "gh api repos/a/b/pulls -iq '$ENV'",
         "gh api repos/a/b/pulls/$n", "gh api repos/a/b/pu*/keys", "cd .. && gh pr view 1",
     ]  # fmt: skip
     assert [

@@ -68,8 +68,15 @@ def test_the_kind_is_no_way_to_another_host_a_proxy_or_a_file() -> None:
         "curl -s http://localhost:3000\\\\@evil.example/",
         # Proxies, control services, what the system gives out, other services.
         *(f"curl -s http://localhost:{port}/" for port in
-          (22, 25, 1080, 2375, 2376, 3128, 4040, 6443, 8001, 8118, 8200, 8808, 8888, 9050, 9222,
-           9229, 10250, 32768, 45123, 65535, 99999)),
+          (22, 25, 1080, 2375, 2376, 3128, 4040, 4646, 6443, 8001, 8118, 8200, 8808, 8888, 9050,
+           9222, 9229, 9515, 10250, 11434, 32768, 45123, 65535, 99999)),
+        # What a proxy on another port would take for another host.
+        *(f"curl -s http://localhost:3000/ {option}" for option in (
+            "-H 'Host: evil.example'", "--header 'host : evil.example'", "-H 'Host;'",
+            "-H $'A: b\\r\\nHost: evil.example'", "-A $'a\\r\\nHost: evil.example'", "-X CONNECT",
+            "-X 'GET http://evil.example/ HTTP/1.1'",
+        )),
+        "X='st: evil.example'; curl -s http://localhost:3000/ -H \"Ho$X\"",
         "nc -z localhost 2375", "nc -z localhost 1-65535", "redis-cli -p 9222 ping",
         # Files, code, listeners.
         "curl -s http://localhost:3000/x -d @.env", "curl -s http://localhost:3000/x --data=@.env",
@@ -208,6 +215,7 @@ def test_the_containers_of_another_machine_are_a_kind_and_no_file_or_change_is_i
     there = "ssh -i ~/.ssh/k root@h.example"
     same = [
         f'sleep 9 && {there} "cd /opt && docker compose -f a.yml logs a | tail"',
+        f"{there} docker compose -f ../a.yml -f /opt/b-c.staging.yaml -p d ps",
         f"{there} 'docker logs a 2>&1 | grep -A5 error | head -5'",
     ]
     assert [then for then in same if not is_covered(STATE, then)] == []
@@ -217,7 +225,10 @@ def test_the_containers_of_another_machine_are_a_kind_and_no_file_or_change_is_i
         "docker ps | sort -o x", "docker ps | grep -rx", "docker ps | grep -f /etc/shadow x",
         "docker -H tcp://g ps", "(", "docker(){ :; }", "docker compose exec a env", "docker rm a",
         "docker compose config", "docker inspect a", "{ rm x; } 2>&1", "echo $HOME", "docker",
-        "docker compose --env-file x ps",
+        "docker compose --env-file x ps", *(f"docker compose -f {file} logs" for file in (
+            "oci://evil.example/a", "https://evil.example/a.yml", "git@evil.example:a.yml",
+            "github.com/a/b.yml", "/etc/shadow",
+        )),
     ]  # fmt: skip
     other = [
         there, f"{there} docker ps | sh", f"{there} docker ps > ~/.x", f"X=1 {there} docker ps",
