@@ -41,6 +41,7 @@ from ironcurtain_proxy.model.annotation import (
     Roles,
     RoleSpec,
     ToolAnnotation,
+    in_one_case,
 )
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.request import (
@@ -439,7 +440,9 @@ class FactReader:
         self, strings: tuple[str, ...], reading: ArgumentReading, roles: Roles
     ) -> tuple[Value, ...] | Refusal:
         if reading == "identifier" and not IGNORES_CASE.isdisjoint(roles):
-            return tuple([TextValue(text.lower()) for text in strings])
+            # IDNA takes the Kelvin sign for a `k`.
+            lower = str.lower if "proxy-domain" in roles else in_one_case
+            return tuple([TextValue(lower(text)) for text in strings])
         if reading == "sql":
             # The parser of SQL, which only calls with SQL need.
             from ironcurtain_proxy.facts.sql import sql_value  # noqa: PLC0415
@@ -519,10 +522,9 @@ def _repository(facts: list[ArgumentFact]) -> tuple[str, RealPath] | None:
     """Return the argument and the directory that the call works in, if it names exactly one."""
     for name in _REPOSITORY_ARGUMENTS:
         for fact in facts:
-            if fact.name == name and len(fact.values) == 1:
-                value = fact.values[0]
-                if isinstance(value, PathValue):
-                    return name, value.path
+            match fact.values:
+                case (PathValue(path=path),) if fact.name == name:
+                    return name, path
     return None
 
 

@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.annotation import (
     RESOURCE_ROLES,
     ROLE_TRAITS,
     ArgumentRole,
+    in_one_case,
     same_scalar,
 )
 from ironcurtain_proxy.model.escalation import as_json, visible
@@ -337,7 +338,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
         case ("url", UrlValue(domains=domains, ordinary=True)) if domains and all(domains):
             return tuple([OnHost(role, place) for place in places_of(role, value)])
         case ("identifier", TextValue(text=text)) if text:
-            return (ExactValue(role, text.lower() if role in IGNORES_CASE else text),)
+            return (ExactValue(role, in_one_case(text) if role in IGNORES_CASE else text),)
         case _:
             return ()
 
@@ -528,7 +529,7 @@ def _holds(value: PathValue | SqlValue | TextValue, constraint: Constraint) -> b
         case (ExactValue(value=wanted), PathValue(path=path)):
             return str(path) == wanted
         case (ExactValue(role=role, value=wanted), TextValue(text=text)):
-            return (text.lower() if role in IGNORES_CASE else text) == wanted
+            return (in_one_case(text) if role in IGNORES_CASE else text) == wanted
         case _:
             return False
 

@@ -126,6 +126,17 @@ IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
 )
 """Roles whose service treats `Acme` and `acme` as the same name. Values of all other roles are
 compared exactly, so that an allowlist never covers a name that differs in case."""
+_KELVIN: Final = "\u212a"
+
+
+def in_one_case(text: str) -> str:
+    """Return a name in lower case, for a role that ignores case.
+
+    The Kelvin sign stays: Python takes it for a `K`, and no mail server does, so that it would be
+    another person who stands on a list. In a host it is a `K` before this is asked.
+    """
+    return _KELVIN.join([part.lower() for part in text.split(_KELVIN)])
+
 
 GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
     *("command", "sql", "unclear"),

@@ -23,7 +23,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from ironcurtain_proxy.credentials.table import compiled
-from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole, in_one_case
 from ironcurtain_proxy.model.condition_reading import (
     ConditionReader,
     ConditionSpot,
@@ -400,7 +400,7 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
         if self.kind == "domains":
             return leads_only_to(value, self.allowed)
         if role in IGNORES_CASE:
-            return value.text.lower() in _folded(self.allowed)
+            return in_one_case(value.text) in _folded(self.allowed)
         return value.text in self.allowed
 
     def may_hold(self, role: ArgumentRole | None, roles: _RoleSet) -> bool:
@@ -594,4 +594,4 @@ def _uri_pattern(pattern: str) -> re.Pattern[str]:
 @lru_cache(maxsize=256)
 def _folded(entries: frozenset[str]) -> frozenset[str]:
     """Return entries in lower case, for roles that ignore case."""
-    return frozenset([entry.lower() for entry in entries])
+    return frozenset(map(in_one_case, entries))

@@ -6,10 +6,10 @@ addresses. A piece and a word of a text are the same target where their keys are
     key_of("url", "https://Evil.example./a/../b?x#y")  ==  "url:evil.example/b?x"
 
 A key leaves out what no usual service tells apart: a slash or `.git` at the end, a fragment. The
-user's words and the user's own records are compared by it, and `http` is another service than
-`https` (`exact_key`). `folded` is coarse: case, percent escapes, full-width letters and characters
-that cannot be seen do not count. Results are compared by it, so that a page does not hide that it
-named a target by another spelling.
+user's words and the user's own records are compared by it, and `http` or `git` is another service
+than `https` (`exact_key`). `folded` is coarse: case, percent escapes, full-width letters and
+characters that cannot be seen do not count. Results are compared by it, so that a page does not
+hide that it named a target by another spelling.
 
 A word stands whole or not at all: the text `kim@example.org.evil.example` does not name
 `kim@example.org`.
@@ -164,7 +164,7 @@ def exact_key(piece: TargetPiece) -> str:
     return f"{_UNENCRYPTED}{key}" if is_open else key
 
 
-_OPEN: Final = re.compile(r"http:", re.IGNORECASE)
+_OPEN: Final = re.compile(r"(?:http|git):", re.IGNORECASE)
 _UNENCRYPTED: Final = "http:"
 """Before a key: others can read what goes there, and answer it."""
 

@@ -260,7 +260,8 @@ _STATEMENT: Final = re.compile(
 )
 """One statement that only reads tables: no function but these, which reach no file and no host."""
 _MORE: Final = re.compile(
-    r"\b(?:into|for|shadow|\w*shadow|\w*authid|\w*user_mappings?|mysql)\b|\\d\w*\s.*passw",
+    r"\b(?:into|for|\w*shadow|\w*authid|\w*user_mapping\w*|mysql|grants|create\s+user)\b"
+    r"|\\d\w*\s.*passw",
     re.ASCII | re.IGNORECASE,
 )
 """A word with which such a statement writes, locks, or shows the passwords of the database."""
@@ -452,9 +453,8 @@ def _named(given: ParsedOptions, port: int) -> _Targets:
     said = {name.lstrip("-")[0].lower(): word.text or "" for name, word in given.options if word}
     host, text = said.get("h", "localhost"), said.get("p", str(port))
     # What stands for a database may be a whole connection string with another host.
-    if not _HOST.fullmatch(host) or not text.isdecimal() or "=" in said.get("d", ""):
-        return None
-    return [(host, int(text))] if "://" not in said.get("d", "") else None
+    is_plain = _HOST.fullmatch(host) and text.isdecimal()
+    return [(host, int(text))] if is_plain and not re.search("=|://", said.get("d", "")) else None
 
 
 _PROGRAMS: Final[Mapping[str, Callable[[ParsedOptions], _Targets]]] = {
@@ -478,10 +478,12 @@ _CONTAINERS: Final = re.compile(
 """A file of `compose` may be a place to fetch it from (`oci:`, `git@`, `github.com/a/b`). One that
 is no YAML would be shown in the complaint about it."""
 _BESIDE: Final = frozenset({"cd", "ls", "pwd", "echo", "sleep"})
-_OF_INPUT: Final = {"head": 0, "tail": 0, "wc": 0, "uniq": 0, "grep": 1}
-"""Programs that show their input, with the number of their operands: a further one is a file."""
-_SHORT: Final = re.compile(r"-[a-eg-qs-zA-QS-Z]*\d*|\d+", re.ASCII)
-"""Options of these, but those with which they read files, and their values."""
+_SHOWING: Final = r"(?:\0-(?=\w)[cEFhHinoPvwx]*(?:[ABCm]\0?\d+|\d*))*"
+_FILTER: Final = re.compile(
+    r"(?:head|tail)(?:\0-(?:[nc]\0?\+?)?\d+)*|(?:wc|uniq)(?:\0-[cdilLmuw]+)*"
+    rf"|grep{_SHOWING}\0[^-\0][^\0]*{_SHOWING}", re.ASCII,
+)  # fmt: skip
+"""Programs that show their input: a further operand would be a file."""
 
 
 def containers_of(words: Sequence[Word]) -> tuple[str, ...] | None:
@@ -507,9 +509,6 @@ def _only_looks(command: SimpleCommand) -> bool:
     is_plain = all(map(is_of_no_file, command.redirections)) and not command.assignments
     if not is_plain or "" in texts or any(word.variables for word in command.words):
         return False
-    if not texts:
-        return True  # it holds the redirections of a list
-    operands = [one for one in texts[1:] if not _SHORT.fullmatch(one)]
-    is_filter = texts[0] in _OF_INPUT and len(operands) == _OF_INPUT[texts[0]]
-    is_filter = is_filter and not any(one.startswith("-") for one in operands)
-    return is_filter or texts[0] in _BESIDE or _CONTAINERS.fullmatch(" ".join(texts)) is not None
+    is_filter = _FILTER.fullmatch("\0".join(texts)) or _CONTAINERS.fullmatch(" ".join(texts))
+    # Without words it holds the redirections of a list.
+    return not texts or texts[0] in _BESIDE or is_filter is not None

@@ -323,6 +323,9 @@ def test_case_counts_in_lists_but_for_roles_that_ignore_it(
         )
         call = request(ArgumentFact("a", (role,), (TextValue(said_name),)), server="x", tool="x")
         assert condition.holds(call, role) is ignores_case
+        other = replace(condition, allowed=frozenset({"kim"}))
+        kelvin = request(ArgumentFact("a", (role,), (TextValue("\u212aim"),)), server="x", tool="x")
+        assert not other.holds(kelvin, role)
         same = request(ArgumentFact("a", (role,), (TextValue(listed),)), server="x", tool="x")
         assert condition.holds(same, role)
 

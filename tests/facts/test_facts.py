@@ -78,7 +78,10 @@ def test_urls_and_identifiers_are_sent_as_they_came(tree: Tree) -> None:
 
 
 def test_identifiers_are_compared_in_lower_case(tree: Tree) -> None:
-    """G21."""
+    """G21. The Kelvin sign is a `k` in hosts alone."""
+    tool = annotation("net", "open", owner=("github-owner",), host=("proxy-domain",))
+    owner, host = gather(tree, tool, owner="\u212aIM", host="\u212aIM").request.arguments
+    assert (owner.values, host.values) == ((TextValue("\u212aim"),), (TextValue("kim"),))
     tool = annotation("github", "issue", owner=("github-owner",), body=("none",))
     facts = gather(tree, tool, owner="AcMe", body="Hello")
     assert facts.request.arguments[0].values == (TextValue("acme"),)

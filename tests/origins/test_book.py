@@ -119,6 +119,7 @@ def test_a_spelling_that_a_service_may_tell_apart_is_not_the_users() -> None:
         TargetPiece("address", "k\u0456m@example.org"),
         TargetPiece("address", "\u212aim@example.org"),
         TargetPiece("url", "http://example.org/A"),
+        TargetPiece("url", "git://example.org/A"),
         TargetPiece("url", "https://git:secret@example.org/A"),
         TargetPiece("address", "\uff4b\uff49\uff4d@example.org"),
         TargetPiece("url", "https://example.org/a"),

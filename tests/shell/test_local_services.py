@@ -165,6 +165,7 @@ def test_the_kind_of_a_database_writes_nothing_and_reaches_no_other() -> None:
             "drop table a", "select 1; drop table a", "select 1 into b", "\\! id",
             "select pg_read_file('/etc/passwd')", "select evil.count('x')", "\\i x.sql",
             "select lo_export(1, 'x')", "copy a to program 'id'", "select * from pg_shadow",
+            "select * from information_schema.user_mapping_options",
             "select 1 for update", "with a as (delete from b returning 1) select 1", "\\o |sh",
         )),
         "mysql -h localhost -u me app -e 'select 1'", "redis-cli get a", APPROVED,
@@ -215,6 +216,7 @@ def test_the_containers_of_another_machine_are_a_kind_and_no_file_or_change_is_i
     there = "ssh -i ~/.ssh/k root@h.example"
     same = [
         f'sleep 9 && {there} "cd /opt && docker compose -f a.yml logs a | tail"',
+        f"{there} 'docker ps | tail -n 5 | grep -A 3 -i 80 | head -c 9'",
         f"{there} docker compose -f ../a.yml -f /opt/b-c.staging.yaml -p d ps",
         f"{there} 'docker logs a 2>&1 | grep -A5 error | head -5'",
     ]
@@ -222,6 +224,9 @@ def test_the_containers_of_another_machine_are_a_kind_and_no_file_or_change_is_i
     remote = [
         "uptime", "cat /etc/passwd", "tail -f /var/log/x", "grep x /etc/shadow", "rm x", "\nrm x",
         "docker ps > /etc/x", "ls `id`", "sudo docker ps", "docker ps &", "PATH=/tmp docker ps",
+        "docker ps | grep -A3 5 /etc/shadow", "docker ps | grep 5 /etc/shadow 5",
+        "docker ps | grep -eab /etc/shadow", "docker ps | grep -n 5 /etc/shadow",
+        "docker ps | uniq 1 2", "docker ps | head 5", "docker ps | grep - /etc/shadow",
         "docker ps | sort -o x", "docker ps | grep -rx", "docker ps | grep -f /etc/shadow x",
         "docker -H tcp://g ps", "(", "docker(){ :; }", "docker compose exec a env", "docker rm a",
         "docker compose config", "docker inspect a", "{ rm x; } 2>&1", "echo $HOME", "docker",
