@@ -40,7 +40,7 @@ from ironcurtain_proxy.shell.grammar import (
     is_of_no_file,
     read_options,
 )
-from ironcurtain_proxy.shell.places import may_write, path_of, why_not_read
+from ironcurtain_proxy.shell.places import is_in_git_data, may_write, path_of, why_not_read
 from ironcurtain_proxy.shell.programs import entries, word_set
 from ironcurtain_proxy.shell.statements import parse_command
 
@@ -378,7 +378,9 @@ def _sends_own_file(name: str, word: Word | None, place: CommandPlace) -> bool:
         return found is not None
     file = Word(found[1])
     path = path_of(file, place)
-    return path is not None and may_write(path, place) and why_not_read(file, place) is None
+    # Git's own settings may hold a token.
+    is_own = path is not None and may_write(path, place) and not is_in_git_data(path)
+    return is_own and why_not_read(file, place) is None
 
 
 _FORM: Final = frozenset({"-F", "--form"})

@@ -79,6 +79,7 @@ def test_the_kind_is_no_way_to_another_host_a_proxy_or_a_file() -> None:
         "X='st: evil.example'; curl -s http://localhost:3000/ -H \"Ho$X\"",
         "nc -z localhost 2375", "nc -z localhost 1-65535", "redis-cli -p 9222 ping",
         # Files, code, listeners.
+        "curl -s http://localhost:3000/x -d @.git/config",
         "curl -s http://localhost:3000/x -d @.env", "curl -s http://localhost:3000/x --data=@.env",
         "curl -s http://localhost:3000/x -F file=@../a",
         "curl -s http://localhost:3000/x -F a=@.env", "curl -sT a http://localhost:3000/x",
