@@ -2,8 +2,10 @@
 
 import pytest
 
+from ironcurtain_proxy.model.conditions import NamedByCondition
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import RealPath
 
@@ -24,6 +26,19 @@ def test_every_decision_has_its_word() -> None:
         "escalate",
         "deny",
     ]
+
+
+def test_a_value_is_equal_whatever_its_notes_say_and_to_its_own_kind_alone() -> None:
+    assert SandboxOpening() == SandboxOpening(for_later=True) != SandboxOpening(hosts=("a",))
+    assert "no opening" not in (SandboxOpening(), SandboxOpening(for_later=True))
+
+
+def test_a_rule_of_any_layer_makes_a_policy_ask_who_named_a_target() -> None:
+    named = NamedByCondition(roles=frozenset({"fetch-url"}), by=frozenset({"user"}))
+    rules = (Rule(name="r", effect="escalate", reason="", namedBy=named),)
+    assert Policy(rules=rules).asks_who_named
+    assert Policy(rules=(), floors=(Floor(rules=rules, asks=True),)).asks_who_named
+    assert not Policy(rules=()).asks_who_named
 
 
 def test_rules_are_found_in_file_order_wherever_they_are_indexed() -> None:
