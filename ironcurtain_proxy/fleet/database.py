@@ -26,6 +26,7 @@ from typing import Final, TypeVar, cast
 import psycopg
 import sqlalchemy as sa
 from msgspec import Struct
+from msgspec.structs import asdict
 from psycopg import sql
 from psycopg.abc import PQGen
 from sqlalchemy.engine import Connection
@@ -91,7 +92,8 @@ class SentQuestion(Struct, frozen=True, kw_only=True):
     """SHA-256 of the request's bytes, as the machine says. Readers compute their own."""
     request: bytes
     asked: datetime
-    ends: datetime | None
+    left: float | None
+    """Seconds until its deadline: the database's clock may be another one than the machine's."""
 
 
 class ShownQuestion(Struct, frozen=True):
@@ -233,7 +235,7 @@ class FleetDatabase:
         outcomes: Sequence[tuple[WaitingAnswer, str]],
     ) -> None:
         """Write what is new on a machine: questions, ends of questions, outcomes of answers."""
-        rows = [{"home": home, **{name: getattr(one, name) for name in _SENT}} for one in asked]
+        rows = [{"home": home, **asdict(one)} for one in asked]
         told = [{"q": one.question, "hash": one.hash, "outcome": word} for one, word in outcomes]
 
         def write(connection: Connection) -> None:
@@ -363,12 +365,12 @@ _COPY: Final = (
     "another relay carries questions under this machine's name: end it, or, where the machine is a "
     "copy of another one, give it a hostname and an /etc/machine-id of its own"
 )
-_SENT: Final = ("id", "host", "digest", "request", "asked", "ends")
 _ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
     (id, home, host, digest, request, asked, ends)
-    VALUES (CAST(:id AS uuid), :home, :host, :digest, :request, :asked, :ends)
+    VALUES (CAST(:id AS uuid), :home, :host, :digest, :request, :asked,
+        now() + CAST(:left AS double precision) * interval '1 second')
     ON CONFLICT (id) DO UPDATE SET is_open = true, seen = now(), request = excluded.request,
-    digest = excluded.digest WHERE ironcurtain_questions.home = excluded.home""")
+    digest = excluded.digest, ends = excluded.ends WHERE ironcurtain_questions.home = :home""")
 _END: Final = sa.text("""UPDATE ironcurtain_questions
     SET is_open = false, request = '', seen = now()
     WHERE home = :home AND id = ANY(CAST(:ids AS uuid[]))""")

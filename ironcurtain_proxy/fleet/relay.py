@@ -30,7 +30,7 @@ from ironcurtain_proxy.fleet.database import (
     channel_of,
 )
 from ironcurtain_proxy.mailbox.answering import Posted
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, seconds_left, utc_now
 from ironcurtain_proxy.mailbox.messages import request_name, response_name
 from ironcurtain_proxy.private_directory import UnacceptableFileError
 
@@ -155,7 +155,7 @@ class Relay:
                         digest=request.digest,
                         request=raw,
                         asked=request.created or utc_now(),
-                        ends=request.expires,
+                        left=seconds_left(request, utc_now()),
                     )
                 )
         return found

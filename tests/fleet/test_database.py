@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -137,3 +138,28 @@ def test_the_oldest_login_of_a_person_ends_where_there_are_too_many(found: Fleet
     assert words.said("page", other) == Account(id="ada", name="", groups=("a", "b"))
     assert words.said("ticket", other) is None
     assert words.pages() == {digest_of(one) for one in [other, *given[2:]]}
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_a_question_is_answered_where_machine_and_database_have_other_clocks(
+    found: FleetDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """By the database's clock its deadline has passed, or comes in days."""
+    here = utc_now() + timedelta(days=days)
+    monkeypatch.setattr(relay, "utc_now", lambda: here)
+    question = replace(a_question(), signing=needing(1), created=here)
+    question = replace(question, deadline=here + timedelta(hours=1))
+    place = tmp_path / "mailbox"
+    place.mkdir(mode=0o700)
+    file = place / request_name(question.id)
+    file.write_bytes(request_bytes(question, this_process()))
+    file.chmod(0o600)
+    one = Relay(Mailboxes([place], None), found, "home", lambda _: None)
+    try:
+        one.step()
+    finally:
+        one.run(lambda: True)  # closes its connection
+    assert [each.id for each in Board(found).pending(utc_now())] == [str(question.id)]
+    assert found.put_answer(str(question.id), b"{}") is not None
+    late = "SELECT ends > now() + interval '2 hours' FROM ironcurtain_questions"
+    assert found.run(lambda each: each.exec_driver_sql(late).scalar()) is False

@@ -228,6 +228,21 @@ def test_a_passkey_approves_with_the_proof_in_the_record_and_a_copy_of_it_does_n
     assert judge.objection(question, DIGEST, key.signs(answer)) == ""
 
 
+def test_a_page_that_is_taken_over_deceives_only_where_a_passkey_may_approve() -> None:
+    """WebAuthn signs a challenge, and shows nobody what that stands for."""
+    team, shown = Team(CLOCK), a_signed_question()
+    phone = team.add_passkey("ada")
+    laptop = team.add("laptop", person="ada", roles=frozenset({"by-command"}))
+    meant = replace(shown, id=EscalationId(OTHER))
+    given = phone.signs(replace(signed(KEY, meant), key="", signature=b""))
+    judge = team.judge()
+    assert judge.objection(shown, DIGEST, given)
+    assert judge.objection(meant, DIGEST, given) == ""
+    grave = replace(meant, signing=needing(1, "by-command"))
+    assert "none of the roles" in judge.objection(grave, DIGEST, given)
+    assert judge.objection(grave, DIGEST, signed(laptop, grave)) == ""
+
+
 def test_a_counter_is_compared_over_restarts_and_answers_may_come_in_any_order(
     tmp_path: Path,
 ) -> None:
@@ -313,6 +328,10 @@ def test_two_different_persons_are_needed_and_two_keys_of_one_do_not_do() -> Non
     judge = team.judge()
     both = [signed(phone, question), signed(laptop, question)]
     assert judge.weigh(question, DIGEST, both) is None
+    # Nor any number of answers by one person who has the database, under another's name too.
+    often = [signed(phone, question, lambda one, n=n: replace(one, note=str(n))) for n in range(5)]  # type: ignore[misc]
+    borrowed = replace(signed(phone, question), key=bob.key)
+    assert judge.weigh(question, DIGEST, [*often, borrowed]) is None
     found = judge.weigh(question, DIGEST, [*both, signed(bob, question)])
     assert isinstance(found, Approved)
     assert found.by == Signers(("ada", "bob"))
