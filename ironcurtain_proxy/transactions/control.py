@@ -289,10 +289,12 @@ def _why_index(entry: Judged) -> str | None:
         found = notes_of(new, hash_length=length)
     except UnreadableIndexError as error:
         return str(error)
-    known: Mapping[EntryKey, NotedFile] = {}
-    with suppress(UnreadableIndexError):
-        known = notes_of(entry.before() or b"", hash_length=length)
     links, hidden = _special(found)
+    known: Mapping[EntryKey, NotedFile] = {}
+    # Mostly there are none, and the index before takes as long to read as this one.
+    if links or hidden:
+        with suppress(UnreadableIndexError):
+            known = notes_of(entry.before() or b"", hash_length=length)
     links_before, hidden_before = _special(known)
     if not links <= links_before:
         return _LINKED
