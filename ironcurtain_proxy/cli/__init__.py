@@ -72,9 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # Python's word for a closed one
         sys.stderr.write("ironcurtain-proxy: cannot write: standard output is closed\n")
         return EXIT_FAILED
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
-        # Escapes for what a terminal of another encoding does not show.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _mend_streams()
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))
@@ -91,6 +89,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, BrokenPipeError):  # as in `audit tail | head`, which is no failure
             sys.stderr.write(f"ironcurtain-proxy: cannot write: {error.strerror}\n")
         return EXIT_FAILED
+
+
+def _mend_streams() -> None:
+    """Open what is closed of standard input and error, and let the output escape."""
+    # The next file that is opened would take the place of a closed one, and what a server writes on
+    # its standard error would stand in the audit log.
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        # Escapes for what a terminal of another encoding does not show.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:

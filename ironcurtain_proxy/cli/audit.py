@@ -82,11 +82,11 @@ def run(options: argparse.Namespace) -> int:
     log = logs.log
     try:
         return _COMMANDS[options.action](logs, options)
-    except BrokenPipeError:
-        raise
     except FileNotFoundError as error:
         raise no_log(log) from error
     except OSError as error:
+        if error.filename is None:  # of the output
+            raise
         why = error.strerror or str(error)
         raise ConfigurationError(
             f"audit log {log}: {why}; name another with --log or AUDIT_LOG_PATH"

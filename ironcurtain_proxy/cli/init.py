@@ -45,7 +45,7 @@ from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
-from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.config.settings import Settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: an argument or a file cannot be used.
     """
-    home = Path(os.path.realpath(options.home or os.environ.get("HOME") or "/"))
+    home = Path(os.path.realpath(options.home or home_directory(os.environ)))
     # From here on everything is as it will be when this user starts the proxy.
     os.environ["HOME"] = str(home)
     talk = Dialogue(yes=options.yes, as_json=options.json)

@@ -148,15 +148,19 @@ def test_commands_import_nothing_heavy_before_they_run(command: str) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", [["--help"], ["audit", "--help"], ["shell", "ls"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["audit", "--help"], ["shell", "ls"], ["audit", "tail", "--log", "log"]]
+)
 def test_an_output_on_a_full_disk_ends_with_one_line_and_a_failure(
     tmp_path: Path, words: list[str], unbuffered: str
 ) -> None:
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONUNBUFFERED": unbuffered}
+    (tmp_path / "log").write_text("{}\n")
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [*FRESH, *words], stdout=full, stderr=subprocess.PIPE, env=environ, check=False
-        )
+            [*FRESH, *words],
+            stdout=full, stderr=subprocess.PIPE, env=environ, cwd=tmp_path, check=False,
+        )  # fmt: skip
     assert ended.returncode == 1
     assert ended.stderr == b"ironcurtain-proxy: cannot write: No space left on device\n"
 
@@ -215,6 +219,13 @@ def test_a_record_that_is_torn_is_no_line_of_json(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = program.run([*program.PROXY, "audit", "tail", "log", "--json"], environ, tmp_path)
     assert done.stdout == '{"seq": 1}\n'
+
+
+def test_without_standard_error_and_input_the_exit_status_is_the_same() -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&- 2>&-', "sh", *program.PROXY, "nonsense"], check=False
+    )
+    assert ended.returncode == 2
 
 
 def test_garbage_is_not_looked_for_in_imported_modules() -> None:
