@@ -15,14 +15,24 @@ takes a value is not known.
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import ANY, CommandPlace, Word
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.grammar import Option, behind_options, grammar_of
+from ironcurtain_proxy.shell.grammar import (
+    EndOfOptions,
+    GivenOption,
+    Grammar,
+    Operand,
+    Option,
+    UnknownOption,
+    behind_options,
+    grammar_of,
+    read_items,
+)
 from ironcurtain_proxy.shell.places import (
     is_inside,
     is_of_project,
@@ -447,87 +457,53 @@ def is_free_path(word: Word, place: CommandPlace) -> bool:
 
 
 def reduced(task: Task, words: Sequence[Word], place: CommandPlace) -> list[str]:
-    """Return the options and operands that belong to the family."""
-    options: set[str] = set()
-    operands: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        following = words[at + 1] if at + 1 < len(words) else None
-        at += 1
-        if word.text == "--":
-            after = task.after if task.after is not None else behind_dashes(task)
-            inner = reduced(after, words[at:], place)
-            return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
-        if word.text is not None and word.text.startswith("-") and len(word.text) > 1:
-            kept, width = _option(task, word.text, following, place)
-            options.update(kept)
-            at += width
-            continue
-        if not is_free(task, word, len(operands), place):
-            operands.append(shortened(task, word))
-    return [*sorted(options), *operands]
-
-
-def _option(
-    task: Task, text: str, following: Word | None, place: CommandPlace
-) -> tuple[list[str], int]:
-    """Return the part of an option that belongs to the family, and how many further words it has.
+    """Return the options and operands that belong to the family.
 
     What the grammar does not state for certain stays, with the word behind it.
     """
-    name, equals, value = text.partition("=")
-    option = task.options.get(name) or GENERIC.get(name)
-    if option is None and not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
-        return _cluster(task, text, following, place)
-    if option is None:
-        return _not_known(text, following)
-    if option.arity in {"none", "optional"} and not equals:
-        return ([name] if option.stays else []), 0
-    if option.arity == "none":
-        return [text], 0
-    given = Word(value) if equals else following
-    if given is None or (not equals and option.arity == "attached"):
-        return [text], 0
-    return _valued(option, name, given, place), 0 if equals else 1
+    options: set[str] = set()
+    operands: list[str] = []
+    after: list[str] = []
+    items = read_items(Grammar({**GENERIC, **task.options}), words)
+    for at, item in items:
+        match item:
+            case EndOfOptions():
+                rule = task.after if task.after is not None else behind_dashes(task)
+                after = reduced(rule, words[at:], place)
+            case Operand(word):
+                if not is_free(task, word, len(operands), place):
+                    operands.append(shortened(task, word))
+            case GivenOption():
+                options.update(_kept(item, place))
+            case UnknownOption(word):
+                is_alone = "=" in word.prefix or word.text is None
+                value = () if is_alone else words[at : at + 1]
+                if not value or value[0].prefix.startswith("-"):
+                    options.add(spelled(word))
+                else:
+                    options.add(f"{spelled(word)} {spelled(value[0])}")
+                    next(items)
+            case _:
+                assert_never(item)
+    return [*sorted(options), *operands, *(["--", *after] if after else ())]
 
 
-def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
-    """Return an option that may take a value, with the next word."""
-    if "=" in text or following is None or following.prefix.startswith("-"):
-        return [text], 0
-    return [f"{text} {spelled(following)}"], 1
-
-
-def _valued(option: Option, name: str, given: Word, place: CommandPlace) -> list[str]:
-    """Return the part of an option with a value that belongs to the family."""
-    if option.kind == "v" and given.text is not None:
-        field, _, content = given.text.partition("=")
+def _kept(given: GivenOption, place: CommandPlace) -> list[str]:
+    """Return the part of an option that belongs to the family."""
+    option, name, value = given.option, given.name, given.value
+    if given.word.text is None:
+        return [spelled(given.word)]
+    if value is None:
+        return [name] if option.stays else []
+    if option.kind == "v" and value.text is not None:
+        field, _, content = value.text.partition("=")
         plain = content and (name in _NEVER_FILES or not content.startswith("@"))
-        return [f"{name}={field if plain else given.text}"]
-    if option.kind == "v" and name in _NEVER_FILES and "=" in given.prefix and not given.splits:
-        return [f"{name}={given.prefix.partition('=')[0]}"]
-    free = not option.stays and is_free_value(option.kind, given, place)
-    return [] if free else [f"{name}={spelled(given)}"]
+        return [f"{name}={field if plain else value.text}"]
+    if option.kind == "v" and name in _NEVER_FILES and "=" in value.prefix and not value.splits:
+        return [f"{name}={value.prefix.partition('=')[0]}"]
+    free = not option.stays and is_free_value(option.kind, value, place)
+    return [] if free else [f"{name}={spelled(value)}"]
 
 
 _NEVER_FILES: Final = frozenset({"-f", "--raw-field"})
 """Fields whose value is text, whatever it begins with."""
-
-
-def _cluster(
-    task: Task, text: str, following: Word | None, place: CommandPlace
-) -> tuple[list[str], int]:
-    """Short options joined in one word, such as `-xvs` or `-j8`."""
-    kept: list[str] = []
-    for at, letter in enumerate(text[1:], start=2):
-        option = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
-        if option is None:
-            return _not_known(text, following)
-        if option.arity != "none":
-            joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
-            more, width = _option(task, joined, following, place)
-            return [*kept, *more], width
-        if option.stays:
-            kept.append(f"-{letter}")
-    return kept, 0

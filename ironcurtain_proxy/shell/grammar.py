@@ -19,7 +19,7 @@ runners, version managers), files outside the workspace, and names that commonly
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 import msgspec
@@ -107,7 +107,133 @@ def grammar_of(text: str) -> Grammar:
 _FORMS: Final[Mapping[str, Arity]] = {"==": "attached", "=": "value", "~": "separate"}
 _SHORT: Final = 2
 _PAIR: Final = 2
+_WIDTHS: Final[Mapping[Arity, int]] = {"separate": 1, "value": 1, "pair": _PAIR}
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+class GivenOption(Struct, frozen=True):
+    """An option as the grammar states it, with its value where it has one."""
+
+    word: Word
+    """The word that it stands in, alone or joined with others."""
+    name: str
+    option: Option
+    value: Word | None = None
+    behind: tuple[Word, ...] = ()
+    """The words behind it that are its value."""
+    sign: str = ""
+    """The `=` of `-n=5`, which some programs take for a part of the value."""
+
+
+class UnknownOption(Struct, frozen=True):
+    """An option that the grammar does not state, or states with another arity."""
+
+    word: Word
+    name: str
+    """`-x` for an option joined with others."""
+    attached: str
+    """The known beginning of what stands behind the name in the same word."""
+    option: Option | None
+    """The option of that name, of another arity."""
+
+
+class Operand(Struct, frozen=True):
+    """A word that is no option, unless the shell makes one of it."""
+
+    word: Word
+
+
+class EndOfOptions(Struct, frozen=True):
+    """The word `--`. What stands behind it is not read."""
+
+
+CommandItem: TypeAlias = GivenOption | UnknownOption | Operand | EndOfOptions
+"""A part of a command line, as the grammar reads it."""
+
+
+def read_items(known: Grammar, words: Sequence[Word]) -> Iterator[tuple[int, CommandItem]]:
+    """Yield the options and operands of a command, each with the number of words up to it.
+
+    What an option means that the grammar does not state is for the reader to say: the word behind
+    it is the next item.
+
+        -v -n=    `-vn 5 x`     -v, -n with the value 5, the operand x
+        -v        `-v --out x`  -v, the unknown --out, the operand x
+    """
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.text == "--":
+            yield at, EndOfOptions()
+            return
+        if not word.prefix.startswith("-") or word.text == "-":
+            yield at, Operand(word)
+            continue
+        for item in _options_in(known, word, words[at : at + _PAIR]):
+            at += len(item.behind) if isinstance(item, GivenOption) else 0
+            yield at, item
+
+
+def _options_in(
+    known: Grammar, word: Word, following: Sequence[Word]
+) -> Iterator[GivenOption | UnknownOption]:
+    text = word.prefix
+    name, equals, value = text.partition("=")
+    if known.number and word.text is not None and text[1:].isascii() and text[1:].isdigit():
+        yield GivenOption(word, "-#", Option(), Word(text[1:]))
+        return
+    option = known.options.get(name)
+    is_long = text.startswith("--") or (len(name) > _SHORT and option is not None)
+    if is_long or (not known.bundles and len(text) > _SHORT and not _has_value(known, text)):
+        yield _valued(word, name, option, value if equals else None, following)
+        return
+    # Short options joined in one word, of which the last one may have a value.
+    joined: list[GivenOption | UnknownOption] = []
+    for at, letter in enumerate(text[1:], start=_SHORT):
+        name, rest = f"-{letter}", text[at:]
+        option = known.options.get(name)
+        if option is None or option.arity != "none":
+            sign = "=" if at == _SHORT and rest.startswith("=") else ""
+            joined.append(_valued(word, name, option, rest[len(sign) :] if rest else None,
+                                  following, sign))  # fmt: skip
+            break
+        joined.append(GivenOption(word, name, option))
+    else:
+        if word.text is None:
+            joined.append(UnknownOption(word, name, "", None))
+    # A letter that is not understood may be one of a longer name, or of a value.
+    yield from joined[-1:] if isinstance(joined[-1], UnknownOption) else joined
+
+
+def _has_value(known: Grammar, text: str) -> bool:
+    """Return whether a word is one short option with its value attached."""
+    option = known.options.get(text[:_SHORT])
+    return option is not None and option.arity in {"value", "attached", "optional"}
+
+
+def _valued(
+    word: Word,
+    name: str,
+    option: Option | None,
+    attached: str | None,
+    following: Sequence[Word],
+    sign: str = "",
+) -> GivenOption | UnknownOption:
+    """Return an option with its value, by the arity that the grammar states."""
+    unknown = UnknownOption(word, name, sign + (attached or ""), option)
+    if option is None or (attached is None and word.text is None):
+        return unknown
+    if attached is None and option.arity in {"none", "optional"}:
+        return GivenOption(word, name, option)
+    if attached is not None and option.arity in {"optional", "attached", "value"}:
+        value = Word(attached) if word.text is not None else Word(None, f"{attached}*")
+        return GivenOption(word, name, option, value, sign=sign)
+    width = _WIDTHS.get(option.arity, 0) if attached is None else 0
+    behind = tuple(following[:width])
+    if not behind or len(behind) < width:
+        return unknown
+    return GivenOption(word, name, option, behind[-1], behind)
 
 
 def read_options(
@@ -122,115 +248,60 @@ def read_options(
     """
     found: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
-    at = 0
-    while at < len(rest):
-        word = rest[at]
-        at += 1
-        if operands and not known.permutes and word.prefix.startswith("-"):
+    for at, item in read_items(known, rest):
+        is_dashed = not isinstance(item, Operand) or item.word.prefix.startswith("-")
+        if operands and not known.permutes and is_dashed:
             # Also `--`: to some programs it is another operand there.
             return "an option behind an operand is not understood"
-        if word.text == "--":
+        if isinstance(item, EndOfOptions):
             operands += rest[at:]
             break
+        word = item.word
         several = word.splits and not (globs and word.is_glob)
         if several or (word.text is None and word.prefix[:1] in {"", "-"}):
             return "a word that only the shell knows could be an option"
-        if word.text is None or len(word.text) < _SHORT or word.text[0] != "-":
+        if isinstance(item, Operand):
             operands.append(word)
             continue
-        taken = _option(known, word.text, rest[at : at + _PAIR])
-        if isinstance(taken, str):
-            return taken
-        found += taken[0]
-        at += taken[1]
+        reason = _why_unclear(item)
+        if reason or isinstance(item, UnknownOption):
+            return reason
+        value = item.value
+        found.append((item.name, Word(f"={value.text}") if value and item.sign else value))
     if any(word.splits and not (globs and word.is_glob) for word in operands):
         return "a word that only the shell knows could be several"
     return ParsedOptions(tuple(found), tuple(operands))
 
 
+def _why_unclear(item: GivenOption | UnknownOption) -> str:
+    """Return why an option may be another one than the grammar states, or nothing if it is none."""
+    if isinstance(item, UnknownOption):
+        if item.option is None:
+            return f"the option {item.name} is not known to only read"
+    else:
+        is_message = item.option.kind == "m" and not any(word.splits for word in item.behind[:1])
+        if is_message or not any(map(_could_be_an_option, item.behind)):
+            return ""
+    return f"the value of {item.name} is not understood"
+
+
 def behind_options(known: Grammar, given: Sequence[Word]) -> Sequence[Word] | None:
     """Return the words from the first that is no option, or None if one may be another option."""
-    at = 0
-    while at < len(given):
-        word = given[at]
-        at += 1
-        if word.text == "--":
+    for at, item in read_items(known, given):
+        if isinstance(item, EndOfOptions):
             return given[at:]
-        attached = word.prefix.partition("=")[0] if word.text is None and not word.splits else ""
-        if (
-            attached.startswith("--")
-            and f"{attached}=" in word.prefix
-            and attached in known.options
-        ):
-            continue
-        if word.text is None or word.text.startswith("+"):
+        if isinstance(item, Operand):
+            if item.word.text == "-":
+                continue
+            is_plain = item.word.text is not None and not item.word.text.startswith("+")
+            return given[at - 1 :] if is_plain else None
+        # Of `--name="$x"` the value alone is not known.
+        is_known = item.word.text is not None or (
+            item.name.startswith("--") and not item.word.splits
+        )
+        if _why_unclear(item) or not is_known:
             return None
-        if not word.text.startswith("-"):
-            return given[at - 1 :]
-        taken = _option(known, word.text, given[at : at + _PAIR])
-        if isinstance(taken, str):
-            return None
-        at += taken[1]
     return ()
-
-
-_Taken: TypeAlias = tuple[list[tuple[str, Word | None]], int]
-"""The options in a word, and the number of words behind it that are values."""
-
-
-def _option(known: Grammar, text: str, following: Sequence[Word]) -> _Taken | str:
-    if known.number and text[1:].isascii() and text[1:].isdigit():
-        return [("-#", Word(text[1:]))], 0
-    name, equals, value = text.partition("=")
-    option = known.options.get(name)
-    is_long = text.startswith("--") or (len(name) > _SHORT and option is not None)
-    if option is not None and (is_long or text == name):
-        return _valued(option, name, value if equals else None, following)
-    if is_long or (not known.bundles and len(text) > _SHORT and not _has_value(known, text)):
-        return f"the option {name} is not known to only read"
-    return _cluster(known, text, following)
-
-
-def _has_value(known: Grammar, text: str) -> bool:
-    """Return whether a word is one short option with its value attached."""
-    option = known.options.get(text[:_SHORT])
-    return option is not None and option.arity in {"value", "attached", "optional"}
-
-
-def _cluster(known: Grammar, text: str, following: Sequence[Word]) -> _Taken | str:
-    """Return short options joined in one word, of which the last one may have a value."""
-    found: list[tuple[str, Word | None]] = []
-    for at, letter in enumerate(text[1:], start=2):
-        name = f"-{letter}"
-        option = known.options.get(name)
-        if option is None:
-            return f"the option {name} is not known to only read"
-        if option.arity == "none":
-            found.append((name, None))
-            continue
-        taken = _valued(option, name, text[at:] or None, following)
-        return taken if isinstance(taken, str) else ([*found, *taken[0]], taken[1])
-    return found, 0
-
-
-def _valued(
-    option: Option, name: str, attached: str | None, following: Sequence[Word]
-) -> _Taken | str:
-    """Return an option with its value, by the arity that the grammar states."""
-    match option.arity, attached:
-        case ("none" | "optional", None):
-            return [(name, None)], 0
-        case ("optional" | "attached" | "value", str()):
-            return [(name, Word(attached or ""))], 0
-        case ("separate" | "value" | "pair", None):
-            width = _PAIR if option.arity == "pair" else 1
-            given = following[:width]
-            is_message = option.kind == "m" and bool(given) and not given[0].splits
-            if len(given) < width or (not is_message and any(map(_could_be_an_option, given))):
-                return f"the value of {name} is not understood"
-            return [(name, given[-1])], width
-        case _:
-            return f"the value of {name} is not understood"
 
 
 def _could_be_an_option(word: Word) -> bool:

@@ -19,15 +19,23 @@ is missing here is asked about when the sandbox stops the command on its way the
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.family_table import hoisted, task_of
-from ironcurtain_proxy.shell.grammar import Option, grammar_of
+from ironcurtain_proxy.shell.grammar import (
+    EndOfOptions,
+    GivenOption,
+    Grammar,
+    Operand,
+    Option,
+    UnknownOption,
+    grammar_of,
+    read_items,
+)
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
 from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_lists, word_set
 
@@ -367,12 +375,6 @@ class _Reach(Struct, frozen=True):
     width: int = 1
     """The words that name the program and its sub-command."""
 
-    def option(self, name: str, texts: tuple[str, ...]) -> Option | None:
-        """Return an option as the table states it, else as the one of families does."""
-        found = self.options.get(name)
-        task = task_of(texts) if found is None else None
-        return found if task is None else task.options.get(name)
-
 
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?", re.ASCII)
 _MODULE: Final = 2
@@ -432,54 +434,38 @@ def _without_settings(given: Sequence[Word]) -> tuple[list[Word], bool]:
 
 
 def _by_grammar(reach: _Reach, texts: tuple[str, ...], given: Sequence[Word]) -> Iterator[str]:
+    task = task_of(texts)
+    options = reach.options if task is None else {**task.options, **reach.options}
     operands: list[Word] = []
-    at = 0
-    while at < len(given):
-        word = given[at]
-        at += 1
-        if word.prefix == "--":
-            operands += given[at:]
-            break
-        if not word.prefix.startswith("-") or word.text == "-":
-            operands.append(word)
-            continue
-        found, takes_next = _of_option(reach, texts, word, given[at : at + 1])
-        yield from found
-        at += takes_next
+    items = read_items(Grammar(options), given)
+    for at, item in items:
+        match item:
+            case EndOfOptions():
+                operands += given[at:]
+            case Operand(word):
+                operands.append(word)
+            case GivenOption(option=Option(kind="h"), value=Word() as value):
+                yield _host(value, is_bare=True) or UNKNOWN_HOST
+            case GivenOption():
+                yield from (UNKNOWN_HOST,) if item.option.kind in {"u", "h"} else ()
+            case UnknownOption():
+                following = given[at : at + 1] if "=" not in item.word.prefix else ()
+                nearby = "".join(one.prefix for one in following if not item.attached)
+                yield from _of_unknown(reach, item, nearby)
+                # Where it is not known whether the next word is its value, that word opens nothing.
+                is_named = not reach.is_lenient or _SCHEME.search(nearby)
+                if is_named and nearby[:1] not in {"", "-"}:
+                    next(items)
+            case _:
+                assert_never(item)
     yield from _of_operands(reach, operands)
 
 
-def _of_option(
-    reach: _Reach, texts: tuple[str, ...], word: Word, following: Sequence[Word]
-) -> tuple[tuple[str, ...], bool]:
-    """Return the targets of an option, and whether the next word is its value."""
-    name, equals, value = word.prefix.partition("=")
-    option = reach.option(name, texts)
-    if option is None and not name.startswith("--"):
-        for at, letter in enumerate(word.prefix[1:], start=2):
-            option = reach.option(f"-{letter}", texts)
-            if option is None or option.arity != "none":
-                name, equals, value = f"-{letter}", word.prefix[at:], word.prefix[at:]
-                break
-    needs_next = not equals and option is not None and option.arity in {"value", "separate"}
-    given = following[0] if needs_next and following else replace(word, text=value)
-    if word.text is None and not needs_next:
-        given = Word(None, value + "*")
-    if option is None:
-        nearby = "" if equals else "".join(one.prefix for one in following)
-        odd = (
-            not reach.is_lenient or _LEADS_ELSEWHERE.search(name) or _SCHEME.search(value or nearby)
-        )
-        # Where it is not known whether the next word is its value, that word opens nothing.
-        is_named = not reach.is_lenient or _SCHEME.search(nearby)
-        return (UNKNOWN_HOST,) if odd else (), bool(is_named) and nearby[:1] not in {"", "-"}
-    match option.kind:
-        case "u":
-            return (UNKNOWN_HOST,), needs_next
-        case "h":
-            return (_host(given, is_bare=True) or UNKNOWN_HOST,), needs_next
-        case _:
-            return (), needs_next
+def _of_unknown(reach: _Reach, item: UnknownOption, nearby: str) -> Iterator[str]:
+    is_address = item.option is not None and item.option.kind in {"u", "h"}
+    texts = (_LEADS_ELSEWHERE.search(item.name), _SCHEME.search(item.attached or nearby))
+    if not reach.is_lenient or is_address or any(texts):
+        yield UNKNOWN_HOST
 
 
 def _host(word: Word, *, is_bare: bool) -> str | None:

@@ -101,6 +101,9 @@ def test_an_address_in_data_names_no_host(command: str) -> None:
         "scp -o ProxyCommand=x y a.example:z",
         "rsync -e 'ssh -o ProxyCommand=x' y a.example:z",
         "gem install x --http-proxy http://evil.example",
+        "curl -S=--proxy https://a.example",
+        "curl https://a.example --oauth2-bearer",
+        "pip install --user=https://evil.example/x y",
     ],
 )
 def test_what_may_lead_a_request_elsewhere_is_an_unknown_host_and_no_family(command: str) -> None:
