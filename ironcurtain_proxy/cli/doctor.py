@@ -24,7 +24,7 @@ from ironcurtain_proxy.cli.check import counted_problems
 from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.auto_confirm import (
-    ReviewerSpec,
+    ReviewerForm,
     model_access,
     provider_of,
 )
@@ -468,8 +468,8 @@ def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckR
                 assert_never(spec.kind)
 
 
-def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> CheckResult:
-    path = {**environ, **spec.env}.get("PATH", os.defpath)
+def _process(name: str, spec: ReviewerForm, environ: Mapping[str, str]) -> CheckResult:
+    path = {**environ, **(spec.env or {})}.get("PATH", os.defpath)
     found = shutil.which(spec.command[0], path=path)
     if found is None:
         remedy = "install it, or give its full path as the reviewer's command"
@@ -485,21 +485,22 @@ def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> Check
     return CheckResult(name, "ok", found)
 
 
-def _session(name: str, spec: ReviewerSpec) -> CheckResult:
-    if spec.token_file is None:
+def _session(name: str, spec: ReviewerForm) -> CheckResult:
+    if not spec.token_file:
         return CheckResult(name, "fail", "no token file", _MAKE_TOKEN)
     try:
-        read_token(spec.token_file)
+        read_token(Path(spec.token_file))
     except ConfigurationError as error:
         return CheckResult(name, "fail", str(error), _MAKE_TOKEN)
     return CheckResult(name, "ok", str(spec.mailbox))
 
 
-def _model(name: str, spec: ReviewerSpec, settings: Settings) -> CheckResult:
-    provider, access = provider_of(spec.model_id), model_access(spec, settings)
+def _model(name: str, spec: ReviewerForm, settings: Settings) -> CheckResult:
+    name_of_model = spec.model_id or ""
+    provider, access = provider_of(name_of_model), model_access(spec, settings)
     # A model on this machine may ask for none.
     if access.api_key or access.api_base:
-        return CheckResult(name, "ok", spec.model_id)
+        return CheckResult(name, "ok", name_of_model)
     remedy = f"write {PROVIDER_KEYS.get(provider, 'API_KEY')!r} into the configuration"
     return CheckResult(name, "fail", f"no API key for {provider}", remedy)
 

@@ -5,9 +5,9 @@ Imported only where the section exists: most sessions start without it.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias, assert_never, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never, get_args
 
-from msgspec import UNSET, Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field, structs
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import check_on_timeout
 from ironcurtain_proxy.auto_confirm.engine.interaction import OperationKind, SessionType
@@ -37,6 +37,7 @@ from ironcurtain_proxy.config.reading.forms import (
     Form,
     FormMistake,
     Maybe,
+    MisfitError,
     NameText,
     fill,
     says,
@@ -49,6 +50,8 @@ from ironcurtain_proxy.model.values import WithSecrets
 
 # --- reviewer settings
 
+
+F = TypeVar("F", bound=Form)
 
 ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
 ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]
@@ -148,47 +151,6 @@ class ReviewerForm(
         )
 
 
-class ReviewerSpec(WithSecrets, frozen=True, kw_only=True):
-    """The settings of one reviewer."""
-
-    hidden: ClassVar[frozenset[str]] = frozenset({"env"})
-
-    name: str
-    kind: ReviewerKind
-    command: tuple[str, ...] = ()
-    """Process: the program and its arguments."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Process: added to its environment. Model: `API_KEY`."""
-    protocol: ReviewerProtocol = "lines"
-    """Process: the protocol that it speaks."""
-    tool: str = "review"
-    """MCP process: the tool that asks it."""
-    model_id: str = ""
-    """Model: `PROVIDER:MODEL`."""
-    api_base: str | None = None
-    """Model: another endpoint of its provider's protocol."""
-    mailbox: Path | None = None
-    """Session, or person with a directory of their own: the escalation directory."""
-    token_file: Path | None = None
-    """Session: the file with the token that authenticates its answers."""
-
-
-def reviewer_spec(layers: Layers, node: DocumentNode, form: ReviewerForm) -> ReviewerSpec:
-    """Return the settings of one reviewer; paths are relative to the file that holds them."""
-    return ReviewerSpec(
-        name=form.name,
-        kind=form.kind,
-        command=form.command,
-        env=form.env or {},
-        protocol=form.protocol or "lines",
-        tool=form.tool or "review",
-        model_id=form.model_id or "",
-        api_base=form.api_base or None,
-        mailbox=layers.as_path(node.at("mailbox")) if form.mailbox else None,
-        token_file=layers.as_path(node.at("token_file")) if form.token_file else None,
-    )
-
-
 class ModelAccess(WithSecrets, frozen=True):
     """The access data handed to a model's library."""
 
@@ -205,17 +167,17 @@ def provider_of(model_id: str) -> str:
     return model_id.partition(":")[0]
 
 
-def model_access(spec: ReviewerSpec, settings: Settings) -> ModelAccess:
+def model_access(spec: ReviewerForm, settings: Settings) -> ModelAccess:
     """Return the reviewer's own key, else that of its provider.
 
     INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the
     LLM approver are used only by reviewers of the same provider.
     """
-    provider, said = provider_of(spec.model_id), settings.auto_approve
+    provider, said = provider_of(spec.model_id or ""), settings.auto_approve
     same = provider == provider_of(said.model_id)
     usual = said.api_key if same else settings.provider_keys.get(provider, "")
     return ModelAccess(
-        api_key=spec.env.get("API_KEY") or usual,
+        api_key=(spec.env or {}).get("API_KEY") or usual,
         api_base=spec.api_base or (said.api_base if same else None),
     )
 
@@ -319,20 +281,6 @@ PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
 """
 
 
-class RequiredContext(WithSecrets, frozen=True, kw_only=True):
-    """The environment that the operator expects. An absent setting requires nothing."""
-
-    hidden: ClassVar[frozenset[str]] = frozenset({"environment"})
-
-    directory: Path | None = None
-    """The expected workspace."""
-    branch: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """The expected variables of the proxy's environment."""
-    provider: str | None = None
-    """The expected value of `IRONCURTAIN_PROVIDER`."""
-
-
 _OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 _StoreUrl: TypeAlias = Annotated[
     str,
@@ -348,7 +296,7 @@ _STANDARD: Final = AutoConfirmSettings()
 
 
 class ContextForm(Form, frozen=True, kw_only=True, rename={}):
-    """The environment that the operator expects."""
+    """The environment that the operator expects. An absent setting requires nothing."""
 
     directory: Maybe[NameText] = UNSET
     """The expected workspace."""
@@ -470,23 +418,23 @@ class AutoConfirmConfig(WithSecrets, frozen=True, kw_only=True):
     engine: AutoConfirmSettings
     session_type: SessionType = "worker"
     """The kind of session, as the operator names it."""
-    context: RequiredContext = field(default_factory=RequiredContext)
+    context: ContextForm = field(default_factory=ContextForm)
     store_url: str | None = None
     """The address of the store; None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
     """Days for which the store keeps ended interactions, or 0 if it holds for ever."""
-    reviewers: tuple[ReviewerSpec, ...] = ()
+    reviewers: tuple[ReviewerForm, ...] = ()
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
     @property
     def mailboxes(self) -> tuple[Path, ...]:
         """The escalation directories of reviewers with a directory of their own."""
-        return tuple([spec.mailbox for spec in self.reviewers if spec.mailbox is not None])
+        return tuple([Path(spec.mailbox) for spec in self.reviewers if spec.mailbox])
 
     @property
     def token_files(self) -> tuple[Path, ...]:
         """The token files that authenticate their answers."""
-        return tuple([spec.token_file for spec in self.reviewers if spec.token_file is not None])
+        return tuple([Path(spec.token_file) for spec in self.reviewers if spec.token_file])
 
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
@@ -500,7 +448,6 @@ def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
 def _config(layers: Layers, node: DocumentNode) -> AutoConfirmConfig:
     form = fill(node, AutoConfirmForm)
     _warn_of_strangers(node, [HUMAN, *[one.name for one in form.reviewers]])
-    context = form.context
     try:
         engine = form.engine(tuple([one.rule() for one in form.safety_rules]))
     except ConfigurationError:
@@ -509,24 +456,27 @@ def _config(layers: Layers, node: DocumentNode) -> AutoConfirmConfig:
     return AutoConfirmConfig(
         engine=engine,
         session_type=form.session_type,
-        context=RequiredContext(
-            directory=layers.as_path(node.at("context", "directory"))
-            if context.directory
-            else None,
-            branch=context.branch or None,
-            environment=context.environment,
-            provider=context.provider or None,
-        ),
+        context=_located(layers, node.at("context"), form.context, "directory"),
         store_url=form.store.url or None,
         keep_days=form.store.keep_days,
         reviewers=tuple(
             [
-                reviewer_spec(layers, node.at("reviewers", index), one)
+                _located(layers, node.at("reviewers", index), one, "mailbox", "token_file")
                 for index, one in enumerate(form.reviewers)
             ]
         ),
         notifications=notifications(layers, node.at("notifications"), form.notifications),
     )
+
+
+def _located(layers: Layers, node: DocumentNode, form: F, *keys: str) -> F:
+    """Return a form with absolute paths at these keys. They are relative to its file."""
+    paths = {key: layers.as_path(node.at(key)) for key in keys if getattr(form, key)}
+    try:
+        return structs.replace(form, **{key: str(path or "") for key, path in paths.items()})
+    except MisfitError:
+        # It was reported where the form was filled.
+        return form
 
 
 def _warn_of_strangers(node: DocumentNode, known: list[str]) -> None:

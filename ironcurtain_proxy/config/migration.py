@@ -26,7 +26,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     with_first,
 )
 from ironcurtain_proxy.config.overlay_settings import migrated_mode
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.private_files import make_private_directory, sync_directory
 
 # --- rewriting
@@ -274,8 +274,7 @@ def _missing(content: bytes) -> tuple[Insertion, ...]:
     if not isinstance(document, dict):
         return ()
     found = [] if _AUTO_APPROVE.key in document else [_AUTO_APPROVE]
-    security = document.get(INTERCEPTOR[0])
-    interceptor = security.get(INTERCEPTOR[1]) if isinstance(security, dict) else None
+    interceptor = object_of(document.get(INTERCEPTOR[0])).get(INTERCEPTOR[1])
     mode = migrated_mode(interceptor) if isinstance(interceptor, dict) else None
     if mode is not None:
         found.append(Insertion(INTERCEPTOR, "approvalPolicy", mode))

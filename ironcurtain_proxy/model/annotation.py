@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 from msgspec import Struct, field
 
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of
 
 # --- annotation
 
@@ -360,8 +360,7 @@ def resolved(root: Json, reference: str) -> Json:
 def _anchored(root: Json, anchor: str) -> Json:
     """Return the definition of this name; draft 7 wrote it as `$id`."""
     for table in ("$defs", "definitions"):
-        found = root.get(table) if isinstance(root, dict) else None
-        for one in found.values() if isinstance(found, dict) else ():
+        for one in object_of(object_of(root).get(table)).values():
             if isinstance(one, dict) and (
                 anchor in (one.get("$anchor"), one.get("$dynamicAnchor"))
                 or f"#{anchor}" in (one.get("$id"), one.get("id"))
@@ -388,12 +387,10 @@ def _parts(schema: Json, root: Json) -> Iterator[Mapping[str, Json] | None]:
             followed.add(reference)
             waiting.append(resolved(root, reference))
         for word in _BRANCHES:
-            several = part.get(word)
-            waiting += several if isinstance(several, list) else ()
+            waiting += list_of(part.get(word))
         waiting += [part[word] for word in _INNER if word in part]
         for word in _TABLES:
-            table = part.get(word)
-            waiting += table.values() if isinstance(table, dict) else ()
+            waiting += object_of(part.get(word)).values()
     yield None
 
 

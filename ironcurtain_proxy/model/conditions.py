@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.credentials.table import compiled
 from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole, in_one_case
@@ -179,8 +179,14 @@ class Condition(Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def as_json(self) -> Json:
-        """Return the condition as it stands in `compiled-policy.json`."""
-        raise NotImplementedError
+        """Return the condition as it stands in `compiled-policy.json`: its fields by their keys."""
+        return {
+            key: [*sorted(value)] if isinstance(value, frozenset) else str(value)
+            for key, value in self._members()
+        }
+
+    def _members(self) -> Iterator[tuple[str, object]]:
+        yield from zip(self.__struct_encode_fields__, structs.astuple(self), strict=True)
 
     def words(self) -> str:
         """Describe the condition in one line for people."""
@@ -188,7 +194,9 @@ class Condition(Struct, frozen=True, kw_only=True):
 
     def collections(self) -> Iterator[tuple[str, Collection[str]]]:
         """Yield the collections that match nothing where they are empty, with their keys."""
-        yield from ()
+        for key, value in self._members():
+            if isinstance(value, frozenset) and key != "unless":
+                yield key, value
 
 
 class _OfRoles(Condition, frozen=True, kw_only=True):
@@ -225,14 +233,8 @@ class PathCondition(_OfRoles, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return f"is within {self.within}"
 
-    def as_json(self) -> Json:
-        return {"roles": _sorted(self.roles), "within": str(self.within)}
-
     def words(self) -> str:
         return f"within {self.within}"
-
-    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
-        yield "roles", self.roles
 
     @classmethod
     def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "PathCondition":
@@ -276,19 +278,8 @@ class NameCondition(_OfRoles, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return "has a name that it is about"
 
-    def as_json(self) -> Json:
-        return {
-            "roles": _sorted(self.roles),
-            "matching": _sorted(self.matching),
-            "unless": _sorted(self.unless),
-        }
-
     def words(self) -> str:
         return f"named like {len(self.matching)} patterns"
-
-    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
-        yield "roles", self.roles
-        yield "matching", self.matching
 
     @classmethod
     def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "NameCondition":
@@ -354,15 +345,8 @@ class DomainCondition(_OfRoles, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return "a URL leads to a host that it does not name"
 
-    def as_json(self) -> Json:
-        return {"roles": _sorted(self.roles), "allowed": _sorted(self.allowed)}
-
     def words(self) -> str:
         return f"hosts {', '.join(sorted(self.allowed))}"
-
-    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
-        yield "roles", self.roles
-        yield "allowed", self.allowed
 
     @classmethod
     def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "DomainCondition":
@@ -383,7 +367,7 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
     allowed: frozenset[str]
     """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
     matches nothing."""
-    kind: ListComparison
+    kind: ListComparison = field(name="matchType")
 
     def holds(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
         """Return whether every value is on the list.
@@ -409,19 +393,8 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return f"a value of {', '.join(sorted(self.roles))} is not on its list"
 
-    def as_json(self) -> Json:
-        return {
-            "roles": _sorted(self.roles),
-            "allowed": _sorted(self.allowed),
-            "matchType": self.kind,
-        }
-
     def words(self) -> str:
         return f"{self.kind} {', '.join(sorted(self.allowed))}"
-
-    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
-        yield "roles", self.roles
-        yield "allowed", self.allowed
 
     @classmethod
     def read(cls, node: "ConditionSpot", reader: "ConditionReader") -> "tuple[ListCondition, ...]":
@@ -506,12 +479,12 @@ class UriCondition(Condition, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return "it describes no such URI"
 
-    def as_json(self) -> Json:
-        return {"schemes": _sorted(self.schemes), "patterns": _sorted(self.patterns)}
-
     def words(self) -> str:
         schemes = [f"{scheme}:*" for scheme in sorted(self.schemes)]
         return f"resources {', '.join([*schemes, *sorted(self.patterns)])}"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield from ()
 
     @classmethod
     def read(cls, node: "ConditionSpot", _reader: "ConditionReader") -> "UriCondition":
@@ -547,15 +520,8 @@ class NamedByCondition(_OfRoles, frozen=True, kw_only=True):
     def why_not(self) -> str:
         return "somebody else named a target, or nobody did"
 
-    def as_json(self) -> Json:
-        return {"roles": _sorted(self.roles), "by": _sorted(self.by)}
-
     def words(self) -> str:
         return f"named by {', '.join(sorted(self.by))}"
-
-    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
-        yield "roles", self.roles
-        yield "by", self.by
 
     @classmethod
     def read(cls, node: "ConditionSpot", _reader: "ConditionReader") -> "NamedByCondition":
@@ -580,10 +546,6 @@ _SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = get_args(SqlBound)
 
 
 _AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
-
-
-def _sorted(words: Collection[str]) -> list[Json]:
-    return [*sorted(words)]
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.operation import (
     label,
     named_in,
 )
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 # --- crossing
 
@@ -91,8 +91,7 @@ def divide(
 
 def meta_of(params: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the `_meta` of `params`; empty if there is none."""
-    meta = params.get("_meta")
-    return meta if isinstance(meta, dict) else {}
+    return object_of(params.get("_meta"))
 
 
 def bound_meta(params: Mapping[str, Json]) -> dict[str, Json]:
@@ -204,7 +203,7 @@ def _is_completion(params: Mapping[str, Json]) -> bool:
 def named_by(method: Method, params: Mapping[str, Json]) -> tuple[NameKind, str]:
     """Return the names in a request of an agent, as the request spells them."""
     if method == "completion/complete":
-        reference = _object(params, "ref")
+        reference = object_of(params.get("ref"))
         is_prompt = reference.get("type") == "ref/prompt"
         named = reference.get("name" if is_prompt else "uri")
         return ("prompt" if is_prompt else "resource"), str(named)
@@ -251,7 +250,8 @@ def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) 
 
 def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: str) -> ParsedRequest:
     """Return a completion, which is judged as what it completes with the arguments so far."""
-    argument, others = _object(params, "argument"), _object(_object(params, "context"), "arguments")
+    argument = object_of(params.get("argument"))
+    others = object_of(object_of(params.get("context")).get("arguments"))
     name = str(argument.get("name"))
     key = "name" if kind == "prompt" else "uri"
     return ParsedRequest(
@@ -361,8 +361,3 @@ def operation_of(
         method=asked.method,
         caller=caller,
     )
-
-
-def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    found = params.get(key)
-    return found if isinstance(found, dict) else {}

@@ -24,6 +24,21 @@ Arguments: TypeAlias = Mapping[str, Json]
 """The arguments of a tool call. Treated as read-only; untrusted until facts are gathered."""
 
 
+def object_of(value: object) -> dict[str, Json]:
+    """Return an object, or an empty one for every other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Json]:
+    """Return a list, or an empty one for every other value."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a text, or an empty one for every other value."""
+    return value if isinstance(value, str) else ""
+
+
 # --- vocabulary
 
 

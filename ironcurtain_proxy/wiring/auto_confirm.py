@@ -43,7 +43,7 @@ from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.config.auto_confirm import (
     PROVIDER_VARIABLE,
     AutoConfirmConfig,
-    ReviewerSpec,
+    ReviewerForm,
     model_access,
 )
 from ironcurtain_proxy.config.reading.layers import real
@@ -155,17 +155,17 @@ def _situation(
         workspace=settings.workspace,
         home=real(settings.home),
         required=WorkContext(
-            directory=None if said.directory is None else real(said.directory),
+            directory=real(Path(said.directory)) if said.directory else None,
             environment=said.environment,
-            branch=said.branch,
+            branch=said.branch or None,
         ),
         environment={name: environ[name] for name in said.environment if name in environ},
-        provider_mismatch=said.provider is not None and said.provider != found,
+        provider_mismatch=bool(said.provider) and said.provider != found,
     )
 
 
 def _seat(
-    spec: ReviewerSpec,
+    spec: ReviewerForm,
     settings: Settings,
     config: AutoConfirmConfig,
     around: EngineSurroundings,
@@ -176,14 +176,14 @@ def _seat(
     may_deny = reviewer is None or reviewer.may_deny
     session = spec.name if reviewer is None else reviewer.session or spec.name
     match spec.kind:
-        case "human" if spec.mailbox is None:
+        case "human" if not spec.mailbox:
             return None, None
         case "human":
-            mailbox = _mailbox(spec.mailbox, settings, around.clock)
+            mailbox = _mailbox(spec, settings, around.clock)
             ask = without_briefing(mailbox)
             return Seat(ask=ask, is_reachable=mailbox.is_reachable, may_deny=may_deny), mailbox
         case "session":
-            mailbox = _mailbox(spec.mailbox, settings, around.clock, _credential(spec))
+            mailbox = _mailbox(spec, settings, around.clock, _credential(spec))
             return Seat(
                 ask=SessionReviewer(mailbox, redact).ask,
                 is_reachable=mailbox.is_reachable,
@@ -193,7 +193,7 @@ def _seat(
         case "process":
             process = ProcessReviewer(
                 ProcessSpec(
-                    name=spec.name, command=spec.command, env=spec.env, dialect=_dialect(spec)
+                    name=spec.name, command=spec.command, env=spec.env or {}, dialect=_dialect(spec)
                 ),
                 clock=around.clock,
                 launch=launcher(settings.session_log.parent, settings.session_log),
@@ -214,30 +214,30 @@ def _seat(
             ), model
 
 
-def _dialect(spec: ReviewerSpec) -> MakeDialect:
-    match spec.protocol:
+def _dialect(spec: ReviewerForm) -> MakeDialect:
+    match spec.protocol or "lines":
         case "lines":
             return LineDialect
         case "mcp":
-            return partial(CallDialect, tool=spec.tool)
+            return partial(CallDialect, tool=spec.tool or "review")
 
 
-def _credential(spec: ReviewerSpec) -> Credential:
+def _credential(spec: ReviewerForm) -> Credential:
     who = f'auto_confirm.reviewers: session "{spec.name}"'
-    if spec.token_file is None:
+    if not spec.token_file:
         raise ConfigurationError(f"{who} has no token_file")
     try:
-        return Credential(spec.name, read_token(spec.token_file))
+        return Credential(spec.name, read_token(Path(spec.token_file)))
     except ConfigurationError as error:
         raise ConfigurationError(f"{who}: {error}") from None
 
 
 def _mailbox(
-    directory: Path | None, settings: Settings, clock: Clock, credential: Credential | None = None
+    spec: ReviewerForm, settings: Settings, clock: Clock, credential: Credential | None = None
 ) -> Mailbox:
     return Mailbox(
         MailboxSettings(
-            directory=directory or settings.mailbox_dir,
+            directory=Path(spec.mailbox) if spec.mailbox else settings.mailbox_dir,
             assume_listener=True,
             sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
@@ -247,13 +247,13 @@ def _mailbox(
     )
 
 
-def _model(spec: ReviewerSpec, settings: Settings, around: EngineSurroundings) -> ModelReviewer:
+def _model(spec: ReviewerForm, settings: Settings, around: EngineSurroundings) -> ModelReviewer:
     said = settings.auto_approve
     access = model_access(spec, settings)
     return ModelReviewer(
         name=spec.name,
         model=LitellmModel(
-            model_id=parse_model_id(spec.model_id),
+            model_id=parse_model_id(spec.model_id or ""),
             api_key=access.api_key,
             api_base=access.api_base,
             answer_schema=ANSWER_SCHEMA,

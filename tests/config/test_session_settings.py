@@ -40,7 +40,7 @@ def test_a_session_is_read_with_paths_against_the_file(tmp_path: Path) -> None:
     assert config is not None
     (spec,), (reviewer,) = config.reviewers, config.engine.reviewers
     assert (spec.kind, spec.name) == ("session", "night-shift")
-    assert (spec.mailbox, spec.token_file) == (tmp_path / "desk/mail", tmp_path / "desk/token")
+    assert (spec.mailbox, spec.token_file) == (f"{tmp_path}/desk/mail", f"{tmp_path}/desk/token")
     assert (reviewer.kind, reviewer.session) == ("process", "s-9")
     assert (reviewer.session_type, reviewer.may_deny) == ("architect", False)
     assert config.mailboxes == (tmp_path / "desk/mail",)

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, effect_of
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest
 from tests.examples import examples
 from tests.reference.authorizer import reference_authorize
-from tests.strategies import policies, requests, rules
+from tests.strategies import KINDS, policies, requests, rules
 
 thorough = settings(
     max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow], deadline=None
@@ -29,6 +30,10 @@ brief = settings(
 @given(requests(), policies())
 def test_the_engine_decides_as_the_reference_does(request: AccessRequest, policy: Policy) -> None:
     assert authorize(request, policy) == reference_authorize(request, policy)
+
+
+def test_a_condition_that_no_drawn_policy_has_is_one_of_operations_besides_calls() -> None:
+    assert {kind.key for kind in VALUE_CONDITIONS} - {*KINDS} == {"uris"}
 
 
 WANTED = {

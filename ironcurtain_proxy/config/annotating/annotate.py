@@ -35,7 +35,7 @@ from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLIC
 from ironcurtain_proxy.config.servers.recognition import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 # --- known
 
@@ -311,8 +311,7 @@ def _as(name: str, server: str | None) -> str:
 
 def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None) -> ReadTool:
     name = str(tool.get("name", ""))
-    schema = tool.get("inputSchema")
-    held = schema if isinstance(schema, dict) else {}
+    held = object_of(tool.get("inputSchema"))
     if known is not None and fits(tool, known):
         names = properties_of(held) or {}
         arguments = {one: known.arguments.get(one, ["none"]) for one in names}

@@ -17,7 +17,7 @@ from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.config.servers.recognition import Pack, schema_digest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 _MOST_TOOLS: Final = 2_000
 
@@ -103,8 +103,7 @@ def described_prompts(
     """
     found: dict[str, DescribedTool] = {}
     for prompt in prompts[:_MOST_TOOLS]:
-        said = prompt.get("arguments")
-        entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+        entries = [one for one in list_of(prompt.get("arguments")) if isinstance(one, dict)]
         properties: dict[str, Json] = {
             str(one["name"]): {"type": "string", "description": one.get("description", "")}
             for one in entries
@@ -150,8 +149,7 @@ def read_roles(spec: Json, why: str) -> Proposed:
     if isinstance(spec, list):
         return Proposed(roles=cast("Roles", tuple(spec)), why=why)
     found = spec if isinstance(spec, dict) else {}
-    inside = found.get("inside")
-    members = inside.items() if isinstance(inside, dict) else ()
+    members = object_of(found.get("inside")).items()
     default = found.get("default")
     return Proposed(
         roles=cast("Roles", tuple(default) if isinstance(default, list) else ("unclear",)),

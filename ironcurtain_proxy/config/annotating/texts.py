@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
-from ironcurtain_proxy.model.values import Json, words
+from ironcurtain_proxy.model.values import Json, list_of, words
 
 # --- proposal
 
@@ -215,8 +215,7 @@ def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[
         # The check of calls leaves such a type out, so that any value fits.
         return frozenset()
     for word in ("anyOf", "oneOf"):
-        inner = schema.get(word)
-        for one in inner if isinstance(inner, list) else ():
+        for one in list_of(schema.get(word)):
             types = types_of(one, depth - 1) if isinstance(one, Mapping) else frozenset()
             if not types:
                 return frozenset()

@@ -35,7 +35,7 @@ from ironcurtain_proxy.config.reading.forms import fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 # --- known
 
@@ -378,7 +378,7 @@ def read_entry(
     words = _words(client, entry)
     if words is not None and any(PurePosixPath(word).name in OURSELVES for word in words):
         return ProxyEntry(name, value)
-    why = _why_left(client, entry)
+    why = next(_reasons(client, entry), "")
     if not why and words is None and is_network(entry):
         return _network(client, name, entry, places)
     why = why or _why_odd(entry, words)
@@ -414,10 +414,6 @@ def _words(client: KnownClient, entry: Mapping[str, Json]) -> list[str] | None:
     is_odd = args is not None and not isinstance(args, list)
     texts = [word for word in words if isinstance(word, str) and "\0" not in word]
     return None if is_odd or not command or len(texts) < len(words) else texts
-
-
-def _why_left(client: KnownClient, entry: Mapping[str, Json]) -> str:
-    return next(_reasons(client, entry), "")
 
 
 def _reasons(client: KnownClient, entry: Mapping[str, Json]) -> Iterator[str]:
@@ -493,7 +489,6 @@ def _taken(
 def _variables(
     client: KnownClient, entry: Mapping[str, Json], places: VariableDirectories
 ) -> Iterator[tuple[str, str]]:
-    env = entry.get("env")
-    for key, value in env.items() if isinstance(env, dict) else ():
+    for key, value in object_of(entry.get("env")).items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         yield key, filled(text, client, places)

@@ -23,7 +23,7 @@ from ironcurtain_proxy.config.annotating.annotate import as_annotations, roles_i
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.migration import create, rewrite
 from ironcurtain_proxy.credentials.table import table_bytes
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 # --- preset
 
@@ -278,8 +278,7 @@ def _config(preset: Preset, servers: Sequence[ReadServer], workspace: str) -> di
         for tool in server.tools
         if tool.changes and tool.kind in preset.always_asked
     ]
-    security = config.get("security")
-    interceptor = security.get("interceptor") if isinstance(security, dict) else None
+    interceptor = object_of(config.get("security")).get("interceptor")
     if asked and isinstance(interceptor, dict):
         interceptor["sensitiveTools"] = asked
     return config

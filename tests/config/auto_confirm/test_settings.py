@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, NightMode, SafetyRule
-from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, RequiredContext
+from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, ContextForm
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
@@ -144,13 +145,13 @@ def reviewer(base: Json, **keys: Json) -> Json:
     return {"reviewers": [{**base, **keys}]}
 
 
-def test_a_process_reads_lines_unless_it_says_that_it_speaks_mcp(tmp_path: Path) -> None:
-    said: list[tuple[str, str]] = []
+def test_what_a_process_speaks_is_read(tmp_path: Path) -> None:
+    said: list[tuple[object, object]] = []
     for keys in ({}, {"protocol": "lines"}, {"protocol": "mcp"}, {"protocol": "mcp", "tool": "t"}):
         config = loaded(tmp_path, reviewer(PROCESS, **keys))
         assert config is not None
         said.append((config.reviewers[0].protocol, config.reviewers[0].tool))
-    assert said == [("lines", "review"), ("lines", "review"), ("mcp", "review"), ("mcp", "t")]
+    assert said == [(UNSET, UNSET), ("lines", UNSET), ("mcp", UNSET), ("mcp", "t")]
 
 
 HUMAN: Json = {"name": "wrapper_claude", "kind": "human"}
@@ -295,8 +296,8 @@ def test_where_the_task_should_be_done_is_read(tmp_path: Path) -> None:
     }
     config = loaded(tmp_path, {"context": said})
     assert config is not None
-    assert config.context == RequiredContext(
-        directory=tmp_path / "work",
+    assert config.context == ContextForm(
+        directory=str(tmp_path / "work"),
         branch="feature/x",
         environment={"TASK": "hunter2"},
         provider="anthropic",
