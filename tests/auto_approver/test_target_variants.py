@@ -44,6 +44,8 @@ def _approved() -> list[Scenario]:
 
 
 APPROVED = _approved()
+IN_REQUESTS = frozenset({"just", "that", "that's"})
+"""Words that also stand in plain requests: "just push that", "that's ok, push it"."""
 BY_ID = pytest.mark.parametrize("scenario", APPROVED, ids=[one.id for one in APPROVED])
 
 
@@ -141,7 +143,7 @@ def test_forbidding_words_anywhere_leave_no_approval(
 ) -> None:
     pieces = scenario.message.split(" ")
     for word, place in zip(words, places, strict=False):
-        if word != "just":
+        if word not in IN_REQUESTS:
             pieces.insert(place % (len(pieces) + 1), word)
     if pieces != scenario.message.split(" "):
         assert veto(" ".join(pieces), scenario.escalation, AROUND) is not None
@@ -152,7 +154,7 @@ def test_forbidding_words_anywhere_leave_no_approval(
             AROUND,
         )
         is not None
-        or words[0] == "just"
+        or words[0] in IN_REQUESTS
     )
 
 
