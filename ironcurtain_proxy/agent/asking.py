@@ -38,7 +38,7 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Caller, Method
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 if TYPE_CHECKING:
@@ -313,8 +313,7 @@ def _remembering(escalation: Escalation) -> list[str]:
 def _read(answer: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
     match answer.get("action"):
         case "accept":
-            content = answer.get("content")
-            return _read_form(content if isinstance(content, dict) else {}, escalation)
+            return _read_form(object_of(answer.get("content")), escalation)
         case "decline":
             return Declined(by=HUMAN, kind="denied")
         case "cancel":
@@ -424,8 +423,7 @@ def _extensions_of(servers: Iterable[IntroducedServer]) -> dict[str, Json]:
     """Return what servers declare as extensions, the first of each name, bounded."""
     found: dict[str, Json] = {}
     for server in servers:
-        said = server.capabilities.get("extensions")
-        for name, value in said.items() if isinstance(said, dict) else ():
+        for name, value in object_of(server.capabilities.get("extensions")).items():
             is_one = _EXTENSION.fullmatch(name) and name not in NOT_CROSSING
             if is_one and isinstance(value, dict) and len(found) < _MOST_EXTENSIONS:
                 # What it says of itself has no bound, and is said where it is used.

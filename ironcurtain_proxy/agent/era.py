@@ -24,6 +24,7 @@ from ironcurtain_proxy.model.operation import (
     Caller,
 )
 from ironcurtain_proxy.model.reply import COMPLETE, URL_ELICITATION_REQUIRED
+from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
@@ -118,8 +119,7 @@ def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answe
         params: of the request.
         number: the proxy's own number of the request.
     """
-    meta = params.get("_meta")
-    said = meta if isinstance(meta, dict) else {}
+    said = object_of(params.get("_meta"))
     version, capabilities = said.get(VERSION_KEY), said.get(CAPABILITIES_KEY)
     info, level = said.get(INFO_KEY), said.get(LEVEL_KEY)
     if not isinstance(version, str) or not isinstance(capabilities, dict):
@@ -158,8 +158,7 @@ def without_tasks(caller: Caller) -> "_Answer | None":
 
 def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":
     """Return the result of `server/discover`."""
-    extensions = capabilities.get("extensions")
-    known = {**(extensions if isinstance(extensions, dict) else {}), TASKS: {}}
+    known = {**object_of(capabilities.get("extensions")), TASKS: {}}
     return {
         "supportedVersions": [*VERSIONS],
         "capabilities": {**capabilities, "extensions": known},
@@ -221,8 +220,7 @@ def stamped(method: str, answer: "_Answer", lasts: float = 0) -> "_Answer":
     """
     result, error = answer.get("result"), answer.get("error")
     if isinstance(result, dict):
-        meta = result.get("_meta")
-        told = {**(meta if isinstance(meta, dict) else {}), SERVER_INFO_KEY: dict(_INFO)}
+        told = {**object_of(result.get("_meta")), SERVER_INFO_KEY: dict(_INFO)}
         cached = _cache_of(result, lasts) if method in _CACHED else {}
         return {"result": {"resultType": COMPLETE, **result, **cached, "_meta": told}}
     if isinstance(error, dict) and error.get("code") in _ENDED:

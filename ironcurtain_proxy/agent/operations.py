@@ -19,7 +19,7 @@ from ironcurtain_proxy.agent.requests import INTERNAL_ERROR
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import ServerAnswer
@@ -124,8 +124,7 @@ class Subscriptions:
             return fault(INVALID_PARAMS, "subscriptions/listen needs notifications (object)")
         if len(self._open) >= _MOST:
             return fault(INTERNAL_ERROR, "too many requests listen")
-        asked = wanted.get(_RESOURCES)
-        texts = [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
+        texts = [uri for uri in list_of(wanted.get(_RESOURCES)) if isinstance(uri, str)]
         # Open from now on: it counts, and nobody gives back what it is about to take.
         one = self._open[request_id] = _Listening(dict.fromkeys(texts[:_MOST_URIS]))
         taken: list[str] = []
@@ -168,6 +167,5 @@ class Subscriptions:
 def _message(
     method: str, params: "Mapping[str, Json]", request_id: "MessageId"
 ) -> "Mapping[str, object]":
-    meta = params.get("_meta")
-    named = {**(meta if isinstance(meta, dict) else {}), SUBSCRIPTION_KEY: request_id}
+    named = {**object_of(params.get("_meta")), SUBSCRIPTION_KEY: request_id}
     return {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": named}}

@@ -31,7 +31,7 @@ from ironcurtain_proxy.model.decision import (
 from ironcurtain_proxy.model.escalation import Escalation, visible
 from ironcurtain_proxy.model.operation import CompositeSpec
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, list_of
 
 # --- replies
 
@@ -326,8 +326,7 @@ def composite_result(steps: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[st
         failed = result.get("isError") is True
         word = "failed" if failed else "done"
         content.append({"type": "text", "text": f"step {number}, {tool}: {word}"})
-        blocks = result.get("content")
-        content += blocks if isinstance(blocks, list) else []
+        content += list_of(result.get("content"))
     return {"content": content, "isError": failed}
 
 

@@ -30,6 +30,7 @@ from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, decode, encode
 from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.values import object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import ServerAnswer
@@ -501,5 +502,4 @@ def _size_of(held: object) -> int:
 
 
 def _token(params: "Mapping[str, Json]") -> "Json":
-    meta = params.get("_meta")
-    return meta.get("progressToken") if isinstance(meta, dict) else None
+    return object_of(params.get("_meta")).get("progressToken")

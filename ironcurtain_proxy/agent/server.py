@@ -58,6 +58,7 @@ from ironcurtain_proxy.model.crossing import fault_of
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import HEADERS_KEY, Caller, ListKind, Method, client_name
 from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.values import object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
@@ -355,8 +356,7 @@ class AgentServer:
 
     def _mismatch(self, params: "Mapping[str, Json]") -> str | None:
         """Return what is wrong with the headers of a call; our front passes them on."""
-        meta = params.get("_meta")
-        given = meta.get(HEADERS_KEY) if isinstance(meta, dict) else None
+        given = object_of(params.get("_meta")).get(HEADERS_KEY)
         if not self._reads_stream_ends or not isinstance(given, dict):
             return None
         said = {
@@ -405,8 +405,7 @@ class AgentServer:
         if self.transport.client_capabilities is None:
             self.transport.client_capabilities = declared
         self._ready = True
-        info = params["clientInfo"]
-        self._note_client(client_name(info if isinstance(info, dict) else {}))
+        self._note_client(client_name(object_of(params["clientInfo"])))
         return {"result": introduction(params)}
 
     async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:

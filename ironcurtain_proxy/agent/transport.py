@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from msgspec import Struct, field
 
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
@@ -24,10 +25,10 @@ from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, escaped, written_id
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
+from ironcurtain_proxy.model.values import Json
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import Requests, ServerAnswer
-    from ironcurtain_proxy.model.values import Json
 
 _OUR_IDS: Final = "ironcurtain-proxy/"
 """The prefix of the ids of the proxy's own requests. An answer with another id is ignored."""
@@ -42,32 +43,25 @@ DRAIN_SECONDS: Final = 15.0
 _LARGEST_AT_ONCE: Final = 64 * 1024
 
 
-class AgentTransport:
+class AgentTransport(Struct, eq=False):
     """One connection to an agent."""
 
-    def __init__(
-        self, lines: LineReader, out: LineWriter, *, drain_seconds: float = DRAIN_SECONDS
-    ) -> None:
-        """Take over two pipes.
-
-        Args:
-            lines: the agent's lines.
-            out: the lines for the agent.
-            drain_seconds: the wait for requests in progress after the agent has closed its end.
-        """
-        self._lines = lines
-        self._out = out
-        self._drain_seconds = drain_seconds
-        self.client_capabilities: Mapping[str, Json] | None = None
-        """The capabilities of the client's first `initialize`, or None if there was none yet."""
-        self._answers = Answers[Mapping[str, "Json"]]()
-        self._is_gone = False
+    lines: LineReader
+    """The agent's lines."""
+    out: LineWriter
+    """The lines for the agent."""
+    drain_seconds: float = DRAIN_SECONDS
+    """The wait for requests in progress after the agent has closed its end."""
+    client_capabilities: Mapping[str, Json] | None = None
+    """The capabilities of the client's first `initialize`, or None if there was none yet."""
+    _answers: Answers[Mapping[str, "Json"]] = field(default_factory=Answers)
+    _is_gone: bool = False
 
     # --- from the agent
 
     async def receive(self) -> Message | None:
         """Return the next request or notification, or None if the agent has closed its end."""
-        while (line := await self._lines.receive()) is not None:
+        while (line := await self.lines.receive()) is not None:
             found = read(line)
             match found:
                 case Message():
@@ -92,7 +86,7 @@ class AgentTransport:
             found = read(line)
             return isinstance(found, Message) and taker(found)
 
-        self._lines.offer_to(offer)
+        self.lines.offer_to(offer)
 
     # --- to the agent
 
@@ -106,7 +100,7 @@ class AgentTransport:
     def post(self, message: Mapping[str, object]) -> None:
         """Send one message without a wait. Nothing happens if the agent has gone."""
         with suppress(BrokenPipeError):
-            self._out.write(_encoded(message))
+            self.out.write(_encoded(message))
 
     def answer(self, request_id: MessageId, answer: "ServerAnswer") -> None:
         """Send the answer to a request without a wait. Nothing happens if the agent has gone."""
@@ -118,22 +112,22 @@ class AgentTransport:
         text = escaped(result.text)
         try:
             if len(text) < _LARGEST_AT_ONCE:
-                self._out.write(b"%b%b}\n" % (head, text))
+                self.out.write(b"%b%b}\n" % (head, text))
             else:
                 # Not copied into the message.
-                self._out.write_parts(head, text, b"}\n")
+                self.out.write_parts(head, text, b"}\n")
         except BrokenPipeError:
             return
 
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message, and wait while the agent reads too slowly."""
         with suppress(BrokenPipeError):
-            await self._out.send(_encoded(message))
+            await self.out.send(_encoded(message))
 
     async def until_read(self) -> None:
         """Wait while the agent reads too slowly."""
         with suppress(BrokenPipeError):
-            await self._out.until_uncongested()
+            await self.out.until_uncongested()
 
     async def request(
         self, method: str, params: "Mapping[str, Json]", seconds: float
@@ -153,7 +147,7 @@ class AgentTransport:
         request_id = f"{_OUR_IDS}{number}"
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         try:
-            self._out.write(encode(message))
+            self.out.write(encode(message))
         except (BrokenPipeError, ValueError):
             self._answers.forget(number)
             raise AgentError("the agent could not be asked") from None
@@ -194,9 +188,9 @@ class AgentTransport:
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._until_gone, tasks.cancel_scope)
-            with anyio.move_on_after(self._drain_seconds):
+            with anyio.move_on_after(self.drain_seconds):
                 await requests.until_idle()
-                await self._out.flush()
+                await self.out.flush()
                 tasks.cancel_scope.cancel()
             await requests.give_up()
             tasks.cancel_scope.cancel()
@@ -204,17 +198,17 @@ class AgentTransport:
     async def close(self) -> None:
         """Stop reading, and flush what was sent as far as the agent reads."""
         self._end()
-        self._lines.close()
+        self.lines.close()
         with anyio.move_on_after(1, shield=True):
-            await self._out.drain_and_close()
-        self._out.abort()
+            await self.out.drain_and_close()
+        self.out.abort()
 
     def _end(self) -> None:
         self._is_gone = True
         self._answers.fail_all(AgentError(_GONE))
 
     async def _until_gone(self, scope: anyio.CancelScope) -> None:
-        await self._out.until_closed()
+        await self.out.until_closed()
         scope.cancel()
 
 

@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.decision import (
     of_record,
 )
 from ironcurtain_proxy.model.escalation import is_invisible
-from ironcurtain_proxy.model.values import word_list
+from ironcurtain_proxy.model.values import object_of, text_of, word_list
 
 # --- display
 
@@ -93,25 +93,25 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
         fields: the record.
         process: the process of its log, where that is another log than the one asked for.
     """
-    decision = _mapping(fields.get("policyDecision"))
-    result = _mapping(fields.get("result"))
+    decision = object_of(fields.get("policyDecision"))
+    result = object_of(fields.get("result"))
     seq, waited = _integer(fields.get("seq")), _integer(fields.get("waitedMs")) or 0
     total = _integer(fields.get("durationMs")) or 0
-    refused_by = _text(fields.get("refusedBy"))
+    refused_by = text_of(fields.get("refusedBy"))
     return LogEntry(
         number=number_of(seq, process),
-        time=_text(fields.get("timestamp")),
-        request_id=_text(fields.get("requestId")),
-        session=_text(fields.get("session")),
-        client=_text(fields.get("client")),
+        time=text_of(fields.get("timestamp")),
+        request_id=text_of(fields.get("requestId")),
+        session=text_of(fields.get("session")),
+        client=text_of(fields.get("client")),
         is_intent=fields.get("phase") == "intent",
-        decision=_decision(fields, decision, _text(result.get("status"))),
-        by=_who(_text(fields.get("decidedBy")), refused_by, _text(fields.get("refusalRule"))),
-        tool=f"{_text(fields.get('serverName'))}/{_text(fields.get('toolName'))}",
-        rule=_text(fields.get("refusalRule")) or _text(decision.get("rule")),
-        argument=_argument(_mapping(fields.get("arguments"))),
+        decision=_decision(fields, decision, text_of(result.get("status"))),
+        by=_who(text_of(fields.get("decidedBy")), refused_by, text_of(fields.get("refusalRule"))),
+        tool=f"{text_of(fields.get('serverName'))}/{text_of(fields.get('toolName'))}",
+        rule=text_of(fields.get("refusalRule")) or text_of(decision.get("rule")),
+        argument=_argument(object_of(fields.get("arguments"))),
         outcome=_outcome(fields, decision, result, waited),
-        status=_text(result.get("status")),
+        status=text_of(result.get("status")),
         calls=(_integer(fields.get("count")) or 1) if fields.get("phase") == "counted" else 1,
         duration_ms=max(0, total - waited),
         waited_ms=waited,
@@ -195,12 +195,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _decision(fields: Mapping[str, object], decision: Mapping[str, object], status: str) -> str:
-    settled, by = _text(fields.get("escalationResult")), _text(fields.get("refusedBy"))
+    settled, by = text_of(fields.get("escalationResult")), text_of(fields.get("refusedBy"))
     if status == "denied" and by == "held":
         return "HELD"
     if status == "denied" and by in _BY_THE_KERNEL:
         return "DENIED"
-    match _text(decision.get("status")), settled:
+    match text_of(decision.get("status")), settled:
         case "escalate", "approved":
             return "approved"
         case "escalate", _:
@@ -268,11 +268,11 @@ def _outcome(
 ) -> str:
     ran = shown_time(max(0, (_integer(fields.get("durationMs")) or 0) - waited))
     waiting = f" (waited {shown_time(waited)})" if waited else ""
-    match _text(result.get("status")):
+    match text_of(result.get("status")):
         case "success":
             return f"ok, {ran}{waiting}"
         case "error":
-            return f"error, {ran}{waiting}: {_short(_text(result.get('error')))}"
+            return f"error, {ran}{waiting}: {_short(text_of(result.get('error')))}"
         case "denied":
             return f"{_short(_why(fields, decision, result))}{waiting}"
         case _:
@@ -283,10 +283,10 @@ def _why(
     fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
 ) -> str:
     """Return the reviewer's words, and the reason in the agent's answer."""
-    reason, error = _text(decision.get("reason")), _text(result.get("error"))
+    reason, error = text_of(decision.get("reason")), text_of(result.get("error"))
     if "refusalRule" in fields:
         reason = error or reason
-    note = _text(fields.get("note"))
+    note = text_of(fields.get("note"))
     return f'"{note}": {reason or error}' if note else reason or error
 
 
@@ -306,14 +306,6 @@ _SHORT: Final = 120
 
 def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
 
 
 # --- the table of `audit tail` --------------------------------------------------------------------

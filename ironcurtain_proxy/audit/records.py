@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.decision import KERNEL, in_record
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json, words
+from ironcurtain_proxy.model.values import Json, list_of, words
 
 # --- denied calls ---------------------------------------------------------------------------------
 # The limit on denied calls that get a record each.
@@ -449,8 +449,7 @@ def _message_of(error: Mapping[str, Json]) -> str:
 
 
 def _error_text(answer: Mapping[str, Json]) -> str:
-    content = answer.get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = list_of(answer.get("content"))
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join([text for text in texts if isinstance(text, str)]) or _UNKNOWN_ERROR
 

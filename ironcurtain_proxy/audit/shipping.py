@@ -35,7 +35,7 @@ from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.decision import Grants, of_record
 from ironcurtain_proxy.model.reply import method_and_target
-from ironcurtain_proxy.model.values import word_list
+from ironcurtain_proxy.model.values import text_of, word_list
 from ironcurtain_proxy.private_files import opened, read_regular, write_whole
 from ironcurtain_proxy.version import VERSION
 
@@ -187,7 +187,7 @@ def _event(call: RecordedCall, uid: str) -> dict[str, object]:
         },
         "action_id": _DENIED if refused else _ALLOWED,
         "disposition_id": _BLOCKED if refused else _ALLOWED,
-        "policy": {"name": entry.rule or "none", "version": _text(fields, "policyVersion")},
+        "policy": {"name": entry.rule or "none", "version": text_of(fields.get("policyVersion"))},
         "ai_agent": {"name": entry.client or "unknown", "instance_uid": entry.session},
         **_delegation(fields),
         "unmapped": {name: value for name, value in fields.items() if name not in _MAPPED},
@@ -196,15 +196,10 @@ def _event(call: RecordedCall, uid: str) -> dict[str, object]:
 
 def _delegation(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the approval that was remembered and that settled the call, where one did."""
-    who = of_record(_text(fields, "decidedBy"))
+    who = of_record(text_of(fields.get("decidedBy")))
     if not isinstance(who, Grants) or not who.ids:
         return {}
     return {"delegation": {"uid": who.ids[0], "issuer_uid": "ironcurtain-proxy"}}
-
-
-def _text(fields: Mapping[str, object], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
 
 
 # --- OTLP -----------------------------------------------------------------------------------------
@@ -270,8 +265,8 @@ def _told(fields: Mapping[str, object], entry: LogEntry) -> dict[str, object]:
         "client.name": entry.client,
         "ironcurtain.request_id": entry.request_id,
         "ironcurtain.seq": fields.get("seq", ""),
-        "ironcurtain.prev": _text(fields, "prev"),
-        "ironcurtain.phase": _text(fields, "phase"),
+        "ironcurtain.prev": text_of(fields.get("prev")),
+        "ironcurtain.phase": text_of(fields.get("phase")),
         "ironcurtain.decision": entry.decision,
         "ironcurtain.decided_by": entry.by,
         "ironcurtain.rule": entry.rule,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, visible
 from ironcurtain_proxy.model.grant import OPENS
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 
 class Redacted(Struct, frozen=True):
@@ -84,10 +84,9 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
     cutter = _Cutter()
     arguments = cutter.object(redacted.fields, MAX_DEPTH)
     scope, shown = str(words.fields["scope"]), words.fields["reasons"]
-    facts = words.fields["context"]
     context = {
         cut(name, MAX_NAME): cut(str(text), MAX_TEXT)
-        for name, text in (facts.items() if isinstance(facts, dict) else ())
+        for name, text in object_of(words.fields["context"]).items()
     }
     if escalation.opening is not None and escalation.opening.words():
         # INVARIANT: an approval opens what its view shows, so all of it is shown.

@@ -33,7 +33,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.pins.pinned import scan
 
@@ -108,10 +108,8 @@ def _shown_argument(name: str, proposed: Proposed, schema: Mapping[str, Json]) -
 
 
 def _schema_of(tool: DescribedTool, name: str) -> Mapping[str, Json]:
-    schema = tool.raw.get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    found = properties.get(name) if isinstance(properties, dict) else None
-    return found if isinstance(found, dict) else {}
+    properties = object_of(object_of(tool.raw.get("inputSchema")).get("properties"))
+    return object_of(properties.get(name))
 
 
 def _type_of(schema: Mapping[str, Json]) -> str:

@@ -29,7 +29,7 @@ from ironcurtain_proxy.facts.schema import compile_schema
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.sandbox.profile import shown_limits
 
 if TYPE_CHECKING:
@@ -302,7 +302,6 @@ def _say_unspoken(spec: ServerSpec, uris: tuple[str, ...], kernel: Kernel, repor
 
 def _arguments_of(prompt: Mapping[str, Json]) -> list[str]:
     """Return the names of the arguments of a prompt as its server lists it."""
-    said = prompt.get("arguments")
-    entries = said if isinstance(said, list) else []
+    entries = list_of(prompt.get("arguments"))
     names = [one.get("name") for one in entries if isinstance(one, dict)]
     return [name for name in names if isinstance(name, str)]

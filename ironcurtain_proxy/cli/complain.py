@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import is_invisible
-from ironcurtain_proxy.model.values import Json, word_list
+from ironcurtain_proxy.model.values import Json, object_of, word_list
 from ironcurtain_proxy.private_files import KeptFile, make_private_directory
 
 FILE_NAME: Final = "complaints.yaml"
@@ -75,8 +75,7 @@ def complaints_file(state: Path) -> Path:
 
 
 def _scenario(record: Mapping[str, object], expected: str | None, note: str) -> dict[str, object]:
-    decision = record.get("policyDecision")
-    found = decision if isinstance(decision, dict) else {}
+    found = object_of(record.get("policyDecision"))
     usual = VERBS["escalate" if found.get("status") == "allow" else "allow"]
     facts = {name: record[name] for name in _FACTS if name in record}
     return {

@@ -34,7 +34,7 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
 )
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 # --- the policy as `serve` has it -----------------------------------------------------------------
 # The kernel on files: facts and policy, no servers, no session.
@@ -214,8 +214,7 @@ def _line_of(answer: dict[str, Json]) -> bytes:
 def _identifier(line: bytes) -> Json:
     """Return the id of a line that could not be decided, or None if it has no readable id."""
     try:
-        call = orjson.loads(line)
-        found: Json = call.get("id") if isinstance(call, dict) else None
+        found: Json = object_of(orjson.loads(line)).get("id")
         orjson.dumps(found)
     except (ValueError, TypeError, RecursionError):
         return None

@@ -121,7 +121,7 @@ class _Explained(Struct, frozen=True, kw_only=True):
             return self.found.certain.decision
         if self.explanation is not None:
             return gravest_first(self.explanation.decision)
-        return Deny(_ground_of(self.gathered))
+        return Deny(Ground("", "") if isinstance(self.gathered, Facts) else self.gathered.ground)
 
     def as_text(self) -> list[str]:
         """Return the lines of the report."""
@@ -250,10 +250,6 @@ def _say_what_stops_the_start(settings: Settings, loaded: LoadedPolicy) -> None:
     for problem in report.problems:
         what = "serve refuses to start: " if problem.severity == "error" else ""
         complain(f"{what}{problem}")
-
-
-def _ground_of(gathered: Gathered) -> Ground:
-    return Ground("", "") if isinstance(gathered, Facts) else gathered.ground
 
 
 def _as_text(

@@ -48,7 +48,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
 )
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
 from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, ParsedCommand
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, list_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.statements import parse_command
@@ -244,8 +244,7 @@ def _in_sessions(
         shown = read_grants(place)
         if shown is None or (owner is not None and not is_alive(owner)):
             continue
-        grants = shown.get("grants")
-        for fields in grants if isinstance(grants, list) else []:
+        for fields in list_of(shown.get("grants")):
             if isinstance(fields, dict):
                 yield place, str(shown.get("session")), fields
 

@@ -25,7 +25,7 @@ from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import MovingServer
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.texts import ReadServer
@@ -270,10 +270,8 @@ def look_after(
         talk.say(f"  {one.get('name')}: {clean(str(one.get('found')) + remedy, 600)}")
     if len(open_points) > _MOST:
         talk.say("  … `ironcurtain-proxy doctor` shows the rest")
-    problems = check.get("problems") if isinstance(check, dict) else None
-    listed = (
-        [one for one in problems if isinstance(one, dict)] if isinstance(problems, list) else []
-    )
+    problems = list_of(object_of(check).get("problems"))
+    listed = [one for one in problems if isinstance(one, dict)]
     errors = [one for one in listed if one.get("severity") == "error"]
     is_right = isinstance(check, dict) and not errors
     numbers = f"{counted(len(errors), 'error')}, {counted(len(listed) - len(errors), 'warning')}"

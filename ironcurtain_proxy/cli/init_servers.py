@@ -35,7 +35,7 @@ from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
 
@@ -97,8 +97,7 @@ def grounded(
     if cwd is None:
         spec = with_directories(spec, workspace, workspace, make=False)
     found |= {"command": spec.command, "args": [*spec.args]}
-    env = entry.get("env")
-    variables = {**env} if isinstance(env, dict) else {}
+    variables = {**object_of(entry.get("env"))}
     path = "" if "/" in command or "PATH" in variables else path_to([command], workspace, environ)
     if path:
         found["env"] = {**variables, "PATH": path}
@@ -244,8 +243,7 @@ def _safe_path(
         # A Python older than 3.11 knows neither the option nor the variable.
         return {"args": ["-P", *args]} if program and _knows_safe_path(program) else {}
     if any("python" in word for word in (spec.command, *args)):
-        env = entry.get("env")
-        return {"env": {"PYTHONSAFEPATH": "1", **(env if isinstance(env, dict) else {})}}
+        return {"env": {"PYTHONSAFEPATH": "1", **object_of(entry.get("env"))}}
     return {}
 
 

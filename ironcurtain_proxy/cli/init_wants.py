@@ -30,7 +30,7 @@ from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.servers.recognition import PackNeeds, needs_of, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 from ironcurtain_proxy.sandbox.installed import NotInstalled, installation_of, is_confined, look_up
 from ironcurtain_proxy.sandbox.wanted import folder_for, opened_for, refused_writes
 from ironcurtain_proxy.shell.launchers import container_image
@@ -299,8 +299,7 @@ def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
     entry = moving.taken.entry
     renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
     yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
-    env = entry.get("env", entry.get("headers"))
-    names = [*(env if isinstance(env, dict) else {})]
+    names = [*object_of(entry.get("env", entry.get("headers")))]
     if names:
         what = "headers" if "url" in entry else "variables"
         yield f"    its {what} move to the proxy's own file: {clean(', '.join(names))}"
@@ -337,8 +336,7 @@ def _place(entry: Mapping[str, Json]) -> str:
     if "url" in entry:
         address = str(entry["url"])
         return address.partition("?")[0] + ("?…" if "?" in address else "") + "  (over the network)"
-    args = entry.get("args")
-    words = [str(one) for one in (args if isinstance(args, list) else [])]
+    words = [str(one) for one in list_of(entry.get("args"))]
     return shlex.join([str(entry["command"]), *masked_arguments(words)])
 
 

@@ -18,7 +18,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
@@ -222,12 +222,11 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Audit log", fields["auditLog"]),
     ]
     lines = [f"{name + ':':<{_WIDTH}}{visible(str(value))}" for name, value in rows]
-    servers = fields["servers"]
     return [
         *lines,
         *[
             f"{'Server:':<{_WIDTH}}{visible(str(server['name']))}, {_how(server)}"
-            for server in (servers if isinstance(servers, list) else [])
+            for server in list_of(fields["servers"])
             if isinstance(server, dict)
         ],
         *_shown_sessions(fields),

@@ -47,7 +47,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
 )
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, Lost, Oversize, StreamEnded
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.sandbox.standstill import Standstill
 
 # --- standing
@@ -303,8 +303,7 @@ class Conversation:
         if isinstance(message, Malformed):
             self._take_malformed(message, line)
         elif "method" in message:
-            params = message.get("params")
-            known: Mapping[str, Json] = params if isinstance(params, dict) else {}
+            known: Mapping[str, Json] = object_of(message.get("params"))
             if "id" in message:
                 self._peer.take_request(message_id(message["id"]), message["method"], known)
             else:

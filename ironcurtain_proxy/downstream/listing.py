@@ -6,6 +6,8 @@ The server is untrusted: it may send endless pages, or invalid entries.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
+from msgspec import Struct, field
+
 from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND, refusal
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
@@ -32,18 +34,15 @@ AskForPage: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 """Sends `tools/list` with these params."""
 
 
-class _Found:
+class _Found(Struct, eq=False):
     """The tools of one server so far, and the bytes that it has sent."""
 
-    def __init__(
-        self, server: str, drop: Callable[[str], None], hide: Callable[[str], None]
-    ) -> None:
-        self._server = server
-        self._drop = drop
-        self._hide = hide
-        self._tools: dict[str, ToolDefinition] = {}
-        self._entries = 0
-        self._bytes = 0
+    server: str
+    drop: Callable[[str], None]
+    hide: Callable[[str], None]
+    _tools: dict[str, ToolDefinition] = field(default_factory=dict)
+    _entries: int = 0
+    _bytes: int = 0
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -63,19 +62,19 @@ class _Found:
     def _add(self, entry: Json) -> None:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(name, str) or not name:
-            self._drop("an entry of tools/list that is no tool")
+            self.drop("an entry of tools/list that is no tool")
         elif (fault := fault_of_name(name)) is not None:
-            self._hide(f'tool "{visible(name[:MAX_NAME])}" is hidden: its name {fault}')
+            self.hide(f'tool "{visible(name[:MAX_NAME])}" is hidden: its name {fault}')
         elif name in self._tools:
-            self._drop(f"a second tool called {name!r}")
+            self.drop(f"a second tool called {name!r}")
         elif (length := _length(entry)) is None:
-            self._drop("a tool that cannot be written as JSON again")
+            self.drop("a tool that cannot be written as JSON again")
         else:
             self._bytes += length
-            self._tools[name] = ToolDefinition(self._server, name, entry)
+            self._tools[name] = ToolDefinition(self.server, name, entry)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise DownstreamError(f'server "{self._server}" {what}')
+        raise DownstreamError(f'server "{self.server}" {what}')
 
 
 async def list_tools(

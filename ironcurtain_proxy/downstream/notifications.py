@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND, wanted_news
@@ -34,7 +35,7 @@ from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
 from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 
 # --- subscriptions
 
@@ -68,23 +69,16 @@ class _Listening:
         return {"code": INVALID_PARAMS, "message": "the server does not tell of this resource"}
 
 
-class ServerSubscriptions:
+class ServerSubscriptions(Struct, eq=False):
     """What one server is listened to for."""
 
-    def __init__(
-        self, listen: Callable[[Mapping[str, Json], Callable[[int], None]], Awaitable[ToolResult]]
-    ) -> None:
-        """Begin without requests.
-
-        Args:
-            listen: sends a request for what is wanted, and notes its id.
-        """
-        self._listen = listen
-        self._capabilities: Mapping[str, Json] = {}
-        self._uris: dict[str, None] = {}
-        self._group: TaskGroup | None = None
-        self._open: list[_Listening] = []
-        """The newest last."""
+    listen: Callable[[Mapping[str, Json], Callable[[int], None]], Awaitable[ToolResult]]
+    """Sends a request for what is wanted, and notes its id."""
+    _capabilities: Mapping[str, Json] = field(default_factory=dict)
+    _uris: dict[str, None] = field(default_factory=dict)
+    _group: TaskGroup | None = None
+    _open: list[_Listening] = field(default_factory=list)
+    """The newest last."""
 
     def listen_in(self, group: TaskGroup) -> None:
         """Listen in tasks of this group."""
@@ -120,8 +114,7 @@ class ServerSubscriptions:
         number = value_at(params, "_meta", SUBSCRIPTION_KEY)
         for at, one in enumerate(self._open):
             if one.id == number and not one.is_settled.is_set():
-                told = value_at(params, "notifications", "resourceSubscriptions")
-                texts = told if isinstance(told, list) else []
+                texts = list_of(value_at(params, "notifications", "resourceSubscriptions"))
                 one.granted = frozenset([uri for uri in texts if isinstance(uri, str)])
                 one.is_settled.set()
                 for old in self._open[:at]:
@@ -147,7 +140,7 @@ class ServerSubscriptions:
                 while True:
                     began = anyio.current_time()
                     try:
-                        answer = await self._listen(one.wanted, one.note_id)
+                        answer = await self.listen(one.wanted, one.note_id)
                     except DownstreamError:
                         answer = ToolResult(result={})
                     if answer.error is not None:
@@ -264,29 +257,19 @@ _FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels that exclude warnings."""
 
 
-class LeftOut:
+class LeftOut(Struct, eq=False):
     """The dropped notifications of one server, across all its processes."""
 
-    def __init__(
-        self,
-        server: str,
-        log: SessionLog,
-        pass_on: Callable[[Mapping[str, Json]], Awaitable[None]],
-    ) -> None:
-        """Begin without dropped notifications.
-
-        Args:
-            server: its name.
-            log: the session log.
-            pass_on: sends a log message to the agent.
-        """
-        self.notices = NotificationLimits()
-        self.log_level: str | None = None
-        """The agent's log level, or None if it has set none."""
-        self._server = server
-        self._log = log
-        self._pass_on = pass_on
-        self._has_warned = False
+    server: str
+    """Its name."""
+    log: SessionLog
+    """The session log."""
+    pass_on: Callable[[Mapping[str, Json]], Awaitable[None]]
+    """Sends a log message to the agent."""
+    notices: NotificationLimits = field(default_factory=NotificationLimits)
+    log_level: str | None = None
+    """The agent's log level, or None if it has set none."""
+    _has_warned: bool = False
 
     async def say(self) -> None:
         """Report dropped notifications to the agent, a few times a minute."""
@@ -295,7 +278,7 @@ class LeftOut:
             await anyio.sleep(_COLLECTED)
             if (text := self.count()) and self.log_level not in _FEW:
                 try:
-                    await self._pass_on(
+                    await self.pass_on(
                         {"level": "warning", "logger": "ironcurtain-proxy", "data": text}
                     )
                 except Exception as error:  # noqa: BLE001  the agent's trouble is not the server's
@@ -311,14 +294,14 @@ class LeftOut:
         if not number:
             return ""
         text = (
-            f'server "{self._server}" sends too many or too large notifications: '
+            f'server "{self.server}" sends too many or too large notifications: '
             f"{counted(number, 'notification')} left out"
         )
         if self._has_warned:
-            self._log.write(self._server, f"(proxy) {text}")
+            self.log.write(self.server, f"(proxy) {text}")
             return text
         self._has_warned = True
         warning = f"{text}, later ones are counted in the session log"
         _LOGGER.warning("%s", warning)
-        self._log.write(self._server, f"(proxy) {warning}")
+        self.log.write(self.server, f"(proxy) {warning}")
         return text

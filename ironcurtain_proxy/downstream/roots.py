@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import anyio
 
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json, file_uri
+from ironcurtain_proxy.model.values import Json, file_uri, list_of
 
 RootEntry: TypeAlias = Mapping[str, Json]
 """A root, as in the answer to `roots/list`."""
@@ -107,8 +107,7 @@ def says_outside(answer: ToolResult) -> bool:
 
 
 def _mentions(answer: ToolResult, phrases: tuple[str, ...]) -> bool:
-    content = None if answer.result is None else answer.result.get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = list_of(None if answer.result is None else answer.result.get("content"))
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return any(
         words in text.lower() for text in texts if isinstance(text, str) for words in phrases

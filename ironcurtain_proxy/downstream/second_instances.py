@@ -67,25 +67,18 @@ class SecondInstance(Struct, eq=False):
     """Whether a remembered approval has brought one of its calls."""
 
 
-class SecondInstances:
+class SecondInstances(Struct, eq=False):
     """The second instances of one session's servers."""
 
-    def __init__(
-        self,
-        options: DownstreamOptions,
-        hooks: Callable[[], Hooks],
-        log: SessionLog,
-        *,
-        idle: float = IDLE,
-    ) -> None:
-        self._options = options
-        self._hooks = hooks
-        self._log = log
-        self._idle = idle
-        self._living: dict[_InstanceKey, SecondInstance] = {}
-        self._starting: dict[_InstanceKey, anyio.Lock] = {}
-        self._group: TaskGroup | None = None
-        self._count = self._uses = 0
+    options: DownstreamOptions
+    hooks: Callable[[], Hooks]
+    log: SessionLog
+    idle: float = IDLE
+    _living: dict[_InstanceKey, SecondInstance] = field(default_factory=dict)
+    _starting: dict[_InstanceKey, anyio.Lock] = field(default_factory=dict)
+    _group: TaskGroup | None = None
+    _count: int = 0
+    _uses: int = 0
 
     async def run(self) -> None:
         """Let second instances live until cancelled; then end them."""
@@ -93,8 +86,8 @@ class SecondInstances:
             self._group = group
             try:
                 while True:
-                    await anyio.sleep(min(self._idle, 5.0) / 2)
-                    self._end_idle(anyio.current_time() - self._idle)
+                    await anyio.sleep(min(self.idle, 5.0) / 2)
+                    self._end_idle(anyio.current_time() - self.idle)
             finally:
                 self._group = None
 
@@ -178,7 +171,7 @@ class SecondInstances:
         return second_instance
 
     async def _made(self, spec: ServerSpec, opening: SandboxOpening) -> SecondInstance:
-        options, state = self._options, self._options.state
+        options, state = self.options, self.options.state
         first = options.confinements.get(spec.name)
         if first is None or state is None:
             raise ServerUnavailableError(f'server "{spec.name}" is not confined')
@@ -206,7 +199,7 @@ class SecondInstances:
         except (ConfigurationError, OSError) as error:
             raise ServerUnavailableError(f"no second instance: {error}") from None
         second = replace(spec, cwd=str(directory)) if own else spec
-        hooks = self._hooks()
+        hooks = self.hooks()
         return SecondInstance(
             Supervisor(
                 second,
@@ -218,7 +211,7 @@ class SecondInstances:
                     capacity=hooks.capacity,
                     batch=hooks.batch,
                 ),
-                self._log,
+                self.log,
                 _nothing,
             ),
             confinement,
@@ -240,8 +233,8 @@ class SecondInstances:
             with anyio.CancelScope(shield=True):
                 for stage in stages:
                     second_instance.not_carried += await anyio.to_thread.run_sync(stage.carry)
-            if second_instance.watch is not None and self._options.watchman is not None:
-                self._options.watchman.ended(second_instance.watch)
+            if second_instance.watch is not None and self.options.watchman is not None:
+                self.options.watchman.ended(second_instance.watch)
             if self._living.get(key) is second_instance:
                 del self._living[key]
             directory = second_instance.confinement.temporary

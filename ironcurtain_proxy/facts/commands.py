@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.request import (
     ParsedCommand,
     PathValue,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, text_of
 
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
 """Arguments with text for people, which change nothing."""
@@ -77,13 +77,12 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
     odd = _changes_the_command(facts.arguments, argument)
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
-    text = facts.arguments.get(argument)
     place = observed(
         command,
         _place(facts, server, grounds),
         grounds,
         server,
-        text=text if isinstance(text, str) else "",
+        text=text_of(facts.arguments.get(argument)),
     )
     request = _in_directory(facts, place.directory)
     return replace(facts, command=command, place=place, request=request)

@@ -23,7 +23,7 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.git_process import beginning_of
 from ironcurtain_proxy.facts.pushes import destinations
 from ironcurtain_proxy.model.request import Family
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of, text_of
 
 # --- entries
 
@@ -60,8 +60,7 @@ def scripts_entry(text: str, task: str | None) -> str | None:
 
 def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
     def named_in(name: str) -> list[str] | None:
-        said = scripts.get(name)
-        text = said if isinstance(said, str) else ""
+        text = text_of(scripts.get(name))
         if _RUNS_OTHERS.search(text):
             return None
         return [f"pre{name}", f"post{name}", *_TOKEN.findall(text)]
@@ -219,8 +218,7 @@ def mise_entry(text: str, task: str) -> MiseEntry | None:
     if not isinstance(tasks, dict) or "task_config" in document or "include" in document:
         return None
     chosen = _tasks_reached(tasks, task)
-    environment = document.get("env", {})
-    loaded = environment.get("_") if isinstance(environment, dict) else None
+    loaded = object_of(document.get("env", {})).get("_")
     files = [
         *_texts(loaded),
         *_texts([one.get("file") for one in chosen.values() if isinstance(one, dict)]),

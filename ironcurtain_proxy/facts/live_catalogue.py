@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 # --- catalogue
 
@@ -342,11 +342,8 @@ class Names(Struct, frozen=True):
 
 def views_of(raw: Mapping[str, Json]) -> frozenset[str]:
     """Return the views that a tool says show its results."""
-    meta = raw.get("_meta")
-    if not isinstance(meta, dict):
-        return frozenset()
-    ui = meta.get("ui")
-    named = [meta.get(_VIEW_KEY), ui.get("resourceUri") if isinstance(ui, dict) else None]
+    told = object_of(raw.get("_meta"))
+    named = [told.get(_VIEW_KEY), object_of(told.get("ui")).get("resourceUri")]
     return frozenset([one for one in named if isinstance(one, str)])
 
 

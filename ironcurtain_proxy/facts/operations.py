@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.request import (
     ServerQuestion,
     Unresolvable,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, file_uri
+from ironcurtain_proxy.model.values import Arguments, Json, file_uri, object_of, text_of
 
 # --- operations
 
@@ -163,8 +163,7 @@ def _template_of(operation: Operation) -> str | None:
 
     It is None if it completes a prompt.
     """
-    reference = operation.params.get("ref")
-    uri = reference.get("uri") if isinstance(reference, dict) else None
+    uri = object_of(operation.params.get("ref")).get("uri")
     return uri if isinstance(uri, str) else None
 
 
@@ -172,8 +171,8 @@ def _filled(template: str, arguments: Arguments) -> str:
     """Return the URI of a template. A variable without a value is empty."""
 
     def value(match: re.Match[str]) -> str:
-        given = arguments.get(match[1].lstrip("+#./;?&").partition("*")[0].partition(":")[0])
-        return given if isinstance(given, str) else ""
+        name = match[1].lstrip("+#./;?&").partition("*")[0].partition(":")[0]
+        return text_of(arguments.get(name))
 
     return _VARIABLE.sub(value, template)
 
@@ -239,8 +238,7 @@ def _read(operation: Operation) -> ServerQuestion | str:
 
 
 def _form(asked: Mapping[str, Json]) -> ServerQuestion | str:
-    schema = asked.get("requestedSchema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    properties = object_of(asked.get("requestedSchema")).get("properties")
     if not isinstance(properties, dict):
         return "The form has no fields"
     if len(properties) > _MAX_FIELDS:

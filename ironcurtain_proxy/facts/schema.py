@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 from jsonschema_rs import ValidationError, Validator, validator_for
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.schema_reading import (
@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.annotation import (
     declared_arguments,
     resolved,
 )
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of
 
 # --- schema cost
 
@@ -153,19 +153,12 @@ class CompiledSchema(Struct, frozen=True):
     """The arguments whose default is a path, with it."""
 
 
-class SchemaChecker:
+class SchemaChecker(Struct, eq=False):
     """Validates calls; each schema is compiled once."""
 
-    def __init__(
-        self, say: Callable[[str, tuple[str, ...]], None] = lambda _tool, _left_out: None
-    ) -> None:
-        """Begin without compiled schemas.
-
-        Args:
-            say: gets a tool, as `server/tool`, and what is left out of the check of its arguments.
-        """
-        self._compiled: dict[int, CompiledSchema] = {}
-        self._say = say
+    say: Callable[[str, tuple[str, ...]], None] = lambda _tool, _left_out: None
+    """Gets a tool, as `server/tool`, and what is left out of the check of its arguments."""
+    _compiled: dict[int, CompiledSchema] = field(default_factory=dict)
 
     def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
         """Return the fault of the arguments, in one sentence, or None.
@@ -222,7 +215,7 @@ class SchemaChecker:
             self._compiled.clear()
         compiled = self._compiled[id(schema)] = compile_schema(schema)
         if compiled.left_out:
-            self._say(f"{annotation.server}/{annotation.tool}", compiled.left_out)
+            self.say(f"{annotation.server}/{annotation.tool}", compiled.left_out)
         return compiled
 
 
@@ -253,8 +246,7 @@ def _compiled(schema: Json, found: dict[str, Json], left_out: tuple[str, ...]) -
         RecursionError: it is nested too deeply.
     """
     declared = declared_arguments({} if schema is None else schema)
-    own = found.get("properties")
-    properties = own if isinstance(own, dict) else {}
+    properties = object_of(found.get("properties"))
     names = None if declared.is_open else frozenset(declared.names)
     if names is not None and names == properties.keys():
         found["additionalProperties"] = False
@@ -262,8 +254,7 @@ def _compiled(schema: Json, found: dict[str, Json], left_out: tuple[str, ...]) -
         # `additionalProperties` would refuse those that another part declares.
         found.pop("additionalProperties", None)
         closed: Json = {"propertyNames": {"enum": [*sorted(names)]}}
-        parts = found.get("allOf")
-        found["allOf"] = [*(parts if isinstance(parts, list) else ()), closed]
+        found["allOf"] = [*list_of(found.get("allOf")), closed]
     elif "patternProperties" not in found and found.get("additionalProperties") is False:
         del found["additionalProperties"]
     validator = validator_for(found, mask=_MASK, pattern_options=PATTERNS, offline=True)
@@ -329,8 +320,7 @@ def _not_annotated(annotation: ToolAnnotation, arguments: Arguments) -> str:
 
 
 def _type_of(properties: Mapping[str, Json], name: str) -> str | None:
-    entry = properties.get(name)
-    expected = entry.get("type") if isinstance(entry, dict) else None
+    expected = object_of(properties.get(name)).get("type")
     return expected if isinstance(expected, str) else None
 
 

@@ -21,7 +21,7 @@ from jsonschema_rs import RegexOptions, validator_for
 from msgspec import Struct, field
 
 from ironcurtain_proxy.model.annotation import declared_arguments, resolved
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 """Patterns run in linear time, and stay small."""
@@ -297,8 +297,7 @@ class SchemaReading:
         if not isinstance(value, list):
             self._leave_out(f"{at.pointer}/{key}", "is no list of names")
             return
-        table = at.node.get("properties")
-        known: Mapping[str, Json] = table if isinstance(table, dict) else {}
+        known: Mapping[str, Json] = object_of(at.node.get("properties"))
         if not at.depth:
             # Deeper, a hostile schema would have all its parts searched for each of them.
             known = declared_arguments(self._root).names
@@ -317,8 +316,7 @@ class SchemaReading:
                 return True
             reference = schema.get("$ref")
             if not isinstance(reference, str):
-                parts = schema.get("allOf", schema.get("anyOf"))
-                several = parts if isinstance(parts, list) else []
+                several = list_of(schema.get("allOf", schema.get("anyOf")))
                 return any(isinstance(one, dict) and "default" in one for one in several)
             schema = resolved(self._root, reference)
         return False
@@ -387,8 +385,7 @@ def _join(at: _Place) -> None:
 
 
 def _add_to_all(at: _Place, *parts: Json) -> None:
-    known = at.found.get("allOf")
-    at.found["allOf"] = [*(known if isinstance(known, list) else ()), *parts]
+    at.found["allOf"] = [*list_of(at.found.get("allOf")), *parts]
 
 
 def plain_schema(schema: Mapping[str, Json]) -> dict[str, Json]:

@@ -52,6 +52,7 @@ from ironcurtain_proxy.model.operation import (
     VERSION_KEY,
     VERSIONS,
 )
+from ironcurtain_proxy.model.values import object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.values import Json
@@ -234,5 +235,4 @@ def _arguments_in(headers: Headers) -> "dict[str, Json]":
 
 
 def _meta(found: Message) -> "dict[str, Json]":
-    meta = found.params.get("_meta")
-    return meta if isinstance(meta, dict) else {}
+    return object_of(found.params.get("_meta"))

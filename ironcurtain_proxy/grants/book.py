@@ -168,28 +168,19 @@ _GrantKey: TypeAlias = tuple[str, ...]
 """The key of a tool (server, tool) or of a capability (its name), never equal to each other."""
 
 
-class GrantBook:
+class GrantBook(Struct, eq=False):
     """The grants of one session, oldest first.
 
     Every method is done without waiting, so tasks of one event loop never see it half-changed. Not
     thread-safe.
     """
 
-    def __init__(
-        self,
-        on_taken_back: Callable[[], object] = lambda: None,
-        banned: frozenset[str] = frozenset(),
-    ) -> None:
-        """Begin without grants.
-
-        Args:
-            on_taken_back: called when a grant ends, which may have opened a sandbox.
-            banned: the ids of grants that are not remembered.
-        """
-        self._on_taken_back = on_taken_back
-        self._all: dict[GrantId, Remembered] = {}
-        self._by_key: dict[_GrantKey, dict[GrantId, Grant]] = {}
-        self._banned = banned
+    on_taken_back: Callable[[], object] = lambda: None
+    """Called when a grant ends, which may have opened a sandbox."""
+    banned: frozenset[str] = frozenset()
+    """The ids of grants that are not remembered."""
+    _all: dict[GrantId, Remembered] = field(default_factory=dict)
+    _by_key: dict[_GrantKey, dict[GrantId, Grant]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -197,7 +188,7 @@ class GrantBook:
     def add(self, grant: Grant) -> None:
         """Remember a grant. One with the same id is replaced."""
         self.revoke(grant.id)
-        if grant.id in self._banned:
+        if grant.id in self.banned:
             return
         self._all[grant.id] = Remembered(grant=grant)
         self._by_key.setdefault(_key_of(grant.pattern), {})[grant.id] = grant
@@ -266,7 +257,7 @@ class GrantBook:
 
     def ban(self, identifiers: frozenset[str]) -> None:
         """Remove the grants of these ids, and remember none of them again."""
-        self._banned = identifiers
+        self.banned = identifiers
         for identifier in identifiers:
             self.revoke(GrantId(identifier))
 
@@ -283,7 +274,7 @@ class GrantBook:
         del self._by_key[key][identifier]
         if not self._by_key[key]:
             del self._by_key[key]
-        self._on_taken_back()
+        self.on_taken_back()
         return True
 
     def clear(self) -> int:
@@ -291,7 +282,7 @@ class GrantBook:
         count = len(self._all)
         self._all.clear()
         self._by_key.clear()
-        self._on_taken_back()
+        self.on_taken_back()
         return count
 
 

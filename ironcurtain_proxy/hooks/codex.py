@@ -25,7 +25,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
 )
 from ironcurtain_proxy.hooks.launching import is_ours
-from ironcurtain_proxy.model.values import Arguments, Json, words
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
 
 _SECONDS: Final = 20.0
 _MOST_BYTES: Final = 1 << 20
@@ -95,8 +95,7 @@ def _answer_in(lines: IO[bytes]) -> Json:
 
 
 def _untrusted_in(result: Json) -> int:
-    data = result.get("data") if isinstance(result, dict) else None
-    places = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    places = [one for one in list_of(object_of(result).get("data")) if isinstance(one, dict)]
     hooks = [hook for one in places if isinstance(one.get("hooks"), list) for hook in one["hooks"]]  # type: ignore[union-attr]
     ours = [one for one in hooks if isinstance(one, dict) and is_ours(str(one.get("command")))]
     return sum(one.get("trustStatus") in {"untrusted", "modified"} for one in ours)

@@ -36,7 +36,7 @@ from ironcurtain_proxy.hooks.events import (
 )
 from ironcurtain_proxy.model.decision import CONTAINMENT
 from ironcurtain_proxy.model.reply import Answered, Reply
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, list_of
 from ironcurtain_proxy.ports import CallHandler
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.statements import leaves_jobs
@@ -392,8 +392,7 @@ def _graver(one: Verdict, other: Verdict) -> Verdict:
 
 def _in_words(reply: Reply, tool: str) -> str:
     """Return the texts of an answer or a refusal, which are those of the other door."""
-    content = result_of(reply, tool).get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = list_of(result_of(reply, tool).get("content"))
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join([text for text in texts if isinstance(text, str)])
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.events import WHY, AnswerForms, HookDialect, HookLine
-from ironcurtain_proxy.model.values import Arguments, Json, words
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
 
 
 def _entry(line: HookLine) -> Json:
@@ -24,9 +24,8 @@ def _entry(line: HookLine) -> Json:
 
 
 def _is_off(document: Mapping[str, object]) -> bool:
-    found = document.get("hooksConfig")
-    chosen = found if isinstance(found, dict) else {}
-    return chosen.get("enabled") is False or "ironcurtain" in (chosen.get("disabled") or ())
+    chosen = object_of(document.get("hooksConfig"))
+    return chosen.get("enabled") is False or "ironcurtain" in list_of(chosen.get("disabled"))
 
 
 def _has_failed(payload: Arguments) -> bool:

@@ -31,7 +31,7 @@ from ironcurtain_proxy.hooks.launching import (
     prefix_text,
 )
 from ironcurtain_proxy.hooks.runs import start_of
-from ironcurtain_proxy.model.values import BootMoment, Json
+from ironcurtain_proxy.model.values import BootMoment, Json, list_of, object_of
 from ironcurtain_proxy.private_files import (
     PRIVATE,
     make_private_directory,
@@ -355,8 +355,7 @@ def is_first(entries: Json) -> bool:
 
 
 def _is_our_entry(entry: Json) -> bool:
-    inner = entry.get("hooks", [entry]) if isinstance(entry, dict) else None
-    hooks = inner if isinstance(inner, list) else []
+    hooks = list_of(object_of(entry).get("hooks", [entry]))
     return any(is_ours(orjson.dumps(one).decode()) for one in hooks if isinstance(one, dict))
 
 

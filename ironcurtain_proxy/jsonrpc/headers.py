@@ -16,7 +16,7 @@ from typing import Final
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.operation import VERSION_KEY
 from ironcurtain_proxy.model.server import ToolDefinition
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, text_of
 
 MirroredPaths = Mapping[tuple[str, ...], str]
 """Header names by the keys that lead to an argument."""
@@ -102,8 +102,7 @@ _IN: Final = frozenset(
 
 def version_of(message: Mapping[str, Json]) -> str:
     """Return the version that a message names in its `_meta`, empty if it names none."""
-    said = value_at(message, "params", "_meta", VERSION_KEY)
-    return said if isinstance(said, str) else ""
+    return text_of(value_at(message, "params", "_meta", VERSION_KEY))
 
 
 def headers_of_message(

@@ -126,27 +126,24 @@ class ReviewerAnswer(Struct, frozen=True, kw_only=True):
     """The arguments that are changed, or None if the call is answered as it is."""
 
 
-class Posted:
+class Posted(Struct, eq=False):
     """An answer that was written into a mailbox."""
 
-    def __init__(
-        self, place: MailboxDirectory, request: Request, name: str, descriptor: int
-    ) -> None:
-        self._place = place
-        self._request = request
-        self._name = name
-        self._fd = descriptor
+    place: MailboxDirectory
+    request: Request
+    name: str
+    descriptor: int
 
     def outcome(self) -> bool | None:
         """Return whether the proxy accepted the answer, or None if it has not looked yet."""
-        if self._request.owner is None:
+        if self.request.owner is None:
             return self.presumed()
-        if is_marked_taken(self._fd):
+        if is_marked_taken(self.descriptor):
             return True
-        if is_removed(self._fd) or not self._place.has(request_name(self._request.id)):
+        if is_removed(self.descriptor) or not self.place.has(request_name(self.request.id)):
             # Nobody waits for it any more. The proxy marks before it removes, and may have done
             # both since the mark was looked for: look once more.
-            return is_marked_taken(self._fd)
+            return is_marked_taken(self.descriptor)
         return None
 
     def presumed(self) -> bool:
@@ -154,13 +151,13 @@ class Posted:
 
         It still waits, and will find the answer.
         """
-        return self._place.has(request_name(self._request.id))
+        return self.place.has(request_name(self.request.id))
 
     def close(self) -> None:
         """Close the descriptor, and remove an answer that nobody waits for."""
-        if self._request.owner is not None and not self.presumed():
-            self._place.discard_ours(self._name)
-        os.close(self._fd)
+        if self.request.owner is not None and not self.presumed():
+            self.place.discard_ours(self.name)
+        os.close(self.descriptor)
 
 
 def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Posted | None:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import orjson
 
 from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.strict_json import strict_json
 
@@ -94,10 +94,8 @@ def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> 
 def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
     """Return the command in a file, or None if it is not understood."""
     try:
-        fields = strict_json(place.read(name, MAX_RESPONSE_BYTES))
+        fields = object_of(strict_json(place.read(name, MAX_RESPONSE_BYTES)))
     except (OSError, UnacceptableFileError, orjson.JSONDecodeError):
-        return None
-    if not isinstance(fields, dict):
         return None
     match fields.get("action"), fields.get("id"):
         case "clear", _:

@@ -29,6 +29,7 @@ from ironcurtain_proxy.mailbox.messages import (
     settled_name,
 )
 from ironcurtain_proxy.model.grant import Candidate
+from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import is_at, locked_file
 from ironcurtain_proxy.steady_clock import seconds_left as until
@@ -513,8 +514,7 @@ def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
 
 def has_changed(one: PendingRequest, state: Path) -> bool:
     """Return whether the last list showed other content under this id."""
-    digests = _kept(state).get("digests")
-    shown = digests.get(one.id) if isinstance(digests, dict) else None
+    shown = object_of(_kept(state).get("digests")).get(one.id)
     return shown is not None and shown != one.request.digest
 
 
@@ -538,7 +538,6 @@ def _shown(state: Path) -> list[str] | None:
 def _kept(state: Path) -> Mapping[str, object]:
     try:
         place = MailboxDirectory.open(state, create=False)
-        fields = strict_json(place.read(_NUMBERS, _MAX_NUMBERS_BYTES))
+        return object_of(strict_json(place.read(_NUMBERS, _MAX_NUMBERS_BYTES)))
     except (OSError, ConfigurationError, UnacceptableFileError, orjson.JSONDecodeError):
         return {}
-    return fields if isinstance(fields, dict) else {}

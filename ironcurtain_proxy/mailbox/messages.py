@@ -20,7 +20,15 @@ from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Decider, Program
 from ironcurtain_proxy.model.escalation import FOREVER, Approved, Declined, Escalation
 from ironcurtain_proxy.model.request import effect_word
 from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.model.values import BootMoment, Json, WithSecrets, boot_moment
+from ironcurtain_proxy.model.values import (
+    BootMoment,
+    Json,
+    WithSecrets,
+    boot_moment,
+    list_of,
+    object_of,
+    text_of,
+)
 from ironcurtain_proxy.strict_json import strict_json
 
 _PURPOSE: Final = "ironcurtain-answer-1"
@@ -43,7 +51,7 @@ class Credential(WithSecrets, frozen=True):
         HMAC-SHA256 in hexadecimal, its key the token, over lines: `ironcurtain-answer-1`, then the
         answer's `reviewer`, `escalationId`, `requestDigest`, `decision` and `note`.
         """
-        lines = "\n".join([_PURPOSE, *[_text(answer, key) for key in _PROVED]])
+        lines = "\n".join([_PURPOSE, *[text_of(answer.get(key)) for key in _PROVED]])
         return hmac.new(_bytes(self.token), _bytes(lines), hashlib.sha256).hexdigest()
 
     def objection(self, answer: Mapping[str, object], question: str, digest: str) -> str:
@@ -70,8 +78,9 @@ class Credential(WithSecrets, frozen=True):
 
     def _vouches_for(self, answer: Mapping[str, object]) -> bool:
         if "proof" in answer:
-            return hmac.compare_digest(_bytes(_text(answer, "proof")), _bytes(self.proof(answer)))
-        return hmac.compare_digest(_bytes(_text(answer, "token")), _bytes(self.token))
+            said = text_of(answer.get("proof"))
+            return hmac.compare_digest(_bytes(said), _bytes(self.proof(answer)))
+        return hmac.compare_digest(_bytes(text_of(answer.get("token"))), _bytes(self.token))
 
 
 def _bytes(text: str) -> bytes:
@@ -317,7 +326,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
         return invalid("the response is not a JSON object")
     if problem := _problem(fields, expected) or _why_no_edit(fields, expected):
         return invalid(problem)
-    name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
+    name, note = text_of(fields.get("reviewer")), clean_line(text_of(fields.get("note")))
     chosen = fields.get("whitelistSelection")
     remember = chosen if _is_place(chosen, expected.candidates) else None
     if expected.credential is not None:
@@ -326,7 +335,8 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
     by: Decider = HUMAN
     if name:
         by = Program(name, "named" if expected.credential is None else "session")
-    origin = "" if expected.credential else clean_line(_text(fields, "answeredFrom"))[:MAX_ORIGIN]
+    said = "" if expected.credential else text_of(fields.get("answeredFrom"))
+    origin = clean_line(said)[:MAX_ORIGIN]
     details: tuple[tuple[str, Json], ...] = (("answeredFrom", origin),) if origin else ()
     if fields["decision"] == "denied":
         return Declined(by=by, kind="denied", note=note, details=details)
@@ -409,37 +419,39 @@ def read_request(name: str, raw: bytes) -> Request | None:
     if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in required):
         return None
     return Request(
-        id=_text(fields, "escalationId"),
-        server=_text(fields, "serverName"),
-        tool=_text(fields, "toolName"),
+        id=text_of(fields.get("escalationId")),
+        server=text_of(fields.get("serverName")),
+        tool=text_of(fields.get("toolName")),
         arguments=arguments,
-        reason=_text(fields, "reason"),
+        reason=text_of(fields.get("reason")),
         digest=digest_of(raw),
         context=_context(fields.get("context")),
         candidates=_candidates(fields.get("whitelistCandidates")),
-        session=_text(fields, "session"),
-        exposed_name=_text(fields, "exposedName"),
-        rule=_text(fields, "rule"),
+        session=text_of(fields.get("session")),
+        exposed_name=text_of(fields.get("exposedName")),
+        rule=text_of(fields.get("rule")),
         origins=_texts(fields.get("origins")) or (),
         told=_texts(fields.get("told")) or (),
-        why=tuple([(_text(one, "origin"), _text(one, "reason")) for one in _reasons(fields)]),
+        why=tuple(
+            [(text_of(one.get("origin")), text_of(one.get("reason"))) for one in _reasons(fields)]
+        ),
         asking=tuple(
             [name for one in _reasons(fields) for name in _texts(one.get("capabilities")) or ()]
         ),
         roles=_texts(fields.get("roles")),
-        effect=_text(fields, "effect"),
+        effect=text_of(fields.get("effect")),
         alone=_UNKNOWN if (said := _texts(fields.get("alone"))) is None else said,
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
         ends=boot_moment(fields.get("expiresInBoot")),
-        policy_version=_text(fields, "policyVersion"),
-        arguments_hash=_text(fields, "argumentsHash"),
+        policy_version=text_of(fields.get("policyVersion")),
+        arguments_hash=text_of(fields.get("argumentsHash")),
         owner=owner_of(fields.get("owner")),
-        reviewer=_text(fields, "reviewer"),
-        subject=_text(fields, "subject"),
-        signatures=_text(fields, "signatures"),
-        risk=_text(fields, "risk"),
-        machine=_text(fields, "machine"),
+        reviewer=text_of(fields.get("reviewer")),
+        subject=text_of(fields.get("subject")),
+        signatures=text_of(fields.get("signatures")),
+        risk=text_of(fields.get("risk")),
+        machine=text_of(fields.get("machine")),
         may_edit=fields.get("mayEdit") is True,
     )
 
@@ -505,14 +517,14 @@ def signed_response_bytes(answer: SignedAnswer) -> bytes:
 def read_signed(raw: bytes) -> SignedAnswer | str:
     """Return the signed answer in a file, or why it is none. Its signature is not checked here."""
     try:
-        fields = strict_json(raw)
+        fields = object_of(strict_json(raw))
         signature, authenticator, client = [
-            b64decode(_text(fields, name) if isinstance(fields, dict) else "", validate=True)
+            b64decode(text_of(fields.get(name)), validate=True)
             for name in ("signature", "authenticatorData", "clientData")
         ]
     except ValueError:
         return "the response is not JSON, or its signature not Base64"
-    if not isinstance(fields, dict) or not signature:
+    if not signature:
         return "the response is not signed"
     chosen, note = fields.get("whitelistSelection"), fields.get("note", "")
     if fields.get("decision") not in ("approved", "denied"):
@@ -522,12 +534,12 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
     if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, int)):
         return "the response would remember what was not offered"
     return SignedAnswer(
-        key=_text(fields, "key"),
+        key=text_of(fields.get("key")),
         approved=fields["decision"] == "approved",
-        policy_version=_text(fields, "policyVersion"),
-        machine=_text(fields, "machine"),
-        question=_text(fields, "escalationId"),
-        digest=_text(fields, "requestDigest"),
+        policy_version=text_of(fields.get("policyVersion")),
+        machine=text_of(fields.get("machine")),
+        question=text_of(fields.get("escalationId")),
+        digest=text_of(fields.get("requestDigest")),
         remember=chosen,
         note=note,
         signature=signature,
@@ -538,17 +550,11 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
 
 def owner_of(value: object) -> Owner | None:
     """Parse the owner in a file, or None if it is invalid."""
-    if not isinstance(value, dict):
-        return None
-    pid, start = value.get("pid"), value.get("startTime")
+    fields = object_of(value)
+    pid, start = fields.get("pid"), fields.get("startTime")
     if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
         return None
-    return Owner(pid, start if isinstance(start, str) else "")
-
-
-def _text(fields: Mapping[str, object], key: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""
+    return Owner(pid, text_of(start))
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
@@ -558,9 +564,7 @@ def _texts(value: object) -> tuple[str, ...] | None:
 
 
 def _context(value: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, dict):
-        return ()
-    return tuple([(key, text) for key, text in value.items() if isinstance(text, str)])
+    return tuple([(key, text) for key, text in object_of(value).items() if isinstance(text, str)])
 
 
 def _candidates(value: object) -> tuple[str, ...]:
@@ -568,14 +572,11 @@ def _candidates(value: object) -> tuple[str, ...]:
 
     An invalid one keeps its index, because answers name candidates by index.
     """
-    if not isinstance(value, list):
-        return ()
-    return tuple([_text(item, "description") if isinstance(item, dict) else "" for item in value])
+    return tuple([text_of(object_of(item).get("description")) for item in list_of(value)])
 
 
 def _reasons(fields: Mapping[str, object]) -> list[Mapping[str, object]]:
-    value = fields.get("reasons")
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [one for one in list_of(fields.get("reasons")) if isinstance(one, dict)]
 
 
 def _moment(value: object) -> datetime | None:

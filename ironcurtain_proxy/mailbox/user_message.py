@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.strict_json import strict_json
 
@@ -93,10 +94,8 @@ def _time_of(timestamp: str | None) -> datetime | None:
 def _read(directory: Path) -> _Context | None:
     try:
         raw, written_ns = _bytes(directory / FILE_NAME)
-        document = strict_json(raw)
+        document = object_of(strict_json(raw))
     except (OSError, ValueError):
-        return None
-    if not isinstance(document, dict):
         return None
     message = document.get("userMessage")
     if not isinstance(message, str) or not message.strip():

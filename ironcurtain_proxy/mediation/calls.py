@@ -34,7 +34,7 @@ from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.operation import Caller, CompositeSpec
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 from ironcurtain_proxy.ports import Clock, ProgressListener, ToolFinder
 
 
@@ -108,8 +108,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         on_progress: ProgressListener | None = None,
     ) -> Reply:
         """Handle a call to one of these tools; see `has`."""
-        given = params.get("arguments")
-        arguments = given if isinstance(given, dict) else {}
+        arguments = object_of(params.get("arguments"))
         case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
         if exposed_name == STATUS:
             return await self._answer(case, status_result(self.questions.open(), arguments))

@@ -71,7 +71,7 @@ from ironcurtain_proxy.model.signing import (
     SignedAnswer,
     risk_of,
 )
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, object_of
 from ironcurtain_proxy.ports import Clock, ProgressListener, Questioner, World
 
 # --- signatures
@@ -536,8 +536,7 @@ def pulse(
         params: the call's, with the client's token in `_meta`.
         tell: sends a progress notification.
     """
-    meta = params.get("_meta")
-    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    token = object_of(params.get("_meta")).get("progressToken")
     if tell is None or token is None:
         return None
     return lambda seconds: tell(sign_of_life(token, seconds))

@@ -35,7 +35,7 @@ from ironcurtain_proxy.model.operation import (
 )
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import Section, ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}
@@ -385,17 +385,12 @@ def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
         return "prompts", str(asked.own.get("name"))
     if asked.method != "completion/complete":
         return None, ""
-    reference = _object(asked.own, "ref")
+    reference = object_of(asked.own.get("ref"))
     is_prompt = reference.get("type") == "ref/prompt"
     return (
         "prompts" if is_prompt else "resourceTemplates",
         str(reference.get("name" if is_prompt else "uri")),
     )
-
-
-def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    found = params.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _as_not_available(refused: Refused) -> Refused:

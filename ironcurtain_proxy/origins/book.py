@@ -38,7 +38,7 @@ from ironcurtain_proxy.model.origin import (
 )
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.origins.keys import (
     Spelling,
     TargetPiece,
@@ -292,8 +292,7 @@ def _json_of(answer: ToolResult) -> Iterator[Json]:
     if "structuredContent" in result:
         yield result["structuredContent"]
         return
-    content = result.get("content")
-    for block in content if isinstance(content, list) else ():
+    for block in list_of(result.get("content")):
         text = block.get("text") if isinstance(block, dict) else None
         if isinstance(text, str) and len(text) <= _MOST_TEXT:
             try:

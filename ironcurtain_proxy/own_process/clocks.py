@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.steady_clock import seconds_since_boot
@@ -22,27 +24,21 @@ _BEGAN: Final = _wall(), seconds_since_boot()
 """One starting point for all clocks of this process, so that their values can be compared."""
 
 
-class SystemClock:
+class SystemClock(Struct, eq=False):
     """Implements `ports.Clock` with the machine's clocks."""
 
-    def __init__(
-        self,
-        wall: Callable[[], datetime] = _wall,
-        elapsed: Callable[[], float] = seconds_since_boot,
-        began: tuple[datetime, float] = _BEGAN,
-    ) -> None:
-        self._wall = wall
-        self._elapsed = elapsed
-        self._began = began
+    wall: Callable[[], datetime] = _wall
+    elapsed: Callable[[], float] = seconds_since_boot
+    began: tuple[datetime, float] = _BEGAN
 
     def now(self) -> datetime:
         """Aware, UTC."""
-        return self._wall()
+        return self.wall()
 
     def steady(self) -> datetime:
         """Aware, UTC; never jumps."""
-        moment, elapsed = self._began
-        return moment + timedelta(seconds=self._elapsed() - elapsed)
+        moment, elapsed = self.began
+        return moment + timedelta(seconds=self.elapsed() - elapsed)
 
     monotonic = staticmethod(monotonic)
     """Seconds. Asked at most steps of a call, so there is no function around it."""

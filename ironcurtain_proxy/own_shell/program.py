@@ -31,7 +31,7 @@ from msgspec import Struct
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.own_shell.running import CommandRestrictions, Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import (
     TOOLS,
@@ -337,8 +337,7 @@ class Shell:
                 del self._calls[_key(number)]
 
     async def _tell_progress(self, params: Mapping[str, Json]) -> None:
-        meta = params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        token = object_of(params.get("_meta")).get("progressToken")
         seconds = 0.0
         while token is not None:
             await anyio.sleep(_PROGRESS)

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.credentials.table import named_in
 from ironcurtain_proxy.model.escalation import is_hidden, visible
 from ironcurtain_proxy.model.server import SECTIONS, Section
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 # --- pinned
 
@@ -213,9 +213,7 @@ def _alike(one: PinnedPart, other: PinnedPart) -> bool:
 
 
 def _without_name(value: Json) -> str:
-    if not isinstance(value, dict):
-        return ""
-    rest = {key: inner for key, inner in value.items() if key not in {"name", "title"}}
+    rest = {key: one for key, one in object_of(value).items() if key not in {"name", "title"}}
     return json.dumps(rest, sort_keys=True) if rest else ""
 
 

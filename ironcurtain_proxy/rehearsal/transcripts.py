@@ -28,7 +28,7 @@ from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
 from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
 from ironcurtain_proxy.hooks.opencode import OPENCODE_TOOLS
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, text_of
 from ironcurtain_proxy.private_files import opened
 
 # --- recorded
@@ -77,19 +77,8 @@ def as_tool_call(call: ServerCall) -> Operation:
 # --- transcripts
 
 
-def _text(row: Mapping[str, Json], name: str) -> str:
-    found = row.get(name)
-    return found if isinstance(found, str) else ""
-
-
-def _object(row: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    found = row.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _objects(row: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
-    found = row.get(name)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [one for one in list_of(row.get(name)) if isinstance(one, dict)]
 
 
 # --- one call a line ------------------------------------------------------------------------------
@@ -108,10 +97,10 @@ def call_of(row: Mapping[str, Json]) -> TranscriptCall | None:
         return None
     return TranscriptCall(
         session=str(row["session"]),
-        directory=_text(row, "cwd"),
+        directory=text_of(row.get("cwd")),
         tool=tool,
         arguments=given,
-        branch=_text(row, "branch"),
+        branch=text_of(row.get("branch")),
         refused=row.get("refused") is True,
     )
 
@@ -149,10 +138,10 @@ def claude_code_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, Transcript
             continue
         call = TranscriptCall(
             session=str(row["sessionId"]),
-            directory=_text(row, "cwd"),
+            directory=text_of(row.get("cwd")),
             tool=tool,
             arguments=given,
-            branch=_text(row, "gitBranch"),
+            branch=text_of(row.get("gitBranch")),
         )
         yield str(block.get("id", "")), call
 
@@ -169,7 +158,7 @@ def refusals_of(row: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _blocks(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    return _objects(_object(row, "message"), "content")
+    return _objects(object_of(row.get("message")), "content")
 
 
 # --- Codex CLI ------------------------------------------------------------------------------------
@@ -203,10 +192,10 @@ class Rollout(Struct):
 
     def calls_of(self, row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
         """Yield the calls of a line, or None for one that is not of its shape."""
-        inner = _object(row, "payload") or row
+        inner = object_of(row.get("payload")) or row
         if row.get("type") in {"session_meta", "turn_context"}:
-            self.directory = _text(inner, "cwd") or self.directory
-        self.branch = _text(_object(inner, "git"), "branch") or self.branch
+            self.directory = text_of(inner.get("cwd")) or self.directory
+        self.branch = text_of(object_of(inner.get("git")).get("branch")) or self.branch
         match inner.get("type"):
             case "function_call":
                 yield from self._function(inner)
@@ -292,8 +281,7 @@ def is_of_gemini(row: Mapping[str, Json]) -> bool:
 def gemini_calls(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
     """Yield the calls of a chat, or None for one that is not of its shape."""
     for message in _objects(row, "messages"):
-        made = message.get("toolCalls")
-        for one in made if isinstance(made, list) else ():
+        for one in list_of(message.get("toolCalls")):
             yield from _calls(str(row["sessionId"]), one)
 
 
@@ -333,7 +321,7 @@ def copilot_calls(
     row: Mapping[str, Json], rollout: Rollout
 ) -> Iterator[tuple[str, TranscriptCall] | None]:
     """Yield the calls of a line, each with its id, or None for one that is not of its shape."""
-    data = _object(row, "data")
+    data = object_of(row.get("data"))
     if str(row["type"]).startswith("session."):
         _copilot_place(data, rollout)
     if row["type"] != "tool.execution_start":
@@ -353,17 +341,19 @@ def _numbered(identifier: str, number: int) -> str:
 
 
 def _copilot_place(data: Mapping[str, Json], rollout: Rollout) -> None:
-    place = _object(data, "context") or data
+    place = object_of(data.get("context")) or data
     trusted = _TRUSTED.search(str(data.get("message", "")))
     rollout.session = str(data.get("sessionId", rollout.session))
-    rollout.directory = _text(place, "cwd") or rollout.directory or (trusted[1] if trusted else "")
-    rollout.branch = _text(place, "branch") or rollout.branch
+    rollout.directory = (
+        text_of(place.get("cwd")) or rollout.directory or (trusted[1] if trusted else "")
+    )
+    rollout.branch = text_of(place.get("branch")) or rollout.branch
 
 
 def copilot_refusals(row: Mapping[str, Json], rollout: Rollout) -> Iterator[str]:
     """Yield the id of a call that the user refused."""
-    data = _object(row, "data")
-    if _object(data, "error").get("code") == "rejected":
+    data = object_of(row.get("data"))
+    if object_of(data.get("error")).get("code") == "rejected":
         yield f"{rollout.session} {data.get('toolCallId')}"
 
 
@@ -393,19 +383,20 @@ def opencode_documents(row: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
         yield row
         return
     for one in (row, *_objects(row, "messages")):
-        yield _object(one, "info")
+        yield object_of(one.get("info"))
         yield from _objects(one, "parts")
 
 
 def opencode_place(row: Mapping[str, Json]) -> tuple[str, str] | None:
     """Return the session and the directory that a session or a message names."""
-    found = _text(_object(row, "path") or {"cwd": row.get("directory")}, "cwd")
+    place = object_of(row.get("path")) or {"cwd": row.get("directory")}
+    found = text_of(place.get("cwd"))
     return (str(row.get("sessionID", row.get("id"))), found) if found else None
 
 
 def opencode_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
     """Yield the calls of a part, each with its id, or None for one that is not of its shape."""
-    state, name = _object(row, "state"), row.get("tool")
+    state, name = object_of(row.get("state")), row.get("tool")
     if row.get("type") != "tool" or state.get("status") == "pending":
         return
     given = state.get("input")

@@ -108,40 +108,26 @@ class QuestionKeeper(Protocol):
         """
 
 
-class OpenQuestions:
+class OpenQuestions(Struct, eq=False):
     """Settles the escalations of one session."""
 
-    def __init__(
-        self,
-        reviewer: Reviewer,
-        clock: Clock,
-        *,
-        hold_after: float | None,
-        aftermath: OutcomeListener | None = None,
-    ) -> None:
-        """Set the reviewer and the limits.
-
-        Args: reviewer: usually a panel. clock: the time. hold_after: seconds that a call waits
-        before it is held, or None if it waits to the end. aftermath: told about approvals that no
-        call used.
-        """
-        self._reviewer = reviewer
-        self._clock = clock
-        self._hold_after = hold_after
-        self._aftermath = aftermath
-        self._questions: dict[_QuestionKey, _Question] = {}
-        self._tasks: TaskGroup | None = None
-        self.keeper: QuestionKeeper | None = None
-        """Keeps questions beyond the end of this process, or None if they end with it."""
-        self._leaves = False
-        self.on_refused_later: RefusalListener | None = None
-        """Called with the refusal of a held call for which no call waits: the agent may never make
-        the call again."""
+    reviewer: Reviewer
+    clock: Clock
+    hold_after: float | None
+    aftermath: OutcomeListener | None = None
+    _questions: dict[_QuestionKey, _Question] = field(default_factory=dict)
+    _tasks: TaskGroup | None = None
+    keeper: QuestionKeeper | None = None
+    """Keeps questions beyond the end of this process, or None if they end with it."""
+    _leaves: bool = False
+    on_refused_later: RefusalListener | None = None
+    """Called with the refusal of a held call for which no call waits: the agent may never make
+    the call again."""
 
     @property
     def holds(self) -> bool:
         """Whether calls may be held."""
-        return self._hold_after is not None
+        return self.hold_after is not None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the questions' tasks until cancelled; then withdraw all questions."""
@@ -166,7 +152,7 @@ class OpenQuestions:
         question = question or self._begin(escalation)
         if question is None:
             return Unreachable() if self._tasks is None else _TOO_MANY
-        hold_after = self._hold_after
+        hold_after = self.hold_after
         if escalation.caller is not None and not _is_task(escalation, escalation.caller):
             hold_after = min(hold_after or _WITHOUT_HANDSHAKE, _WITHOUT_HANDSHAKE)
         if not await self._join(question, on_wait, hold_after, is_asker=is_asker):
@@ -262,7 +248,7 @@ class OpenQuestions:
         ruling: Ruling = Declined(by=TIMEOUT, kind="withdrawn")
         try:
             with question.scope:
-                ruling = await self._reviewer.ask(question.escalation)
+                ruling = await self.reviewer.ask(question.escalation)
                 if self.keeper is not None:
                     self.keeper.answered(question.escalation.id)
         except Exception:  # noqa: BLE001  a defect in one way to a reviewer refuses one call
@@ -271,7 +257,7 @@ class OpenQuestions:
         finally:
             question.ruling = ruling
             question.state = advance(question.state, state_after(ruling))
-            question.ruled_at = self._clock.monotonic()
+            question.ruled_at = self.clock.monotonic()
             question.settled.set()
             self._note_refusal(question, ruling)
             if question.scope.cancel_called:
@@ -297,9 +283,9 @@ class OpenQuestions:
         self, question: _Question, on_wait: OnWait | None, hold_after: float | None
     ) -> bool:
         """Wait for the ruling. Return False if the call has waited as long as it may."""
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         while not question.settled.is_set():
-            waited = self._clock.monotonic() - started
+            waited = self.clock.monotonic() - started
             pause = PULSE if hold_after is None else min(PULSE, hold_after - waited)
             if pause <= 0:
                 return False
@@ -307,7 +293,7 @@ class OpenQuestions:
                 await question.settled.wait()
             if on_wait is not None and not question.settled.is_set():
                 with suppress(OSError):
-                    await on_wait(self._clock.monotonic() - started)
+                    await on_wait(self.clock.monotonic() - started)
         return True
 
     def _take(self, question: _Question) -> Ruling | AlreadyUsed | Superseded:
@@ -329,7 +315,7 @@ class OpenQuestions:
 
     def _tidy(self) -> None:
         """Drop answers that no call came back for."""
-        oldest = self._clock.monotonic() - APPROVAL_LASTS.total_seconds()
+        oldest = self.clock.monotonic() - APPROVAL_LASTS.total_seconds()
         for question in list(self._questions.values()):
             if question.ruled_at is not None and question.ruled_at < oldest:
                 self._drop(question)
@@ -340,8 +326,8 @@ class OpenQuestions:
         if question.state == "approved":
             self._withdraw(question)
             question.state = advance(question.state, "lapsed")
-            if self._tasks is not None and self._aftermath is not None:
-                self._tasks.start_soon(self._tell, self._aftermath, question.escalation.id)
+            if self._tasks is not None and self.aftermath is not None:
+                self._tasks.start_soon(self._tell, self.aftermath, question.escalation.id)
 
     async def _tell(self, aftermath: OutcomeListener, identifier: EscalationId) -> None:
         try:

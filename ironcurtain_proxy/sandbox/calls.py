@@ -176,7 +176,7 @@ def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
 def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int]]:
     """Return the steps of `refused_calls`. Behind them the number of the call is loaded."""
     program = [
-        *_unless(_EQUAL, known.arch, load=_ARCH, refusal=errno.ENOSYS),
+        *[(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, known.arch), _refuse(errno.ENOSYS)],
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
         _refuse(errno.ENOSYS),
@@ -277,10 +277,6 @@ def _mode(place: int) -> list[tuple[int, int, int, int]]:
         _refuse(errno.EPERM),
         (_END, 0, 0, _ALLOW),
     ]
-
-
-def _unless(how: int, value: int, *, load: int, refusal: int) -> list[tuple[int, int, int, int]]:
-    return [(_LOAD, 0, 0, load), (how, 1, 0, value), _refuse(refusal)]
 
 
 def _refuse(error: int) -> tuple[int, int, int, int]:

@@ -53,7 +53,7 @@ from ironcurtain_proxy.model.annotation import CHANGES, ArgumentRole
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, TextValue, UrlValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, object_of
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 # --- reach
@@ -449,7 +449,7 @@ def told_of_directory(answer: ToolResult, directory: str) -> ToolResult:
 
 def _with_mark(result: Mapping[str, Json], content: list[Json], mark: str) -> Mapping[str, Json]:
     first, text = next(_texts(content))
-    block = {**_object(content[first]), "text": f"{mark} {text}"}
+    block = {**object_of(content[first]), "text": f"{mark} {text}"}
     return {**result, "content": [*content[:first], block, *content[first + 1 :]]}
 
 
@@ -542,10 +542,6 @@ def _texts(content: list[Json]) -> Iterator[tuple[int, str]]:
             text = block.get("text")
             if isinstance(text, str):
                 yield position, text
-
-
-def _object(block: Json) -> dict[str, Json]:
-    return block if isinstance(block, dict) else {}
 
 
 def _mark(host: str | None) -> str:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, object_of
 from ironcurtain_proxy.private_files import read_regular
 from ironcurtain_proxy.shell.launchers import (
     Launched,
@@ -298,8 +298,7 @@ def _from_source(package: Package, found: Iterable[Path]) -> Path | None:
     wanted = source_of(package.url)
     for about in found:
         said = _read_json(about / "direct_url.json")
-        repository = said.get("vcs_info")
-        revision = repository.get("requested_revision") if isinstance(repository, dict) else None
+        revision = object_of(said.get("vcs_info")).get("requested_revision")
         source = Source(
             source_of(str(said.get("url"))).where,
             str(revision or ""),

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, object_of
 
 # --- limits
 
@@ -45,7 +45,7 @@ def shown_limits(servers: Iterable[ServerSpec]) -> Iterator[str]:
     for spec in servers:
         if spec.sandbox is not False:
             section = spec.sandbox.get("limits") if isinstance(spec.sandbox, Mapping) else None
-            limits = limits_of(section if isinstance(section, dict) else {})
+            limits = limits_of(object_of(section))
             names.setdefault(limits, []).append(spec.name)
     for limits, those in names.items():
         yield f"{', '.join(those)}: {limits}"
@@ -171,8 +171,8 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
     The entry's `denyRead` takes the place of the user's keys. No entry opens the proxy's files.
     """
     entry = spec.sandbox if isinstance(spec.sandbox, Mapping) else {}
-    files = _section(entry, "filesystem")
-    network = _section(entry, "network")
+    files = object_of(entry.get("filesystem"))
+    network = object_of(entry.get("network"))
     said = {key: _paths(files, key, around) for key in files}
     cwd = spec.cwd or "/"
     mine = (cwd, *([around.workspace] if around.workspace else ()), *around.writable)
@@ -210,14 +210,9 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         allowed_domains=_strings(network, "allowedDomains"),
         denied_domains=_strings(network, "deniedDomains"),
         services=_strings(network, "services"),
-        limits=limits_of(_section(entry, "limits")),
+        limits=limits_of(object_of(entry.get("limits"))),
         lent=hidden.lent,
     )
-
-
-def _section(entry: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    found = entry.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _strings(section: Mapping[str, Json], key: str) -> tuple[str, ...]:

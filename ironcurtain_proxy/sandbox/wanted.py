@@ -22,7 +22,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.credentials.table import is_credential, places
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, list_of, object_of
 from ironcurtain_proxy.sandbox.private_tmp import begins_whole
 
 _MOST: Final = 20
@@ -127,17 +127,14 @@ def opened_for(
     services: Iterable[str] = (),
 ) -> dict[str, Json]:
     """Return a server's entry with private folders, hosts and services added to its sandbox."""
-    given = entry.get("sandbox")
-    sandbox: dict[str, Json] = {**given} if isinstance(given, dict) else {}
+    sandbox: dict[str, Json] = {**object_of(entry.get("sandbox"))}
     for section, key, names in (
         ("filesystem", "private", [*private]),
         ("network", "allowedDomains", [*hosts]),
         ("network", "services", [*services]),
     ):
-        there = sandbox.get(section)
-        lists: dict[str, Json] = {**there} if isinstance(there, dict) else {}
-        before = lists.get(key)
-        said = before if isinstance(before, list) else []
+        lists: dict[str, Json] = {**object_of(sandbox.get(section))}
+        said = list_of(lists.get(key))
         if names:
             sandbox[section] = {**lists, key: [*said, *[one for one in names if one not in said]]}
     return {**entry, "sandbox": sandbox} if sandbox else {**entry}

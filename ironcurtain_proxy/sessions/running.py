@@ -44,6 +44,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import read_user_context
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import object_of, text_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import make_private_directory, read_beginning, write_whole
 from ironcurtain_proxy.strict_json import strict_json
@@ -329,12 +330,12 @@ def asker_of(one: PendingRequest) -> Asker:
     if not session:
         with suppress(ConfigurationError):
             session = state_of(one, sessions_directory(home_directory(os.environ)))
-    workspace, home = _text(session, "workspace"), str(home_directory(os.environ))
+    workspace, home = text_of(session.get("workspace")), str(home_directory(os.environ))
     if workspace == home or workspace.startswith(f"{home}/"):
         workspace = f"~{workspace[len(home) :]}"
     words = " ".join((read_user_context(one.directory) or "").split())
     return Asker(
-        client=visible(_text(session, "client")),
+        client=visible(text_of(session.get("client"))),
         workspace=visible(workspace),
         words=visible(words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"),
     )
@@ -342,12 +343,5 @@ def asker_of(one: PendingRequest) -> Asker:
 
 def _fields(file: Path) -> Mapping[str, object]:
     with suppress(OSError, ValueError, IronCurtainError):
-        found = strict_json(read_state(file))
-        if isinstance(found, dict):
-            return found
+        return object_of(strict_json(read_state(file)))
     return {}
-
-
-def _text(fields: Mapping[str, object], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""

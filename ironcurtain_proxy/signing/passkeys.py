@@ -28,6 +28,7 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.signing import ReviewerKey, SignedAnswer
+from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.private_files import held_lock, write_whole
 from ironcurtain_proxy.signing.keys import is_by, lines_of
 from ironcurtain_proxy.strict_json import strict_json
@@ -227,8 +228,7 @@ def asked_of(origin: str, challenge: bytes) -> dict[str, object]:
 
 def assertion(said: Mapping[str, object], answer: SignedAnswer) -> SignedAnswer | None:
     """Return an answer with the signature that a browser gave for it, or None if it gave none."""
-    response = said.get("response")
-    given = {"key": said.get("id"), **(response if isinstance(response, dict) else {})}
+    given = {"key": said.get("id"), **object_of(said.get("response"))}
     names = ("key", "authenticatorData", "clientDataJSON", "signature")
     try:
         credential, authenticator, client, signature = [bytes_of(given.get(one)) for one in names]

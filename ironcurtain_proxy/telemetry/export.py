@@ -29,7 +29,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ironcurtain_proxy.model.decision import in_record
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary, method_and_target
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.ports import Clock, Recorder
 from ironcurtain_proxy.version import VERSION
 
@@ -138,8 +138,7 @@ def _seconds(milliseconds: Json) -> float | None:
 
 def _parent(record: AuditRecord) -> Context | None:
     """Return the span of the agent that the call came from, as its `_meta` names it."""
-    meta = dict(record.context).get("meta")
-    found = meta.get("traceparent") if isinstance(meta, dict) else None
+    found = object_of(dict(record.context).get("meta")).get("traceparent")
     if not isinstance(found, str):
         return None
     return TraceContextTextMapPropagator().extract({"traceparent": found})

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
@@ -83,52 +83,38 @@ class _Place(Struct, frozen=True):
         return self.path + b"/" + name if self.path else name
 
 
-class Walk:
+class Walk(Struct, eq=False):
     """One look at one upper directory."""
 
-    def __init__(
-        self,
-        upper: int,
-        host: int,
-        aside: int,
-        started_ns: int,
-        control: Control,
-        *,
-        most: int = MOST_ENTRIES,
-    ) -> None:
-        """Begin a look.
-
-        Args:
-            upper: the upper directory, opened.
-            host: the workspace, opened.
-            aside: a directory on the same file system for what does not come into the workspace.
-            started_ns: the time of the file system before the command began.
-            control: judges the control places.
-            most: the largest number of entries.
-        """
-        self._upper = upper
-        self._host = host
-        self._aside = aside
-        self._started_ns = started_ns
-        self._control = control
-        self._left = most
-        self._taken = 0
-        self._steps: list[Step] = []
-        self._changed: list[Reported] = []
-        self._kept_back: list[KeptBack] = []
-        self._conflicts: list[KeptBack] = []
-        self._left_out: list[KeptBack] = []
-        self._copied: list[bytes] = []
-        self._judged_as: dict[bytes, frozenset[str]] = {}
-        """The directories of the workspace, and what made them part of a repository, or none."""
-        self._unsure: list[tuple[int, Step, bytes]] = []
-        """Files that were renamed, or removed by somebody: where in the steps they belong."""
-        self._handles: set[bytes] = set()
-        """The kernel's names of the files that are removed or replaced."""
-        self.indexes: list[bytes] = []
-        """The changed indexes of git."""
-        self._names: set[int] = set()
-        """The files with several names of which one was seen."""
+    upper: int
+    """The upper directory, opened."""
+    host: int
+    """The workspace, opened."""
+    aside: int
+    """A directory on the same file system for what does not come into the workspace."""
+    started_ns: int
+    """The time of the file system before the command began."""
+    control: Control
+    """Judges the control places."""
+    left: int = MOST_ENTRIES
+    """The entries that it may still look at."""
+    _taken: int = 0
+    _steps: list[Step] = field(default_factory=list)
+    _changed: list[Reported] = field(default_factory=list)
+    _kept_back: list[KeptBack] = field(default_factory=list)
+    _conflicts: list[KeptBack] = field(default_factory=list)
+    _left_out: list[KeptBack] = field(default_factory=list)
+    _copied: list[bytes] = field(default_factory=list)
+    _judged_as: dict[bytes, frozenset[str]] = field(default_factory=dict)
+    """The directories of the workspace, and what made them part of a repository, or none."""
+    _unsure: list[tuple[int, Step, bytes]] = field(default_factory=list)
+    """Files that were renamed, or removed by somebody: where in the steps they belong."""
+    _handles: set[bytes] = field(default_factory=set)
+    """The kernel's names of the files that are removed or replaced."""
+    indexes: list[bytes] = field(default_factory=list)
+    """The changed indexes of git."""
+    _names: set[int] = field(default_factory=set)
+    """The files with several names of which one was seen."""
 
     def changes(self) -> Changes:
         """Return all that the command changed.
@@ -137,8 +123,8 @@ class Walk:
             RefusedChangesError: a bound was reached.
             OSError: something cannot be read, or no space is left for a copy.
         """
-        lists = files.inherits_list(self._host)
-        top = _Place(b"", (), self._upper, self._host, False, 0, lists)  # noqa: FBT003  as below
+        lists = files.inherits_list(self.host)
+        top = _Place(b"", (), self.upper, self.host, False, 0, lists)  # noqa: FBT003  as below
         self._directory(top, files.DEEPEST)
         self._decide_renamed()
         self._hold_broken_histories()
@@ -157,8 +143,8 @@ class Walk:
             raise RefusedChangesError(f"directories lie more than {files.DEEPEST} deep")
         with os.scandir(place.upper) as found:
             entries = sorted(found, key=lambda entry: entry.name)
-        self._left -= len(entries)
-        if self._left < 0:
+        self.left -= len(entries)
+        if self.left < 0:
             raise RefusedChangesError("the command changed more entries than are looked at")
         spoils = self._enter(place, [entry.name for entry in entries])
         for entry in entries:
@@ -204,20 +190,20 @@ class Walk:
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
         if place.host is not None:
-            self._control.follow(place.parts, place.host)
+            self.control.follow(place.parts, place.host)
         if ".git" in names:
-            self._control.begins(place.parts)
+            self.control.begins(place.parts)
         if place.host is not None and not place.is_new:
             self._judged_as[place.path] = names_that_decide(place.host)
         if place.host is None or place.is_new:
-            return self._control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
+            return self.control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
         seen = set(names).intersection(REPOSITORY_PARTS)
         host = [one for one in REPOSITORY_PARTS if files.look(place.host, one.encode()) is not None]
         if not (seen or host):
             return False
         # What the view removes is counted: the judgement errs on the side of a repository.
         view = [*seen, *host]
-        return self._control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
+        return self.control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
 
     def _whiteout(self, place: _Place, name: bytes, host: os.stat_result | None) -> None:
         if place.is_new or host is None:
@@ -237,13 +223,13 @@ class Walk:
             place, name, is_directory=False, is_link=is_link, settled=True, is_removed=True
         )
         if stat.S_ISDIR(host.st_mode):
-            why = self._control.why_no_removal(judged.parts)
+            why = self.control.why_no_removal(judged.parts)
             # As a whole a repository steers nothing once it is gone.
             if why is not None or judged.parts[-1].lower() == ".git":
                 return why
-            if self._control.is_in_repository(judged.parts):
+            if self.control.is_in_repository(judged.parts):
                 return self._why_removal_inside(place, name)
-        return self._control.why_kept_back(judged)
+        return self.control.why_kept_back(judged)
 
     def _why_removal_inside(self, place: _Place, name: bytes) -> str | None:
         """Return why a directory of a repository may not go: for any control place in it."""
@@ -307,7 +293,7 @@ class Walk:
             self._whole(place, name, status, host)
 
     def _is_later(self, host: os.stat_result | None) -> bool:
-        return host is not None and host.st_ctime_ns > self._started_ns
+        return host is not None and host.st_ctime_ns > self.started_ns
 
     def _whole(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -343,12 +329,12 @@ class Walk:
     def _why_mode(self, place: _Place, name: bytes, more: int, less: int) -> str | None:
         """Return why a directory may not get another mode, or None if it may."""
         judged = self._judged(place, name, is_directory=True, is_link=False, settled=True)
-        if self._control.is_in_repository(judged.parts):
+        if self.control.is_in_repository(judged.parts):
             if more & _OTHERS_WRITE:
                 return "others could write in a repository"
             if less & stat.S_IRWXU:
                 return "git would pass over what it cannot read, such as your hooks"
-        return self._control.why_kept_back(judged)
+        return self.control.why_kept_back(judged)
 
     def _file(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -383,7 +369,7 @@ class Walk:
 
     def _is_index(self, place: _Place, name: bytes) -> bool:
         """Note an index of git, of which the commit merges both changes."""
-        if name != INDEX or not self._control.is_in_repository(place.parts):
+        if name != INDEX or not self.control.is_in_repository(place.parts):
             return False
         if not place.is_new:
             self.indexes.append(place.path_of(name))
@@ -425,7 +411,7 @@ class Walk:
     def _has_changed(self, place: _Place) -> bool:
         """Return whether entries of a directory came or went in the workspace meanwhile."""
         assert place.host is not None  # noqa: S101  the caller has looked
-        return os.fstat(place.host).st_ctime_ns > self._started_ns
+        return os.fstat(place.host).st_ctime_ns > self.started_ns
 
     def _decide_renamed(self) -> None:
         """Decide on files of which it is unsure whether somebody removed them meanwhile."""
@@ -442,7 +428,7 @@ class Walk:
         newest = host.st_ctime_ns
         if stat.S_ISDIR(host.st_mode):
             newest = max(newest, files.newest_change(place.host, name))
-        if newest <= self._started_ns and not place.is_late:
+        if newest <= self.started_ns and not place.is_late:
             return True
         self._conflicts.append(KeptBack(place.path_of(name), _CHANGED))
         return False
@@ -455,7 +441,7 @@ class Walk:
             is_link=stat.S_ISLNK(status.st_mode),
             settled=place.host is not None and files.look(place.host, name) is not None,
         )
-        why = self._control.why_kept_back(judged)
+        why = self.control.why_kept_back(judged)
         if why is None:
             return False
         if judged.is_directory:
@@ -504,7 +490,7 @@ class Walk:
         status = files.look(place.upper, name)
         if status is not None and _is_whiteout(status):
             return
-        files.move(place.upper, name, self._aside, b"%d" % self._taken)
+        files.move(place.upper, name, self.aside, b"%d" % self._taken)
         self._taken += 1
 
     def _own_copy(self, place: _Place, name: bytes, status: os.stat_result) -> os.stat_result:

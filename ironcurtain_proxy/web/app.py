@@ -31,7 +31,7 @@ import anyio
 import anyio.to_thread
 import orjson
 import uvicorn
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -66,7 +66,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.model.escalation import as_json
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.report.fleet import calls_part, count_calls
 from ironcurtain_proxy.report.plots import part_of_page
 from ironcurtain_proxy.sessions.running import asker_of
@@ -130,33 +130,21 @@ class PageSources(Struct, frozen=True, kw_only=True):
     """Explains in lines why a call is asked about. Blocks."""
 
 
-class ReviewPage:
+class ReviewPage(Struct, eq=False):
     """The state of the page's server: the open questions, and the open pages."""
 
-    def __init__(
-        self,
-        mailboxes: Mailboxes,
-        record: CallHistory,
-        access: Access,
-        credential: Proof | None,
-        sources: PageSources,
-    ) -> None:
-        """Set up without reading.
-
-        Args:
-            mailboxes: the mailboxes with questions.
-            record: the audit logs.
-            access: tickets and keys.
-            credential: the answering reviewer, or None if it is a person.
-            sources: the command that serves the page.
-        """
-        self._mailboxes = mailboxes
-        self._record = record
-        self._access = access
-        self._credential = credential
-        self._sources = sources
-        self._waiting: dict[str, PendingRequest] = {}
-        self._changed = anyio.Event()
+    mailboxes: Mailboxes
+    """The mailboxes with questions."""
+    record: CallHistory
+    """The audit logs."""
+    access: Access
+    """Tickets and keys."""
+    credential: Proof | None
+    """The answering reviewer, or None if it is a person."""
+    sources: PageSources
+    """The command that serves the page."""
+    _waiting: dict[str, PendingRequest] = field(default_factory=dict)
+    _changed: anyio.Event = field(default_factory=anyio.Event)
 
     def app(self) -> Starlette:
         """Return the application, without the guard."""
@@ -188,12 +176,12 @@ class ReviewPage:
             if anyio.current_time() >= listen_at:
                 listen_at = anyio.current_time() + _LISTEN_SECONDS
                 try:
-                    self._mailboxes.listen()
+                    self.mailboxes.listen()
                 except ConfigurationError as error:
                     if str(error) != complaint:
                         complaint = str(error)
-                        self._sources.complain(f"not listening: {complaint}")
-            found = {one.id: one for one in self._mailboxes.pending(utc_now())}
+                        self.sources.complain(f"not listening: {complaint}")
+            found = {one.id: one for one in self.mailboxes.pending(utc_now())}
             if found != self._waiting:
                 self._waiting = found
                 self._changed.set()
@@ -213,9 +201,7 @@ class ReviewPage:
 
     def _line(self, waiting: list[PendingRequest]) -> bytes:
         now = utc_now()
-        shown = [
-            shown_question(one, self._credential, now, rest) for one, *rest in grouped(waiting)
-        ]
+        shown = [shown_question(one, self.credential, now, rest) for one, *rest in grouped(waiting)]
         return orjson.dumps({"questions": shown}, option=orjson.OPT_APPEND_NEWLINE)
 
     # --- answers ---------------------------------------------------------------------------------
@@ -223,11 +209,11 @@ class ReviewPage:
     async def _open(self, request: Request) -> Response:
         fields = await body_of(request)
         ticket = fields.get("ticket")
-        key = self._access.open_page(ticket) if isinstance(ticket, str) else None
+        key = self.access.open_page(ticket) if isinstance(ticket, str) else None
         if key is None:
             words = "this link was used already, or is not the command's: open the one it shows now"
             return problem(403, words)
-        self._sources.opened()
+        self.sources.opened()
         return JSONResponse({"key": key})
 
     async def _answer(self, request: Request) -> Response:
@@ -242,17 +228,17 @@ class ReviewPage:
                 given = replace(given, changed=changes_in(text, one.request))
             except ConfigurationError as error:
                 return problem(400, str(error))
-        if words := objection(one.request, self._credential):
+        if words := objection(one.request, self.credential):
             return problem(403, words)
-        given = replace(given, credential=self._credential)
+        given = replace(given, credential=self.credential)
         equal = [] if given.changed else self._equal(one, fields.get("equal"))
-        done = await sent(self._mailboxes, one, given)
+        done = await sent(self.mailboxes, one, given)
         if not done.taken:
             # Another tab may have answered it, and answers those that are equal.
             return problem(409, done.told)
         late = 0
         for other in equal:
-            late += not (await sent(self._mailboxes, other, replace(given, remember=None))).taken
+            late += not (await sent(self.mailboxes, other, replace(given, remember=None))).taken
         rest = f"; {late} of {len(equal)} equal calls had an answer already" if late else ""
         return JSONResponse({"told": done.told + rest})
 
@@ -264,11 +250,11 @@ class ReviewPage:
         return [*cards[0][1:]]
 
     async def _rule(self, request: Request) -> Response:
-        return await self._about(request, "rule", lambda one: {"command": self._sources.rule(one)})
+        return await self._about(request, "rule", lambda one: {"command": self.sources.rule(one)})
 
     async def _explanation(self, request: Request) -> Response:
         def explained(one: PendingRequest) -> dict[str, object]:
-            return {"lines": [visible(line) for line in self._sources.explain(one)]}
+            return {"lines": [visible(line) for line in self.sources.explain(one)]}
 
         return await self._about(request, "explanation", explained)
 
@@ -290,23 +276,23 @@ class ReviewPage:
         before = _moment(request.query_params.get("before", ""))
 
         def listed() -> dict[str, object]:
-            found = self._record.look(chosen, before=before)
+            found = self.record.look(chosen, before=before)
             return {
-                "calls": [row_of(one, self._record) for one in found.calls],
+                "calls": [row_of(one, self.record) for one in found.calls],
                 "before": found.before,
-                "begin": self._record.when(time_of(found.before)),
+                "begin": self.record.when(time_of(found.before)),
             }
 
         return await self._read(listed)
 
     async def _call(self, request: Request) -> Response:
         number = request.query_params.get("number", "")
-        return await self._read(lambda: {"lines": self._record.call(number)})
+        return await self._read(lambda: {"lines": self.record.call(number)})
 
     async def _day(self, request: Request) -> Response:
         now = utc_now()
         chosen = _chosen(request, now)
-        return await self._read(lambda: {"markup": day_of(self._record, chosen, now)})
+        return await self._read(lambda: {"markup": day_of(self.record, chosen, now)})
 
     async def _read(self, read: Callable[[], dict[str, object]]) -> Response:
         try:
@@ -371,9 +357,7 @@ async def body_of(request: Request) -> dict[str, object]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
     with suppress(orjson.JSONDecodeError):
-        found = strict_json(await request.body())
-        if isinstance(found, dict):
-            return dict(found)
+        return {**object_of(strict_json(await request.body()))}
     return {}
 
 

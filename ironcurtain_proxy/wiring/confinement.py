@@ -24,7 +24,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import CHANGES
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import RealPath, list_of
 from ironcurtain_proxy.sandbox.directory import SandboxSettings as SrtSettings
 from ironcurtain_proxy.sandbox.installed import (
     Machine,
@@ -318,9 +318,8 @@ def _folders(
 
 def _named_private(spec: ServerSpec) -> tuple[str, ...]:
     files = spec.sandbox.get("filesystem") if isinstance(spec.sandbox, Mapping) else None
-    named = files.get("private") if isinstance(files, Mapping) else None
-    texts = [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
-    return tuple([one.removeprefix("~/") for one in texts])
+    named = list_of(files.get("private")) if isinstance(files, Mapping) else ()
+    return tuple([one.removeprefix("~/") for one in named if isinstance(one, str)])
 
 
 def _shells(settings: Settings) -> frozenset[str]:

@@ -44,7 +44,7 @@ from ironcurtain_proxy.model.operation import TOOL_CALL, Operation, RequestId
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Arguments, RealPath
+from ironcurtain_proxy.model.values import Arguments, RealPath, object_of
 from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, resolver_for
 
 # --- replaying
@@ -325,16 +325,12 @@ class SuggestionReport(Struct):
     unused_tools: list[str] = field(default_factory=list)
 
 
-class Suggesting:
+class Suggesting(Struct, eq=False):
     """The search for rules."""
 
-    def __init__(
-        self, replaying: Replaying, loaded: LoadedPolicy, is_directory: Callable[[RealPath], bool]
-    ) -> None:
-        """Keep the policy in force, and the judge of calls."""
-        self._replaying = replaying
-        self._loaded = loaded
-        self._is_directory = is_directory
+    replaying: Replaying
+    loaded: LoadedPolicy
+    is_directory: Callable[[RealPath], bool]
 
     async def find(
         self, lines: Iterable[bytes | None], servers: Mapping[str, str], least: int
@@ -352,24 +348,24 @@ class Suggesting:
         recorded = self._read(lines, found.tally, (used_rules, used_tools))
         asked: list[RepeatedQuestion] = []
         for first, questions, denied in recorded:
-            one = await self._replaying.call(first.server, first.tool, first.arguments)
+            one = await self.replaying.call(first.server, first.tool, first.arguments)
             if one.effect == "escalate" and isinstance(one.gathered, Facts):
                 asked.append(RepeatedQuestion(one, questions, denied))
         found.questions = sum(one.questions for one in asked)
         general = [
-            one for one in asked if not is_never_general(_facts(one), self._loaded.policy.workspace)
+            one for one in asked if not is_never_general(_facts(one), self.loaded.policy.workspace)
         ]
         found.never_general = found.questions - sum(one.questions for one in general)
         found.suggestions = self._suggestions(asked, general, least)
         found.unused_rules = [
             rule.name
-            for rule in all_rules(self._loaded.policy)
+            for rule in all_rules(self.loaded.policy)
             if rule.layer not in OTHERS_LAYERS and rule.name not in used_rules
         ]
         names = {(servers.get(server, server), tool) for server, tool in used_tools}
         found.unused_tools = [
             f"{server}/{tool}"
-            for server, tool in sorted(set(self._loaded.annotations) - names)
+            for server, tool in sorted(set(self.loaded.annotations) - names)
             if server in servers.values()
         ]
         return found
@@ -387,11 +383,7 @@ class Suggesting:
         for raw in lines:
             tally.lines += 1
             call = call_in(raw, tally, reached=reached)
-            if (
-                call is None
-                or not _was_asked(call.fields)
-                or not self._replaying.knows(call.server)
-            ):
+            if call is None or not _was_asked(call.fields) or not self.replaying.knows(call.server):
                 continue
             key = (call.server, call.tool, call.written)
             if key not in calls and len(calls) >= _MOST_CALLS:
@@ -406,10 +398,10 @@ class Suggesting:
     def _suggestions(
         self, asked: Sequence[RepeatedQuestion], general: Sequence[RepeatedQuestion], least: int
     ) -> list[Suggestion]:
-        policy = self._loaded.policy
+        policy = self.loaded.policy
         tried: dict[RuleProposal, None] = {}
         for one in sorted(general, key=lambda one: -one.questions):
-            for proposal in proposals(_facts(one), policy, self._is_directory):
+            for proposal in proposals(_facts(one), policy, self.is_directory):
                 if len(tried) < _MOST_RULES:
                     tried[proposal] = None
         reach: dict[RuleProposal, list[RepeatedQuestion]] = {}
@@ -436,14 +428,14 @@ class Suggesting:
         self, proposal: RuleProposal, asked: Sequence[RepeatedQuestion]
     ) -> list[RepeatedQuestion]:
         """Return the calls that the rule allows, and about which nothing else asks."""
-        changed = proposal.first_in(self._loaded.policy)
+        changed = proposal.first_in(self.loaded.policy)
         found: list[RepeatedQuestion] = []
         for one in asked:
             request = _facts(one).request
             if (request.server, request.tool) != (proposal.server, proposal.tool):
                 continue
             call = one.call
-            judged = self._replaying.judged(call.gathered, changed, call.server, call.tool)
+            judged = self.replaying.judged(call.gathered, changed, call.server, call.tool)
             if effect_of(judged.decision) == "allow":
                 found.append(one)
         return found
@@ -463,8 +455,7 @@ def _facts(one: RepeatedQuestion) -> Facts:
 
 def _was_asked(fields: Mapping[str, object]) -> bool:
     """Return whether a person was asked, or should have been; a repeated call counts once."""
-    decision = fields.get("policyDecision")
-    status = decision.get("status") if isinstance(decision, dict) else None
+    status = object_of(fields.get("policyDecision")).get("status")
     if status != "escalate" or fields.get("refusedBy") == "held":
         return False
     said = fields.get("decidedBy")

@@ -344,7 +344,7 @@ def test_a_bound_that_is_reached_refuses_everything(w: Workbench) -> None:
     ]
     try:
         with pytest.raises(RefusedChangesError):
-            Walk(upper, host, aside, 0, Control(), most=4).changes()
+            Walk(upper, host, aside, 0, Control(), left=4).changes()
     finally:
         for one in (upper, host, aside):
             os.close(one)

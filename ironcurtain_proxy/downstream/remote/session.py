@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
@@ -60,42 +61,28 @@ _SCOPE: Final = re.compile(r'\bscope="([\x20-\x21\x23-\x5b\x5d-\x7e]{1,1000})"')
 _BASIC: Final = "client_secret_basic"
 
 
-class StoredLogin:
+class StoredLogin(Struct, eq=False):
     """Implements `Authorizer`."""
 
-    def __init__(
-        self,
-        server: str,
-        endpoint: RemoteEndpoint,
-        client: httpx2.AsyncClient,
-        file: LoginFile,
-        *,
-        credentials: Mapping[str, str],
-        warn: Callable[[str], None],
-    ) -> None:
-        """Set the names without a request.
-
-        Args:
-            server: the server's name.
-            endpoint: the server's endpoint.
-            client: makes guarded connections.
-            file: the file of the login.
-            credentials: the values of `${NAME}` in the entry.
-            warn: tells the operator.
-        """
-        self._server = server
-        self._endpoint = endpoint
-        self._client = client
-        self._file = file
-        self._credentials = credentials
-        self._warn = warn
-        self._renewing = anyio.Lock()
+    server: str
+    """The server's name."""
+    endpoint: RemoteEndpoint
+    """The server's endpoint."""
+    client: httpx2.AsyncClient
+    """Makes guarded connections."""
+    file: LoginFile
+    """The file of the login."""
+    credentials: Mapping[str, str]
+    """The values of `${NAME}` in the entry."""
+    warn: Callable[[str], None]
+    """Tells the operator."""
+    _renewing: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def header(self) -> str | None:
         """Return the value of `Authorization`, or None if there is no login."""
-        login = self._file.current()
+        login = self.file.current()
         if login is not None and is_due(login, _MARGIN) and await self._renew(login.access_token):
-            login = self._file.current()
+            login = self.file.current()
         return None if login is None else f"Bearer {login.access_token}"
 
     async def renew(self, refused: str | None, response: Response) -> bool:
@@ -105,12 +92,12 @@ class StoredLogin:
             return False
         if await self._renew(None if refused is None else refused.removeprefix("Bearer ")):
             return True
-        self._warn(f"it wants a login: ironcurtain-proxy login {self._server}")
+        self.warn(f"it wants a login: ironcurtain-proxy login {self.server}")
         return False
 
     async def _renew(self, refused: str | None) -> bool:
-        async with self._renewing, self._file.locked():
-            login = self._file.current()
+        async with self._renewing, self.file.locked():
+            login = self.file.current()
             if login is not None and login.access_token != refused:
                 return True  # another has renewed it meanwhile
             # To the end, also for a session that ends: the authorization server has spent the old
@@ -121,30 +108,30 @@ class StoredLogin:
                 except TokenRefusedError:
                     if login is not None:
                         # The refused token is not sent again.
-                        self._file.write(replace(login, refresh_token=None, expires_at=None))
+                        self.file.write(replace(login, refresh_token=None, expires_at=None))
                     return False
                 if renewed is not None:
-                    self._file.write(renewed)
+                    self.file.write(renewed)
             return renewed is not None
 
     async def _note_wanted(self, scopes: str) -> None:
         """Keep the scopes that this login lacks, for the next login."""
-        own = self._endpoint.oauth
+        own = self.endpoint.oauth
         lacks = f"it wants more rights than its login has ({scopes or 'it does not say which'}): "
         if own is not None and own.grant == "client-credentials":
-            self._warn(f"{lacks}name them in oauth.scope of its entry")
+            self.warn(f"{lacks}name them in oauth.scope of its entry")
             return
-        async with self._renewing, self._file.locked():
-            login = self._file.current()
+        async with self._renewing, self.file.locked():
+            login = self.file.current()
             if login is not None and scopes:
                 wanted = " ".join(dict.fromkeys(f"{login.scope or ''} {scopes}".split()))
                 if wanted != login.wanted_scope:
-                    self._file.write(replace(login, wanted_scope=wanted))
-        self._warn(f"{lacks}ironcurtain-proxy login {self._server}")
+                    self.file.write(replace(login, wanted_scope=wanted))
+        self.warn(f"{lacks}ironcurtain-proxy login {self.server}")
 
     async def _obtained(self, login: Login | None) -> Login | None:
         """Return a new login, or None if there is nothing to show for one."""
-        own = self._endpoint.oauth
+        own = self.endpoint.oauth
         if own is not None and own.grant == "client-credentials":
             return await self._as_client(own)
         if login is None or login.refresh_token is None:
@@ -153,7 +140,7 @@ class StoredLogin:
         if login.resource is not None:
             form["resource"] = login.resource
         token = await request_token(
-            self._client,
+            self.client,
             login.token_endpoint,
             form,
             client_id=login.client_id,
@@ -166,14 +153,14 @@ class StoredLogin:
         """Return a login of the operator's own client, which needs no person."""
         if own.issuer is None:
             raise TokenRefusedError  # whose client it is, nobody said
-        found = await metadata_of(self._client, own.issuer)
-        url = self._endpoint.url
+        found = await metadata_of(self.client, own.issuer)
+        url = self.endpoint.url
         form = {"grant_type": "client_credentials", "resource": url}
         if own.scope is not None:
             form["scope"] = own.scope
-        secret = secret_of(own, self._credentials, self._server)
+        secret = secret_of(own, self.credentials, self.server)
         token = await request_token(
-            self._client,
+            self.client,
             found.token_endpoint,
             form,
             client_id=own.client_id,

@@ -37,7 +37,7 @@ from ironcurtain_proxy.errors import (
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, headers_of_message, version_of
 from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 BOTH: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 EVENTS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
@@ -287,7 +287,7 @@ class StreamableHttp(Sending):
         if is_greeting:
             message = decode(line)
             result = None if isinstance(message, Malformed) else message.get("result")
-            version = result.get("protocolVersion") if isinstance(result, dict) else None
+            version = object_of(result).get("protocolVersion")
             if isinstance(version, str) and version in HANDSHAKE_VERSIONS:
                 self._session[_VERSION] = version
         await self._inbound.put(line)

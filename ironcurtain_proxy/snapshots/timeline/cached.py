@@ -11,6 +11,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.snapshots.timeline.history import (
     Entry,
     directories_above,
@@ -30,32 +32,19 @@ _MOST_PROGRAMS: Final = 1000
 _NOT_KEPT: Final = "it lies in a directory of caches"
 
 
-class CachedPaths:
+class CachedPaths(Struct, eq=False):
     """Reads paths that the scanner does not know."""
 
-    def __init__(
-        self,
-        root: OpenedRoot,
-        reader: Reader,
-        known: Callable[[str], Entry | None],
-        *,
-        left_out: frozenset[str],
-        most_bytes: int,
-    ) -> None:
-        """Read below a root.
-
-        Args:
-            root: the workspace.
-            reader: copies contents.
-            known: the state of a path that the scanner looks at, or None if it does not.
-            left_out: paths that are neither copied nor restored.
-            most_bytes: the most bytes that are copied at once.
-        """
-        self._root = root
-        self._reader = reader
-        self._known = known
-        self._left_out = left_out
-        self._most_bytes = most_bytes
+    root: OpenedRoot
+    """The workspace."""
+    reader: Reader
+    """Copies contents."""
+    known: Callable[[str], Entry | None]
+    """The state of a path that the scanner looks at, or None if it does not."""
+    left_out: frozenset[str]
+    """Paths that are neither copied nor restored."""
+    most_bytes: int
+    """The most bytes that are copied at once."""
 
     def states(self, paths: Iterable[str], *, copy: bool, below: bool = True) -> dict[str, Entry]:
         """Return the states of these paths, of the directories above, and of all below.
@@ -71,8 +60,8 @@ class CachedPaths:
         waiting: list[str] = []
         for path in dict.fromkeys(paths):
             self._add_above(path, found)
-            entry = self._known(path) or found.get(path) or self._read(path, why_not())
-            if entry is not None and not is_among(path, self._left_out):
+            entry = self.known(path) or found.get(path) or self._read(path, why_not())
+            if entry is not None and not is_among(path, self.left_out):
                 self._take(path, entry, found, waiting)
         done: set[str] = set()
         while waiting and below:
@@ -84,16 +73,16 @@ class CachedPaths:
         return found
 
     def _take(self, path: str, entry: Entry, found: dict[str, Entry], waiting: list[str]) -> None:
-        if self._known(path) is None:
+        if self.known(path) is None:
             found[path] = entry
         if entry.kind == "directory":
             waiting.append(path)
 
     def _budget(self, found: Sized) -> Callable[[], str | None]:
         """Return what says why the next file is not copied, or None if it is."""
-        most = self._reader.copied + self._most_bytes
+        most = self.reader.copied + self.most_bytes
         return lambda: (
-            None if len(found) < _MOST_COPIED and self._reader.copied < most else _TOO_MUCH
+            None if len(found) < _MOST_COPIED and self.reader.copied < most else _TOO_MUCH
         )
 
     def programs(self, caches: Iterable[str]) -> dict[str, Entry]:
@@ -111,14 +100,14 @@ class CachedPaths:
 
     def _add_above(self, path: str, found: dict[str, Entry]) -> None:
         for above in directories_above(path):
-            if above in found or self._known(above) is not None:
+            if above in found or self.known(above) is not None:
                 return
             entry = self._read(above, None)
             if entry is not None:
                 found[above] = entry
 
     def _read(self, path: str, why_not: str | None) -> Entry | None:
-        with suppress(OSError), self._root.directory(parent_of(path), PASSED) as parent:
+        with suppress(OSError), self.root.directory(parent_of(path), PASSED) as parent:
             return self._read_in(parent, path.rpartition("/")[2], why_not)
         return None
 
@@ -130,23 +119,23 @@ class CachedPaths:
         """
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode) and why_not is not None:
-            return self._reader.unheld(status, why_not)
+            return self.reader.unheld(status, why_not)
         try:
-            return self._reader.read(parent, name, status)[0]
+            return self.reader.read(parent, name, status)[0]
         except FullError:
-            return self._reader.unheld(status, "no space was left for a copy")
+            return self.reader.unheld(status, "no space was left for a copy")
 
     def _below(
         self, directory: str, why_not: Callable[[], str | None], done: Container[str]
     ) -> Iterator[tuple[str, Entry]]:
-        with suppress(OSError), self._root.directory(directory) as descriptor:
-            if os.fstat(descriptor).st_dev != self._root.device:
+        with suppress(OSError), self.root.directory(directory) as descriptor:
+            if os.fstat(descriptor).st_dev != self.root.device:
                 return
             for name in os.listdir(descriptor):  # noqa: PTH208  by its descriptor
                 path = joined(directory, name)
-                if path in self._left_out:
+                if path in self.left_out:
                     continue
-                known = self._known(path)
+                known = self.known(path)
                 if known is not None:
                     yield path, known
                 elif path not in done:

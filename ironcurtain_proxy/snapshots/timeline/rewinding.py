@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import says_the_same
@@ -204,26 +204,19 @@ def _errors() -> Iterator[None]:
         raise RollbackError(f"{error.filename or 'the timeline'}: {error.strerror}") from None
 
 
-class _TimelineRollback:
-    def __init__(
-        self,
-        keeper: Keeper,
-        request: RollbackRequest,
-        now: Callable[[], datetime],
-        looking: ScanContext,
-    ) -> None:
-        self._keeper = keeper
-        self._request = request
-        self._now = now
-        self._looking = looking
-        self._replaced: list[str] = []
-        self._before: dict[str, Entry] = {}
-        """What calls replaced in caches, as it was when the rollback began."""
-        self._cached: dict[str, Entry] = {}
-        """The same, as it is at the last look."""
+class _TimelineRollback(Struct, eq=False):
+    keeper: Keeper
+    request: RollbackRequest
+    now: Callable[[], datetime]
+    looking: ScanContext
+    _replaced: list[str] = field(default_factory=list)
+    _before: dict[str, Entry] = field(default_factory=dict)
+    """What calls replaced in caches, as it was when the rollback began."""
+    _cached: dict[str, Entry] = field(default_factory=dict)
+    """The same, as it is at the last look."""
 
     def run(self, confirm: Callable[[RollbackOutcome], bool]) -> RollbackOutcome:
-        keeper, request = self._keeper, self._request
+        keeper, request = self.keeper, self.request
         number = request.point.number
         if keeper.history.point(number) is None:
             raise NoPointError("the point was dropped meanwhile: look at the list of points again")
@@ -245,16 +238,16 @@ class _TimelineRollback:
 
     def _look(self) -> None:
         """Scan everything: writes through a memory mapping leave the time unchanged."""
-        keeper = self._keeper
+        keeper = self.keeper
         under_way = keeper.history.unsettled()
         keeper.scanner.read_again(keeper.history.ever_touched())
         keeper.note_untold(keeper.look(everything=True, contents=True), under_way)
-        number = self._request.point.number
+        number = self.request.point.number
         before = keeper.history.state(number)
-        while not self._request.dry_run:
+        while not self.request.dry_run:
             # Of what came after the point, a rollback of one call opens what that call made.
             later = {path for delta in keeper.history.since(number) for path, _ in delta.counted()}
-            made = later if self._request.rewind else keeper.history.touched(number)
+            made = later if self.request.rewind else keeper.history.touched(number)
             shut = [
                 path
                 for path in sorted(keeper.scanner.known.unlisted)
@@ -270,39 +263,39 @@ class _TimelineRollback:
 
     def _open(self, path: str, before: Tree) -> bool:
         mode = before[path].mode if path in before else 0
-        return open_unlisted(self._keeper.root, path, mode)
+        return open_unlisted(self.keeper.root, path, mode)
 
     def _plan(self) -> RollbackPlan:
-        history, number = self._keeper.history, self._request.point.number
+        history, number = self.keeper.history, self.request.point.number
         calls = {point.number for point in history.points() if point.number > number}
-        replaced = history.replaced({number, *calls} if self._request.rewind else {number})
+        replaced = history.replaced({number, *calls} if self.request.rewind else {number})
         self._replaced = [one.path for one in replaced]
-        self._before = self._cached = self._keeper.cached.states(
+        self._before = self._cached = self.keeper.cached.states(
             self._replaced, copy=True, below=False
         )
         now = self._present()
-        if self._request.rewind:
+        if self.request.rewind:
             plan = rewind(history, number, now)
         else:
-            plan = take_back(history, number, now, self._says_the_same, force=self._request.force)
+            plan = take_back(history, number, now, self._says_the_same, force=self.request.force)
         # Paths that are excluded today may have been copied under other settings.
-        return plan.without(self._keeper.scanner.left_out)
+        return plan.without(self.keeper.scanner.left_out)
 
     def _says_the_same(self, path: str, then: Entry, now: Entry) -> bool:
         """Return whether git only noted the times of files: any `git status` does that."""
         if not f"/{path}".endswith("/index") or "/.git/" not in f"/{path}" or then.mode != now.mode:
             return False
         try:
-            read = self._keeper.blobs.read
+            read = self.keeper.blobs.read
             return says_the_same(read(then.content), read(now.content))
         except (OSError, DamagedError):
             return False
 
     def _present(self) -> dict[str, Entry]:
-        return dict(self._keeper.scanner.known.all()) | self._cached
+        return dict(self.keeper.scanner.known.all()) | self._cached
 
     def _outcome(self, plan: RollbackPlan) -> RollbackOutcome:
-        history, number = self._keeper.history, self._request.point.number
+        history, number = self.keeper.history, self.request.point.number
         nobodys = {
             Change(path, kind)
             for delta in history.since(number)
@@ -313,7 +306,7 @@ class _TimelineRollback:
             plan=plan,
             id=None,
             others=tuple([point for point in history.points() if point.number in plan.others]),
-            nobodys=tuple(sorted(nobodys)) if self._request.rewind else (),
+            nobodys=tuple(sorted(nobodys)) if self.request.rewind else (),
             conflicts=tuple([self._said(one) for one in plan.obstacles]),
             unseen=history.unseen(number),
         )
@@ -321,17 +314,17 @@ class _TimelineRollback:
     def _said(self, one: Obstacle) -> str:
         if one.calls is None:
             return f"{one.path} {one.why}"
-        calls = [p.call for p in self._keeper.history.points() if p.number in one.calls]
+        calls = [p.call for p in self.keeper.history.points() if p.number in one.calls]
         return f"{one.path} {one.why}, by {', '.join(calls) or 'no call that is known'}"
 
     def _apply(self, plan: RollbackPlan, outcome: RollbackOutcome) -> RollbackOutcome:
-        keeper, request = self._keeper, self._request
+        keeper, request = self.keeper, self.request
         own = Point(
             number=keeper.history.next,
             kind="rollback",
             call=os.urandom(16).hex(),
             tool=f"{'to ' if request.rewind else ''}{request.point.call}",
-            at=self._now(),
+            at=self.now(),
         )
         if not keeper.add(own):
             raise RollbackError("the timeline cannot be written: nothing was put back")
@@ -340,7 +333,7 @@ class _TimelineRollback:
         aside: dict[str, str] = {}
         failed: dict[str, str] = {}
         try:
-            with self._looking(keeper.history.starts()):
+            with self.looking(keeper.history.starts()):
                 # Once without force: what somebody changed meanwhile is not overwritten.
                 for _ in range(_ROUNDS if request.force else 1):
                     steps = again(plan, failed, self._present()) if failed else plan
@@ -375,7 +368,7 @@ class _TimelineRollback:
 
     def _compared(self, plan: RollbackPlan, own: int, stayed: Collection[str]) -> dict[str, str]:
         """Return the paths that are not as planned: another process may have exchanged them."""
-        keeper = self._keeper
+        keeper = self.keeper
         keeper.scanner.read_again([step.path for step in plan.steps])
         keeper.note(keeper.look(everything=True), {own})
         self._cached = keeper.cached.states(self._replaced, copy=True, below=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.snapshots.timeline.history import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined, weight
@@ -47,53 +47,40 @@ class StoppedError(Exception):
     """The proxy is ending."""
 
 
-class Scanner:
+class Scanner(Struct, eq=False):
     """Scans the workspace, by directory."""
 
-    def __init__(
-        self,
-        root: OpenedRoot,
-        reader: Reader,
-        *,
-        caches: frozenset[str],
-        max_files: int,
-        max_bytes: int,
-    ) -> None:
-        """Begin without a known state.
-
-        Args:
-            root: the workspace.
-            reader: reads and copies new files.
-            caches: names of directories that are left alone, wherever they are.
-            max_files: the most files, directories and links.
-            max_bytes: the most bytes that may be copied.
-        """
-        self._root = root
-        self.reader = reader
-        self._caches = caches
-        self._max_files = max_files
-        self._max_bytes = max_bytes
-        self.left_out: frozenset[str] = frozenset()
-        """The state of the proxy, where the workspace is around it."""
-        self.events = Events()
-        self.known = Known()
-        self.full = False
-        """Whether the last scan found no space for a copy."""
-        self.progress = Progress()
-        self._again: dict[str, set[str]] = {}
-        self._recent: dict[str, None] = {}
-        self._control: tuple[str, ...] = ()
-        self.caches_met: set[str] = set()
-        """Directories that were left alone because they are caches."""
-        self._held: set[str] = set()
-        """Directories with the name of a cache that were once held."""
-        self._seen: dict[str, dict[str, Entry]] = {}
-        self._seen_again: dict[str, set[str]] = {}
-        self._count = 0
-        self._bytes = 0
-        self._everything = True
-        self._compares = False
-        """Whether the current scan compares contents."""
+    root: OpenedRoot
+    """The workspace."""
+    reader: Reader
+    """Reads and copies new files."""
+    caches: frozenset[str]
+    """Names of directories that are left alone, wherever they are."""
+    max_files: int
+    """The most files, directories and links."""
+    max_bytes: int
+    """The most bytes that may be copied."""
+    left_out: frozenset[str] = frozenset()
+    """The state of the proxy, where the workspace is around it."""
+    events: Events = field(default_factory=Events)
+    known: Known = field(default_factory=Known)
+    full: bool = False
+    """Whether the last scan found no space for a copy."""
+    progress: Progress = field(default_factory=Progress)
+    _again: dict[str, set[str]] = field(default_factory=dict)
+    _recent: dict[str, None] = field(default_factory=dict)
+    _control: tuple[str, ...] = ()
+    caches_met: set[str] = field(default_factory=set)
+    """Directories that were left alone because they are caches."""
+    _held: set[str] = field(default_factory=set)
+    """Directories with the name of a cache that were once held."""
+    _seen: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    _seen_again: dict[str, set[str]] = field(default_factory=dict)
+    _count: int = 0
+    _bytes: int = 0
+    _everything: bool = True
+    _compares: bool = False
+    """Whether the current scan compares contents."""
 
     def assume(self, tree: Mapping[str, Entry], ever: Iterable[Mapping[str, Entry]]) -> None:
         """Begin with the state of an earlier session; the next scan is complete.
@@ -111,7 +98,7 @@ class Scanner:
     def hold(self, tree: Mapping[str, Entry]) -> None:
         """Scan the directories of an earlier state even if they look like caches by now."""
         for path, entry in tree.items():
-            if entry.kind == "directory" and path.rpartition("/")[2] in self._caches:
+            if entry.kind == "directory" and path.rpartition("/")[2] in self.caches:
                 self._held.add(path)
 
     def read_again(self, paths: Iterable[str]) -> None:
@@ -133,7 +120,7 @@ class Scanner:
                 everything is looked at the next time.
         """
         happened = self.events.happened()
-        self._compares = contents and not self._root.sets_times
+        self._compares = contents and not self.root.sets_times
         everything |= self._compares
         many_links = len(self.known.linked) > _LINKED
         everything |= self.events.missed or many_links or not self.known.directories
@@ -181,7 +168,7 @@ class Scanner:
             if path in self._seen:
                 continue
             try:
-                with self._root.directory(path) as descriptor:
+                with self.root.directory(path) as descriptor:
                     waiting += self._visit(path, descriptor, start.get(path))
             except PermissionError:
                 self._not_listed(path)
@@ -193,7 +180,7 @@ class Scanner:
 
     def _visit(self, path: str, descriptor: int, names: set[str] | None) -> list[str]:
         """Scan a directory. Returns its subdirectories that must be scanned, too."""
-        if os.fstat(descriptor).st_dev != self._root.device:
+        if os.fstat(descriptor).st_dev != self.root.device:
             self._not_listed(path)
             return []
         self.known.unlisted.discard(path)
@@ -248,7 +235,7 @@ class Scanner:
                     # The same state is the same object: only what differs is noted.
                     if now.get(name) == old is not None:
                         now[name] = old
-                if len(now) * each + self._count > self._max_files:
+                if len(now) * each + self._count > self.max_files:
                     raise TooManyFilesError
         self._count += len(now) * each
         self.progress.looked_at += len(now)
@@ -273,7 +260,7 @@ class Scanner:
                 now[name] = old
             else:
                 self._look_at(path, descriptor, name, status, now)
-            if len(now) * each + others > self._max_files:
+            if len(now) * each + others > self.max_files:
                 raise TooManyFilesError
         self._count = others + len(now) * each
         return now
@@ -287,7 +274,7 @@ class Scanner:
         if stat.S_ISDIR(status.st_mode):
             # What was held stays held: a call could make it look like a cache.
             held = below in self.known.directories or below in self._held
-            if not held and is_cache(path, name, descriptor, self._caches):
+            if not held and is_cache(path, name, descriptor, self.caches):
                 self.caches_met.add(below)
                 return
         try:
@@ -299,7 +286,7 @@ class Scanner:
             self.full = True
         now[name] = entry
         self._bytes += entry.size
-        if self._bytes > self._max_bytes:
+        if self._bytes > self.max_bytes:
             raise TooManyBytesError
         if again:
             self._seen_again.setdefault(path, set()).add(name)
@@ -353,7 +340,7 @@ class Scanner:
     def _is_there(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")
         try:
-            with self._root.directory(directory, PASSED) as descriptor:
+            with self.root.directory(directory, PASSED) as descriptor:
                 os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
