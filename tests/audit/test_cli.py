@@ -255,7 +255,7 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file_holds_no_reader(
     for command in (("verify",), ("stats",), ("tail", "-n", "100"), ("show", "1")):
         code, _, err = audit(*command)
         is_read = command[0] == "verify" or not name.endswith(".head")
-        assert (code, "it is no regular file" in err) == ((2, True) if is_read else (0, False))
+        assert (code, "it is not a regular file" in err) == ((2, True) if is_read else (0, False))
 
 
 def test_a_log_that_is_cut_off_while_it_is_followed_is_followed_from_there(log: Path) -> None:

@@ -150,6 +150,7 @@ def test_hosts_of_a_list_are_compared_in_lower_case_and_names_as_they_are_writte
         (ListCondition(roles=READ, allowed=frozenset(), kind="emails"), ["allowed"]),
         (ExceptingNames(roles=READ, matching=frozenset()), []),
         (SqlCondition(bound="reads"), []),
+        (UriCondition(), []),
     ],
 )
 def test_what_matches_nothing_because_it_is_empty_is_named(

@@ -7,12 +7,18 @@ from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effe
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import RealPath, list_of, object_of, text_of
 
 
 @pytest.mark.parametrize("text", ["/", "/a", "/a/b", "/a/ b/c"])
 def test_a_path_reads_as_it_was_written(text: str) -> None:
     assert str(RealPath.from_text(text)) == text
+
+
+def test_json_of_another_kind_counts_as_empty() -> None:
+    for read, value, empty in ((object_of, {"a": 1}, {}), (list_of, [1], []), (text_of, "a", "")):
+        assert read(value) == value
+        assert read(None) == empty
 
 
 def test_empty_components_do_not_count() -> None:

@@ -168,4 +168,4 @@ def _cause(error: OSError | ValueError) -> str:
         case errno.EISDIR:
             return "it is a directory"
         case _:
-            return os.strerror(error.errno).lower()
+            return (error.strerror or os.strerror(error.errno)).lower()

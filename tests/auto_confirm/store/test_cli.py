@@ -90,7 +90,7 @@ def test_a_report_is_written_for_its_reader_alone(used: Store, run: Run, home: P
 def test_a_report_that_cannot_be_written_is_said(used: Store, run: Run) -> None:
     code, _, err = run("report", "--output", "/nowhere/page.html")
     assert code == 2
-    assert err == "ironcurtain-proxy: --output /nowhere/page.html: No such file or directory\n"
+    assert err == "ironcurtain-proxy: /nowhere/page.html: No such file or directory\n"
 
 
 NAME = "file_edit in /srv/app/docs"
