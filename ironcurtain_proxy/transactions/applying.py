@@ -40,6 +40,7 @@ class Applier:
         self._upper = upper
         self._host = host
         self._started_ns = started_ns
+        self._moved: frozenset[int] = frozenset()
         self.conflicts: list[KeptBack] = []
         """The steps that were not done, and why."""
 
@@ -56,6 +57,7 @@ class Applier:
             OSError: such as a full disk. What was done is in the workspace; `take_back` it.
         """
         done: list[Step] = []
+        self._moved = _moved(steps)
         became = repositories_since(steps, judged_as, self._host)
         with _Parents(self._upper, self._host) as parents:
             for step in steps:
@@ -126,7 +128,7 @@ class Applier:
             return False
         if not stat.S_ISDIR(found.st_mode):
             return True
-        return files.newest_change(upper, name) <= self._started_ns
+        return files.newest_change(upper, name, moved=self._moved) <= self._started_ns
 
     def take_back(self, steps: Iterable[Step], prepared_ns: int) -> list[KeptBack]:
         """Take back the steps that were done, the last one first. Return what stays, and why.
@@ -142,11 +144,13 @@ class Applier:
             OSError: such as a full disk. It may be called again.
         """
         stays: list[KeptBack] = []
+        steps = list(steps)
+        moved = _moved(steps)
         with _Parents(self._upper, self._host) as parents:
-            for step in reversed(list(steps)):
+            for step in reversed(steps):
                 try:
                     with parents.of(step.path) as (upper, host, name):
-                        if not _take_back(step, upper, host, name, prepared_ns):
+                        if not _take_back(step, upper, host, name, prepared_ns, moved):
                             stays.append(KeptBack(step.path, _CHANGED_SINCE))
                 except OSError as error:
                     if error.errno not in _SOMEBODY_ELSE:
@@ -193,13 +197,22 @@ def is_done(step: Step, upper: int, host: int, name: bytes) -> bool:
             return there is not None and _has_new_mode(there, step)
 
 
-def _take_back(step: Step, upper: int, host: int, name: bytes, prepared_ns: int) -> bool:
+def _moved(steps: Iterable[Step]) -> frozenset[int]:
+    """Return the inodes that the steps rename: of a hard link, another name may be in a tree."""
+    return frozenset(
+        [one.inode for step in steps for one in (step.before, step.after) if one is not None]
+    )
+
+
+def _take_back(
+    step: Step, upper: int, host: int, name: bytes, prepared_ns: int, moved: Collection[int]
+) -> bool:
     """Take a step back. Return False if somebody has changed since what it brought."""
     if not is_done(step, upper, host, name):
         # What it replaced lies in the view, and something else than it brought in its place.
         old = files.look(upper, name)
         return step.act != "swap" or old is None or not _is(old, step.before)
-    if step.act in {"make", "swap"} and not _is_untouched(step, host, name, prepared_ns):
+    if step.act in {"make", "swap"} and not _is_untouched(step, host, name, prepared_ns, moved):
         return False
     match step.act:
         case "make":
@@ -213,12 +226,16 @@ def _take_back(step: Step, upper: int, host: int, name: bytes, prepared_ns: int)
     return True
 
 
-def _is_untouched(step: Step, host: int, name: bytes, prepared_ns: int) -> bool:
+def _is_untouched(
+    step: Step, host: int, name: bytes, prepared_ns: int, moved: Collection[int]
+) -> bool:
     """Return whether what a step brought is as it came: the step itself set its time of change."""
     found = files.look(host, name)
     if found is None or files.identity(found) != step.after:
         return False
-    return not stat.S_ISDIR(found.st_mode) or files.newest_change(host, name) <= prepared_ns
+    if not stat.S_ISDIR(found.st_mode):
+        return True
+    return files.newest_change(host, name, moved=moved) <= prepared_ns
 
 
 _SOMEBODY_ELSE = frozenset(

@@ -4,7 +4,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -276,8 +276,17 @@ def handle(directory: int, name: bytes) -> frozenset[bytes]:
     return frozenset([given.raw[_HANDLE_HEAD : _HANDLE_HEAD + length]])
 
 
-def newest_change(parent: int, name: bytes, *, deepest: int = DEEPEST) -> int:
+def newest_change(
+    parent: int, name: bytes, *, moved: Collection[int] = (), deepest: int = DEEPEST
+) -> int:
     """Return when anything in a tree last changed, the top of the tree itself left out.
+
+    Args:
+        parent: the opened directory that the tree is in.
+        name: the tree's name.
+        moved: inodes that we renamed. Each may have another name, which is in this tree, so that
+            only the time of its content counts.
+        deepest: how deep the tree may be.
 
     Raises:
         OSError: a part of it cannot be read, or it is too deep (ELOOP).
@@ -288,9 +297,12 @@ def newest_change(parent: int, name: bytes, *, deepest: int = DEEPEST) -> int:
     with directory(parent, name) as opened, os.scandir(opened) as found:
         for entry in found:
             status = entry.stat(follow_symlinks=False)
-            newest = max(newest, status.st_ctime_ns)
+            is_ours = status.st_ino in moved
+            newest = max(newest, status.st_mtime_ns if is_ours else status.st_ctime_ns)
             if stat.S_ISDIR(status.st_mode):
-                below = newest_change(opened, os.fsencode(entry.name), deepest=deepest - 1)
+                below = newest_change(
+                    opened, os.fsencode(entry.name), moved=moved, deepest=deepest - 1
+                )
                 newest = max(newest, below)
     return newest
 

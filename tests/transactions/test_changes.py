@@ -161,6 +161,13 @@ def test_a_second_name_of_a_file_becomes_a_file_of_its_own(w: Workbench) -> None
     assert (w.ws / "other").read_text() == "oldmore\n"
 
 
+def test_a_file_goes_together_with_a_directory_that_has_another_name_of_it(w: Workbench) -> None:
+    (w.ws / "hard").hardlink_to(w.write("src/a"))
+    w.run("rm -rf hard src")
+    assert list(w.ws.iterdir()) == []
+    assert w.late == []
+
+
 def test_holes_and_attributes_stay(w: Workbench) -> None:
     w.run("truncate -s 50M big; printf end >> big; ln big second")
     for name in ("big", "second"):

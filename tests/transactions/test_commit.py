@@ -23,6 +23,7 @@ from tests.transactions.bench import Workbench, names_in, recover, said, steps
 _DEEDS = """
     echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y
     rm -r again; mkdir again; echo z > again/z; rm kind; mkdir kind; mkdir shut; chmod 500 shut
+    rm hard; rm -r linked
 """
 
 
@@ -30,6 +31,7 @@ _DEEDS = """
 def prepared(w: Workbench) -> Iterator[tuple[Workbench, CommandView]]:
     for name in ("a", "b", "tree/deep/f", "d/f", "again/f", "kind"):
         w.write(name)
+    (w.ws / "hard").hardlink_to(w.write("linked/f"))
     view = w.view(_DEEDS)
     view.prepare(Control())
     yield w, view
@@ -83,7 +85,7 @@ def _renames() -> list[str]:
     """The renames of `_DEEDS`: each step but the mode of `d`."""
     return [
         *("swap a", "swap again", "remove b", "make d/y", "swap kind"),
-        *("make new", "make shut", "remove tree"),
+        *("remove hard", "remove linked", "make new", "make shut", "remove tree"),
     ]
 
 
