@@ -32,10 +32,10 @@ from ironcurtain_proxy.signing.passkeys import (
     Counters,
     Passkey,
     assertion,
+    base64_of,
     bytes_of,
     challenge_of,
     is_signed,
-    text_of,
 )
 
 MACHINE = "a" * 32
@@ -126,16 +126,16 @@ class SoftPasskey:
         self.counter += 1
         host = host or urlsplit(self.passkey.origin).hostname or ""
         data = sha256(host.encode()).digest() + bytes([flags]) + self.counter.to_bytes(4)
-        told = {"type": "webauthn.get", "challenge": text_of(challenge), "crossOrigin": False}
+        told = {"type": "webauthn.get", "challenge": base64_of(challenge), "crossOrigin": False}
         client = orjson.dumps({**told, "origin": self.passkey.origin, **said})
         signature = self.private.sign(data + sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
         parts = {"authenticatorData": data, "clientDataJSON": client, "signature": signature}
-        return {name: text_of(one) for name, one in parts.items()}
+        return {name: base64_of(one) for name, one in parts.items()}
 
     def asserts_text(self, challenge: str) -> dict[str, object]:
         """What a page sends for the challenge that it was given."""
         response = self.asserts(bytes_of(challenge))
-        return {"id": text_of(self.passkey.credential), "response": response}
+        return {"id": base64_of(self.passkey.credential), "response": response}
 
     def signs(
         self,
@@ -147,7 +147,7 @@ class SoftPasskey:
     ) -> SignedAnswer:
         asked = challenge or challenge_of(answer)
         response = self.asserts(asked, host=host, flags=flags, **said)
-        credential = text_of(self.passkey.credential)
+        credential = base64_of(self.passkey.credential)
         found = assertion({"id": credential, "response": response}, answer)
         assert found is not None
         return found

@@ -22,7 +22,7 @@ from msgspec.json import encode
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.fleet.database import FleetDatabase
-from ironcurtain_proxy.signing.passkeys import text_of
+from ironcurtain_proxy.signing.passkeys import base64_of
 
 _TICKET_SECONDS: Final = 60
 LOGIN_SECONDS: Final = 600
@@ -161,7 +161,7 @@ class Logins:
             "redirect_uri": self._provider.callback,
             "state": _part("state", browser),
             "nonce": _part("nonce", browser),
-            "code_challenge": text_of(challenge),
+            "code_challenge": base64_of(challenge),
             "code_challenge_method": "S256",
         }
         return f"{self._address('authorization_endpoint')}?{urlencode(asked)}", browser
@@ -266,4 +266,4 @@ class Logins:
 
 def _part(name: str, browser: str) -> str:
     """Return a word of a login, which only this browser and this page can make."""
-    return text_of(hashlib.sha256(f"{name} {browser}".encode("utf-8", "replace")).digest())
+    return base64_of(hashlib.sha256(f"{name} {browser}".encode("utf-8", "replace")).digest())

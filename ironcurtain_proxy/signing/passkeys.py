@@ -57,7 +57,7 @@ class Passkey(Struct, frozen=True):
     @property
     def line(self) -> str:
         """The line of `reviewers.json`."""
-        return f"{KIND} {self.origin} {text_of(self.credential)} {text_of(self.raw)}"
+        return f"{KIND} {self.origin} {base64_of(self.credential)} {base64_of(self.raw)}"
 
 
 def name_of(credential: bytes) -> str:
@@ -65,7 +65,7 @@ def name_of(credential: bytes) -> str:
     return f"SHA256:{b64encode(hashlib.sha256(credential).digest()).decode().rstrip('=')}"
 
 
-def text_of(data: bytes) -> str:
+def base64_of(data: bytes) -> str:
     """Return bytes in the Base64 of WebAuthn."""
     return urlsafe_b64encode(data).decode().rstrip("=")
 
@@ -216,11 +216,11 @@ def asked_of(origin: str, challenge: bytes) -> dict[str, object]:
     """Return what the browser of a page is asked, for a signature or for a new passkey."""
     host = host_of(origin)
     return {
-        "challenge": text_of(challenge),
+        "challenge": base64_of(challenge),
         "rpId": host,
         "userVerification": "required",
         "rp": {"id": host, "name": "ironcurtain-proxy"},
-        "user": {"id": text_of(os.urandom(16)), "name": host, "displayName": "ironcurtain-proxy"},
+        "user": {"id": base64_of(os.urandom(16)), "name": host, "displayName": "ironcurtain-proxy"},
         "pubKeyCredParams": [{"type": "public-key", "alg": alg} for alg in (-7, -8, -257)],
         "authenticatorSelection": {"residentKey": "required", "userVerification": "required"},
     }

@@ -20,7 +20,7 @@ from ironcurtain_proxy.fleet.desk import Desk
 from ironcurtain_proxy.fleet.logins import Account, LoginError, LoginProvider, Logins, Words
 from ironcurtain_proxy.mailbox.mailboxes import this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes
-from ironcurtain_proxy.signing.passkeys import text_of
+from ironcurtain_proxy.signing.passkeys import base64_of
 from tests.questions import a_question
 from tests.signed_answers import needing
 
@@ -92,9 +92,9 @@ class Provider:
         said = {name: value for name, value in claims.items() if value is not None}
         how = {"alg": "ES256", "kid": "one", **(header or {})}
         if isinstance(key, bytes):
-            plain = ".".join([text_of(orjson.dumps(one)) for one in (how, said)])
+            plain = ".".join([base64_of(orjson.dumps(one)) for one in (how, said)])
             mark = hmac.digest(key, plain.encode(), "sha256") if key else b""
-            self.token = f"{plain}.{text_of(mark)}"
+            self.token = f"{plain}.{base64_of(mark)}"
         else:
             self.token = jwt.encode(how, said, key)
         return self.logins.end(asked["state"][0], "code", browser)
