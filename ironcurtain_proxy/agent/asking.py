@@ -42,11 +42,7 @@ from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.model.values import Json
     from ironcurtain_proxy.ports import Clock
-
-
-# --- asking
 
 
 _INTRODUCTION: Final = 0.25

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import ServerAnswer
     from ironcurtain_proxy.agent.transport import AgentTransport
     from ironcurtain_proxy.jsonrpc.codec import MessageId
-    from ironcurtain_proxy.model.operation import Caller, Method
-    from ironcurtain_proxy.model.values import Json
+    from ironcurtain_proxy.model.operation import Caller
     from ironcurtain_proxy.ports import OperationHandler
-
-
-# --- operations
 
 
 LISTS: Final[Mapping[str, ListKind]] = {
@@ -159,7 +155,7 @@ class Subscriptions:
         for one in self._open.values():
             one.ended.set()
 
-    async def _is_done(self, method: "Method", uri: str, caller: "Caller") -> bool:
+    async def _is_done(self, method: Method, uri: str, caller: "Caller") -> bool:
         reply = await self._operate(method, {"uri": uri}, None, caller=caller)
         return isinstance(reply, Answered) and reply.result.error is None
 

@@ -33,9 +33,6 @@ from ironcurtain_proxy.model.operation import CompositeSpec
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
 from ironcurtain_proxy.model.values import Arguments, Json, list_of
 
-# --- replies
-
-
 NOT_APPROVED: Final = "{kind} '{name}' execution denied: {whom} did not approve the action"
 
 REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = {

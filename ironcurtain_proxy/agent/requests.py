@@ -29,7 +29,6 @@ from ironcurtain_proxy.jsonrpc.codec import (
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.jsonrpc.codec import MessageId
     from ironcurtain_proxy.model.values import Json
 
 
@@ -334,7 +333,7 @@ class Requests:
         """Created by the task that waits for it, once the agent has left."""
 
     def begin(
-        self, service: Service, request_id: "MessageId", params: "Mapping[str, Json]", size: int = 0
+        self, service: Service, request_id: MessageId, params: "Mapping[str, Json]", size: int = 0
     ) -> None:
         """Answer a request concurrently with all others.
 
@@ -382,7 +381,7 @@ class Requests:
             await self.until_idle()
         self._lanes.end()
 
-    async def _run(self, request_id: "MessageId", request: "_Request", lane: Lane) -> None:
+    async def _run(self, request_id: MessageId, request: "_Request", lane: Lane) -> None:
         request.lane = lane
         service = request.service
         answer: ServerAnswer | None = None

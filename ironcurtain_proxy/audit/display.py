@@ -32,9 +32,6 @@ from ironcurtain_proxy.model.decision import (
 from ironcurtain_proxy.model.escalation import is_invisible
 from ironcurtain_proxy.model.values import object_of, text_of, word_list
 
-# --- display
-
-
 _MAIN_ARGUMENTS: Final = word_list(
     """
     path file_path source url uri repo_path command query name

@@ -93,9 +93,6 @@ from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
 
-# --- engine memory
-
-
 _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")

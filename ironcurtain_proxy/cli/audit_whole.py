@@ -38,9 +38,6 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock, machine_id
 from ironcurtain_proxy.signing.keys import is_signed_metadata, read_public_key, signer_of
 
-# --- audit whole
-
-
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 MOST_NAMES: Final = 10
 

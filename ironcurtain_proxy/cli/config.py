@@ -18,8 +18,6 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
-# --- config
-
 
 def run(options: argparse.Namespace) -> int:
     """Migrate the file or show the changes, or print a schema.

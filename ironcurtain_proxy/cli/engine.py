@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 
 # --- the store, opened for a command --------------------------------------------------------------
-# The parts shared by `metrics`, `report` and `patterns`. Not a command itself.
-
-
+# The parts shared by `metrics`, `report` and `patterns`.
 def opened_store(options: argparse.Namespace) -> "Store":
     """Return the store of the configuration, which must exist.
 

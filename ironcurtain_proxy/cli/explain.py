@@ -71,8 +71,6 @@ from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 from ironcurtain_proxy.wiring.serving import look_at_the_start
 from ironcurtain_proxy.wiring.suggesting import Replaying
 
-# --- explain
-
 
 def run(options: argparse.Namespace) -> int:
     """Explain one call. Return 0 for any decision.
@@ -321,9 +319,7 @@ def _remedy(explanation: Explanation) -> list[str]:
 
 
 # --- as JSON --------------------------------------------------------------------------------------
-# Explained decisions as JSON. Not a command itself.
-
-
+# Explained decisions as JSON.
 def as_json(
     decision: Decision, gathered: Gathered, explanation: Explanation | None
 ) -> dict[str, Json]:
@@ -367,9 +363,7 @@ def as_json(
 
 
 # --- prompts, resources and completions -----------------------------------------------------------
-# The operation, other than a tool call, that `explain` explains. Not a command itself.
-
-
+# The operation, other than a tool call, that `explain` explains.
 def arguments_given(text: str, option: str = "--args") -> Arguments:
     """Return the arguments of a tool or a prompt, or the params of a request.
 

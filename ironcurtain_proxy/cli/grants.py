@@ -54,10 +54,9 @@ from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import basis_in
 
+
 # --- grants that do not count any more ------------------------------------------------------------
-# Reasons why kept grants are void under the present policy and servers. Not a command itself.
-
-
+# Reasons why kept grants are void under the present policy and servers.
 class Validity(Struct):
     """Looks at the configuration once for each workspace."""
 

@@ -147,9 +147,7 @@ def _masked_pair(text: str) -> str:
 
 
 # --- files that init writes -----------------------------------------------------------------------
-# The files that `init` writes below `~/.ironcurtain`. Not a command itself.
-
-
+# The files that `init` writes below `~/.ironcurtain`.
 NAMES = (f"generated/{POLICY_NAME}", f"generated/{ANNOTATIONS_NAME}", SERVERS_NAME, CONFIG_NAME)
 """The files in the order in which they are written: without the configuration, none has an effect.
 """
@@ -234,7 +232,7 @@ def digests(files: Sequence[PlannedFile], before: Mapping[str, str]) -> dict[str
 
 
 # --- what servers lack ----------------------------------------------------------------------------
-# The packages of servers, installed by `init` before it starts them. Not a command itself.
+# The packages of servers, installed by `init` before it starts them.
 #
 # What a launcher fetches anew at each start cannot run in a sandbox; what is installed can.
 

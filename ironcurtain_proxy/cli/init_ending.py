@@ -174,9 +174,7 @@ def _all(total: int, what: str) -> str:
 
 
 # --- logins ---------------------------------------------------------------------------------------
-# Servers over HTTP that want a login before they list their tools. Not a command itself.
-
-
+# Servers over HTTP that want a login before they list their tools.
 def wanting_login(settings: Settings, servers: "Sequence[ReadServer]") -> list[str]:
     """Return the names of the servers that did not answer because nobody has logged in to them."""
     browsing = {
@@ -227,9 +225,7 @@ def _is_login(error: str) -> bool:
 
 
 # --- checks at the end ----------------------------------------------------------------------------
-# The checks after `init`. Not a command itself.
-
-
+# The checks after `init`.
 _MOST: Final = 6
 _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
 """A command without quotes, so that its words can stand in another one."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
@@ -38,9 +38,6 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""
@@ -330,11 +327,9 @@ _MEANS: Final[Mapping[str, str]] = {
 
 
 # --- our own shell --------------------------------------------------------------------------------
-# Our own shell, which `init` offers where a client has a server that runs commands.
-#
-# Not a command itself. Our own shell is a server that no client can start: it goes into the
-# proxy's own file, and the client's file only names it in the filter of the proxy's entry. By
-# itself `init` takes nothing away, so a `--yes` puts it beside what is there.
+# `init` offers it where a client has a server that runs commands. No client can start it: it goes
+# into the proxy's own file, and the client's file only names it in the filter of the proxy's entry.
+# By itself `init` takes nothing away, so a `--yes` puts it beside what is there.
 
 
 OwnShellWish: TypeAlias = Literal["beside", "instead", "none"]
@@ -365,14 +360,14 @@ class OwnShell(Struct, frozen=True):
     """The servers in whose place it stands."""
     is_new: bool
 
-    def read(self) -> "ReadServer":
+    def read(self) -> ReadServer:
         """Return its tools. They are our own, so that nothing is started to read them."""
         pack = read_pack(OWN_SHELL)
         assert pack is not None  # noqa: S101  it comes with the package
         return packed(self.name, TOOLS, pack)
 
 
-def shells_read(servers: Sequence["ReadServer"], names: Collection[str]) -> list[FoundShell]:
+def shells_read(servers: Sequence[ReadServer], names: Collection[str]) -> list[FoundShell]:
     """Return which servers of these names run commands, by the tools that they listed."""
     return [
         FoundShell(one.name, bool(one.left_out) or any(tool.kind != "shell" for tool in one.tools))

@@ -257,9 +257,7 @@ def _shortened(server: "ReadServer") -> str:
 
 
 # --- what init shows ------------------------------------------------------------------------------
-# The findings of `init`, as text and as JSON. Not a command itself.
-
-
+# The findings of `init`, as text and as JSON.
 _SHORTEST_SECRET: Final = 6
 
 

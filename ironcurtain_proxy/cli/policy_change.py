@@ -26,10 +26,9 @@ from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.values import Json
 
+
 # --- a rule as JSON -------------------------------------------------------------------------------
-# A rule as it stands in `compiled-policy.json`. Not a command itself.
-
-
+# A rule as it stands in `compiled-policy.json`.
 def rule_as_json(rule: Rule) -> dict[str, Json]:
     """Return the rule with all its conditions. A condition left out would widen it.
 

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.fleet.database import Board
 
 
-# --- reviewing
-
-
 DATABASE: Final = "IRONCURTAIN_DATABASE"
 """The variable that names the database of a fleet if `relay` and `desk` are given none."""
 TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name

@@ -103,9 +103,7 @@ def _complain_of(conflicts: tuple[str, ...]) -> None:
 
 
 # --- rollback by the timeline ---------------------------------------------------------------------
-# The work of `rollback` on the timeline, and its output. Not a command itself.
-
-
+# The work of `rollback` on the timeline, and its output.
 _MOST_NAMED: Final = 6
 _MAY_RUN: Final = 0o111
 

@@ -25,9 +25,6 @@ from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
 from ironcurtain_proxy.wiring.serving import look_at_the_start
 
-# --- status
-
-
 _WIDTH: Final = 17
 _ISOLATION: Final = {
     "isolated": "every server runs in one",

@@ -12,9 +12,6 @@ from typing import Final
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import words
 
-# --- environment
-
-
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
 )

@@ -26,9 +26,6 @@ from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 
-# --- open questions
-
-
 _log: Final = logging.getLogger(__name__)
 
 QuestionHandler: TypeAlias = Callable[

@@ -21,9 +21,6 @@ from typing import Final
 
 import anyio
 
-# --- session log
-
-
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 """The flags of the log. It is opened without blocking: a pipe without a reader is no log."""
 

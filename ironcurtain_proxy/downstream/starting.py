@@ -44,9 +44,6 @@ from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
 from ironcurtain_proxy.sandbox.restrictions import readers, restrictions_of
 from ironcurtain_proxy.sandbox.standstill import Standstill, standstill_of
 
-# --- starting
-
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 _SAY_AGAIN: Final = 60.0

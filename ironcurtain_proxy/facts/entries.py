@@ -25,9 +25,6 @@ from ironcurtain_proxy.facts.pushes import destinations
 from ironcurtain_proxy.model.request import Family
 from ironcurtain_proxy.model.values import Json, object_of, text_of
 
-# --- entries
-
-
 _TOKEN: Final = re.compile(r"[\w./:@-]+")
 _RUNS_OTHERS: Final = re.compile(
     r"\brun-[sp]\b|npm-run-all|concurrently|wireit|\b(?:lerna|turbo|nx|lage|wsrun)\b|[*$`]"

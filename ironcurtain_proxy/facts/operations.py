@@ -29,9 +29,6 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import Arguments, Json, file_uri, object_of, text_of
 
-# --- operations
-
-
 MAX_URI: Final = 4096
 """Characters."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)

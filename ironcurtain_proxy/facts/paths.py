@@ -32,9 +32,6 @@ from ironcurtain_proxy.facts.arguments import Refusal, Speller
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath
 
-# --- paths
-
-
 PROCFS: Final = 0x9FA0
 """`PROC_SUPER_MAGIC` of statfs(2)."""
 

@@ -22,8 +22,6 @@ from ironcurtain_proxy.errors import BusyError
 from ironcurtain_proxy.facts.git_process import TICK, beginning_of
 from ironcurtain_proxy.model.values import Arguments, RealPath
 
-# --- repositories
-
 
 class _Traffic(Struct):
     """The calls on one repository."""

@@ -16,9 +16,6 @@ from starlette.responses import Response, StreamingResponse
 
 from ironcurtain_proxy.front.guard import JSON
 
-# --- stream
-
-
 _KEPT: Final = 256 * 1024
 _KEPT_EVENTS: Final = 256
 """The most sent events that are kept, for a connection that broke meanwhile."""

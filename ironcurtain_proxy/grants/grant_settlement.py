@@ -44,8 +44,6 @@ from ironcurtain_proxy.model.grant import (
     ToolPattern,
 )
 
-# --- grant settlement
-
 
 class SettledByGrants(Struct, frozen=True):
     """The remaining reasons, and the grants that settled the others."""

@@ -54,9 +54,6 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath, words
 
-# --- patterns
-
-
 HISTORY: Final[frozenset[ArgumentRole]] = frozenset({"write-history", "delete-history"})
 """Never remembered."""
 

@@ -18,9 +18,6 @@ from typing import Final, Generic, TypeVar
 
 from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
-# --- answers
-
-
 _Answer = TypeVar("_Answer")
 
 _NOBODY: Final = (None, 0.0)

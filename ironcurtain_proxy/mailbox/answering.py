@@ -50,9 +50,6 @@ from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_take
 from ironcurtain_proxy.private_files import read_private
 from ironcurtain_proxy.strict_json import strict_json
 
-# --- answering
-
-
 SHORTEST: Final = 32
 LONGEST: Final = 4096
 """The most characters, and bytes, of a token."""

@@ -22,9 +22,6 @@ from msgspec import Struct, field
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of
 
-# --- annotation
-
-
 ArgumentRole: TypeAlias = Literal[
     "read-path",
     "write-path",

@@ -11,9 +11,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.values import Json, RealPath, words
 
-# --- condition reading
-
-
 NameSets: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """Patterns of names, and names that are exempt although a pattern describes them."""
 

@@ -29,9 +29,6 @@ from ironcurtain_proxy.model.operation import (
 )
 from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
-# --- crossing
-
-
 STANDARD_META: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
 """The standard keys of `_meta` that are forwarded if their value is valid. The operator may name
 more."""

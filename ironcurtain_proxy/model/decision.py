@@ -23,9 +23,6 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 
-# --- decision
-
-
 UNKNOWN_TOOL: Final = "structural-unknown-tool"
 """The rule of a ground that says that a tool has no annotation."""
 

@@ -23,9 +23,6 @@ from ironcurtain_proxy.model.request import NOWHERE, AccessRequest, CommandPlace
 from ironcurtain_proxy.model.signing import SignatureNeed
 from ironcurtain_proxy.model.values import Arguments, Json, WithNotes
 
-# --- escalation
-
-
 EscalationId = NewType("EscalationId", str)
 """A random UUID. Files are named by it, so it has no other form."""
 

@@ -29,9 +29,6 @@ from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.mediation.journal import Tell
 from ironcurtain_proxy.model.values import Json
 
-# --- operator log
-
-
 WINDOW_SECONDS: Final = 60.0
 ON_STDERR: Final = 5
 """The largest number of lines of one kind in a window."""

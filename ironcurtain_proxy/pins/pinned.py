@@ -31,9 +31,6 @@ from ironcurtain_proxy.model.escalation import is_hidden, visible
 from ironcurtain_proxy.model.server import SECTIONS, Section
 from ironcurtain_proxy.model.values import Json, object_of
 
-# --- pinned
-
-
 INSTRUCTIONS: Final = "instructions"
 TITLE: Final = "title"
 """The name of the one part of its section."""

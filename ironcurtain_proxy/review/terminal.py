@@ -35,9 +35,6 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, Reviewer
 
-# --- terminal
-
-
 TERMINAL: Final = "/dev/tty"
 
 

@@ -49,9 +49,6 @@ from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.sandbox.calls import refused_calls
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
-# --- directory
-
-
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"
 _LONGEST: Final = 107 - len(f"/{_PREFIX}01234567") - len("/claude-http-0123456789abcdef.sock")

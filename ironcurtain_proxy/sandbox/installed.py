@@ -31,9 +31,6 @@ from ironcurtain_proxy.shell.launchers import (
     source_of,
 )
 
-# --- installed
-
-
 _MOST_LINKS: Final = 40
 """The most links in a path, as in the kernel."""
 

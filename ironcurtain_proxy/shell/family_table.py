@@ -42,9 +42,6 @@ from ironcurtain_proxy.shell.places import (
 )
 from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_set
 
-# --- family table
-
-
 OperandKind: TypeAlias = Literal[
     "stay", "paths", "files", "text", "names", "first", "refs", "api", "bucket"
 ]

@@ -29,9 +29,6 @@ from ironcurtain_proxy.model.request import Assignment, CommandPlace, Redirectio
 from ironcurtain_proxy.shell.places import names_a_secret, path_of, why_not_list, why_not_read
 from ironcurtain_proxy.shell.programs import entries, expanded, word_set
 
-# --- grammar
-
-
 Arity: TypeAlias = Literal["none", "value", "attached", "optional", "separate", "pair"]
 """The value of an option: `attached` needs one in the same word, `optional` may have one there,
 `separate` needs the next word, `value` either, `pair` the next two words."""

@@ -44,9 +44,6 @@ from ironcurtain_proxy.shell.places import is_in_git_data, may_write, path_of, w
 from ironcurtain_proxy.shell.programs import entries, word_set
 from ironcurtain_proxy.shell.statements import parse_command
 
-# --- kinds
-
-
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(
     r"/?repos/(?P<repository>\{owner\}/\{repo\}|:owner/:repo|[\w-][\w.-]*/[\w-][\w.-]*)"

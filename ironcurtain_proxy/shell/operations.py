@@ -27,9 +27,6 @@ from ironcurtain_proxy.shell.places import is_in_git_data, names_a_secret, shows
 from ironcurtain_proxy.shell.programs import entries, word_lists, word_set
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
-# --- operations
-
-
 ShellOperation: TypeAlias = Literal[
     "safe", "test", "git-fetch", "git-pull", "git-commit", "install", "git-push", "other",
     "database", "rm", "deploy", "git-force-push", "mount", "dd",

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.shell.effects import CommandEffect
 
 
-# --- outward
-
-
 _LEAVES: Final = word_lists("leaves")
 _ALWAYS: Final = _LEAVES["always"]
 """Programs for which every call is asked about: most of what they do leaves the machine, or asks a

@@ -43,9 +43,6 @@ from ironcurtain_proxy.shell.places import (
 )
 from ironcurtain_proxy.shell.programs import paths, word_lists, word_set
 
-# --- quiet
-
-
 _QUIET_GIT: Final = word_lists("quiet-git")
 """The options of git's sub-commands that run nothing."""
 _FILES: Final = words("mkdir touch cp mv rm rmdir")

@@ -35,8 +35,6 @@ from ironcurtain_proxy.shell.places import (
 )
 from ironcurtain_proxy.shell.programs import word_set
 
-# --- readers
-
 
 def _jq(reading: ParsedOptions) -> str | None:
     """Check the filter of `jq`: it may read the environment, or load a module."""

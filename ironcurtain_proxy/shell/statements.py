@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
 
-# --- statements
-
-
 _SPACE: Final = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS: Final = re.compile(rb"[0-9]+")

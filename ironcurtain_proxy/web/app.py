@@ -73,8 +73,6 @@ from ironcurtain_proxy.sessions.running import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access, PageGuard
 
-# --- app
-
 
 def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
     """Return the plots and tables of the report, as markup. Of very many calls, those of the end.

@@ -35,9 +35,6 @@ from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
 from ironcurtain_proxy.wiring.confinement import machine_of
 
-# --- call facts
-
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 

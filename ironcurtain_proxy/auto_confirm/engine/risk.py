@@ -40,9 +40,6 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath
 
-# --- risk
-
-
 Factor: TypeAlias = tuple[str, Hundredths]
 """A name and what it contributes; the contributions add up to the risk."""
 

@@ -15,9 +15,6 @@ from ironcurtain_proxy.model import decision
 from ironcurtain_proxy.model.decision import Engine, Person, Program, in_record, of_record
 from ironcurtain_proxy.model.values import Json
 
-# --- rows
-
-
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
 """The state of an interaction. `held`: a first reviewer is asked; `escalated`: a further one."""
 

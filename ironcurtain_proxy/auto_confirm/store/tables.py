@@ -25,9 +25,6 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from ironcurtain_proxy.auto_confirm.store.database import Database, open_database, sqlite_path
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 
-# --- tables
-
-
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 

@@ -19,9 +19,6 @@ from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, changes_in, chan
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, grouped
 
-# --- plain review
-
-
 HELP: Final = (
     "/approve N|all   /approve+ N (and remember; /approve+2 N the second kind)   "
     "/deny N|all [words to the agent]   /approve= N, /deny= N (with all equal calls)   "

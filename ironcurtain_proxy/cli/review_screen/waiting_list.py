@@ -32,9 +32,6 @@ from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.model.escalation import fold
 from ironcurtain_proxy.sessions.running import asker_of
 
-# --- waiting list
-
-
 _COLUMNS: Final = ("left", "session", "call")
 _SESSION_WIDTH: Final = 12
 _CALL_WIDTH: Final = 160

@@ -50,9 +50,6 @@ from ironcurtain_proxy.private_files import (
     write_whole,
 )
 
-# --- plan
-
-
 ENTRY_NAME: Final = "ironcurtain"
 PROJECT_NAME: Final = "ironcurtain-project"
 LOCAL_NAME: Final = "ironcurtain-local"

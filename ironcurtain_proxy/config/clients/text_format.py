@@ -28,9 +28,6 @@ from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.strict_json import strict_json
 
-# --- text format
-
-
 TablePath: TypeAlias = tuple[str, ...]
 """The keys that lead to a table of servers, such as `("mcpServers",)`."""
 

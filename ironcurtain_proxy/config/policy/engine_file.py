@@ -66,9 +66,6 @@ from ironcurtain_proxy.private_files import Stamp, stamp_of
 from ironcurtain_proxy.signing.keys import PublicKey, public_key
 from ironcurtain_proxy.signing.passkeys import Passkey, passkey
 
-# --- engine file
-
-
 ENGINE_NAME: Final = "engine.json"
 
 

@@ -40,9 +40,6 @@ from ironcurtain_proxy.model.policy import Policy, Rule, RuledMethod
 from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.values import Json, RealPath
 
-# --- policy file
-
-
 DynamicLists: TypeAlias = Mapping[str, tuple[str, ...]]
 """Entries by the name of their list, without the `@`."""
 

@@ -55,9 +55,6 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.policy import Floor, Rule
 from ironcurtain_proxy.model.values import RealPath
 
-# --- policy files
-
-
 POLICY_NAME: Final = "compiled-policy.json"
 ANNOTATIONS_NAME: Final = "tool-annotations.json"
 LISTS_NAME: Final = "dynamic-lists.json"

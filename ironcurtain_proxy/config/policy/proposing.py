@@ -33,9 +33,6 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, UrlValue
 from ironcurtain_proxy.model.values import RealPath, SqlEffect
 
-# --- proposing
-
-
 _NEVER_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
     {
         *("delete-path", "delete-history", "write-history", "git-remote-url", "command"),

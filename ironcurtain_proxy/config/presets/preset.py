@@ -25,9 +25,6 @@ from ironcurtain_proxy.config.migration import create, rewrite
 from ironcurtain_proxy.credentials.table import table_bytes
 from ironcurtain_proxy.model.values import Json, object_of
 
-# --- preset
-
-
 PresetName: TypeAlias = Literal["coding", "supervised", "read-only"]
 
 PRESETS: Final[tuple[PresetName, ...]] = ("coding", "supervised", "read-only")

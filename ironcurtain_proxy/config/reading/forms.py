@@ -44,9 +44,6 @@ from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.values import Json
 
-# --- forms
-
-
 SCHEMA_KEY: Final = "$schema"
 T = TypeVar("T")
 Maybe: TypeAlias = T | UnsetType

@@ -46,9 +46,6 @@ from ironcurtain_proxy.config.servers.remote_entry import (
 from ironcurtain_proxy.model.server import BuiltIn, ServerSpec, ShownTools
 from ironcurtain_proxy.model.values import Json, RealPath
 
-# --- servers file
-
-
 _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
 _COMMON_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")

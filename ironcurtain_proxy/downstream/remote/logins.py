@@ -31,9 +31,6 @@ from ironcurtain_proxy.private_files import (
     write_whole,
 )
 
-# --- logins
-
-
 _LARGEST: Final = 1 << 18
 _DIGITS: Final = 32
 _PATIENCE: Final = 40.0

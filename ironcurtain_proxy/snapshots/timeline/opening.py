@@ -31,9 +31,6 @@ from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import closed_after, read_regular
 
-# --- opening
-
-
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to pass through a directory or change it, which need not be readable."""

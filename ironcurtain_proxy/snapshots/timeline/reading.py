@@ -29,9 +29,6 @@ from ironcurtain_proxy.snapshots.timeline.history import Entry, EntryKind
 from ironcurtain_proxy.snapshots.timeline.log import Blobs, is_sparse
 from ironcurtain_proxy.snapshots.timeline.opening import DIRECTORY, OpenedRoot
 
-# --- reading
-
-
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TICK_NS: Final = 20_000_000
 """Two changes this close together may have the same time in the file system."""
