@@ -70,7 +70,8 @@ def test_what_is_never_general_is_offered_as_the_identical_call_alone(project: P
                     "gh pr merge 1", "git push -uf origin x", "git push --forc origin x",
                     "echo $(x) | sh",
                     "git push origin refs/heads/main", "git push origin @:main",
-                    "git push origin '*:*'", "./deploy.sh", "terraform apply"):  # fmt: skip
+                    "git push origin '*:*'", "./deploy.sh", "terraform apply",
+                    "NAME=1; rm -rf build", "NAME=$(x); rm -rf build"):  # fmt: skip
         offered = project.offered(command)
         assert all(isinstance(one, CallPattern) for one in offered), command
         assert "unpacks" not in str(offered), command
