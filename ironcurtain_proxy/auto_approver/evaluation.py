@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 from types import MappingProxyType
@@ -94,7 +93,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 def shipped_scenarios() -> tuple[Scenario, ...]:
     """Return the scenarios that come with the package."""
-    place = files("ironcurtain_proxy.auto_approver") / "shipped" / SHIPPED
+    place = Path(__file__).with_name("shipped") / SHIPPED
     return tuple(_read(place.read_bytes(), SHIPPED))
 
 

@@ -24,7 +24,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -265,5 +265,5 @@ def _names() -> _Names:
     """Read the table once, when the first contained call is judged."""
     import tomllib  # noqa: PLC0415  only a session with containment needs it
 
-    text = resources.files(__package__).joinpath("names.toml").read_text("utf-8")
+    text = Path(__file__).with_name("names.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), _Names)

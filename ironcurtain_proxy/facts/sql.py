@@ -20,7 +20,7 @@ import logging
 import re
 import tomllib
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.request import SqlValue
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 _WORDS: Final = {
     name: words(text)
-    for name, text in tomllib.loads(
-        resources.files("ironcurtain_proxy.facts").joinpath("sql.toml").read_text("utf-8")
-    ).items()
+    for name, text in tomllib.loads(Path(__file__).with_name("sql.toml").read_text("utf-8")).items()
 }
 _KNOWN: Final = ("writes", "destroys", "typed-runs", "roots")
 READS_BY_PREFIX: Final = re.compile(

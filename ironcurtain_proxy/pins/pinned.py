@@ -10,7 +10,6 @@ decision: a server that means harm has other words, and one that means well may 
 take linear time on any text.
 """
 
-import difflib
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,6 +162,8 @@ class PinChange(Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield the difference line by line, with every character visible."""
+        import difflib  # noqa: PLC0415  nothing has changed in most sessions
+
         before = [] if self.before is None else _lines(self.before)
         after = _lines(self.after)
         compared = difflib.unified_diff(before, after, lineterm="", n=2)
@@ -205,6 +206,8 @@ def _alike(one: PinnedPart, other: PinnedPart) -> bool:
     left, right = _without_name(one.value), _without_name(other.value)
     if not left or len(left) + len(right) > _MOST_COMPARED:
         return False
+    import difflib  # noqa: PLC0415  as above
+
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
 

@@ -9,7 +9,7 @@ import functools
 import re
 import shlex
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, convert
@@ -218,7 +218,7 @@ def _launchers() -> tuple[_Launcher, ...]:
     """Return the launchers of `launchers.toml`, read when the first command line is looked at."""
     import tomllib  # noqa: PLC0415  nothing else here needs it
 
-    text = resources.files("ironcurtain_proxy.shell").joinpath("launchers.toml").read_text("utf-8")
+    text = Path(__file__).with_name("launchers.toml").read_text("utf-8")
     found: list[_Launcher] = []
     for entry in tomllib.loads(text)["launcher"]:
         fields = {key: text.split() for key, text in entry["options"].items()}

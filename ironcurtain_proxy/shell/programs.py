@@ -5,7 +5,7 @@ import itertools
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.values import words
@@ -15,7 +15,7 @@ _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
 
 @functools.cache
 def _tables() -> Mapping[str, Mapping[str, str]]:
-    text = resources.files("ironcurtain_proxy.shell").joinpath("programs.toml").read_text("utf-8")
+    text = Path(__file__).with_name("programs.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 

@@ -23,8 +23,8 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from math import inf
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -370,7 +370,7 @@ def page_files(page: str) -> list[Route]:
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
-    content = (files("ironcurtain_proxy.web") / "static" / name).read_bytes()
+    content = Path(__file__).with_name("static").joinpath(name).read_bytes()
 
     def respond(_request: Request) -> Response:
         return Response(content, media_type=kind)
