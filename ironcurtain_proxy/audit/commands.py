@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.values import word_list, words
 
 
@@ -94,8 +95,8 @@ _HARMLESS_ENDINGS: Final = word_list(
     pagetoken nexttoken continuationtoken progresstoken synctoken canceltoken
     """
 )
-_NO_LETTERS: Final = re.compile(r"[^a-z0-9]", re.ASCII)
-_MORE: Final = re.compile(
+_NO_LETTERS: Final = lazy(r"[^a-z0-9]", re.ASCII)
+_MORE: Final = lazy(
     r"(?:[0-9]|confirmation|confirm|repeat|again|value|plaintext|plain|base64|b64|pem|raw)+\Z",
     re.ASCII,
 )
@@ -106,9 +107,7 @@ _WITH_MORE: Final = (
 """Endings that say so before anything. `redaction.is_suspicious` sees each without a quote."""
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 """Shells and tools name a directory so; `db_pwd` is a password."""
-_PASS: Final = re.compile(
-    r"[_.-](?:[Pp]ass|PASS|[Pp]w|PW)\Z|[a-z0-9](?:Pass|Pw)\Z|(?:^|[_ ])secret_id\Z"
-)
+_PASS: Final = lazy(r"[_.-](?:[Pp]ass|PASS|[Pp]w|PW)\Z|[a-z0-9](?:Pass|Pw)\Z|(?:^|[_ ])secret_id\Z")
 """`pass` as a word of its own, which `bypass` and `compass` do not have. A `--secret-id` names an
 entry of a store, a `secret_id` of a role is its password."""
 
@@ -118,13 +117,11 @@ _TABLE: Final = Path(__file__).with_name("secret_options.txt").read_text("utf-8"
 _LONGEST: Final = 8192
 """Characters of a command that are read."""
 _MOST_WORDS: Final = 400
-_WORD: Final = re.compile(
+_WORD: Final = lazy(
     r"""[ \t]*+(?:\\\r?\n[ \t]*+)*+"""
     r"""(<<<|(?:[^\s"'\\;|&<>()`]|\\[^\n]|"(?:[^"\\]|\\.)*+"?|'[^']*+'?)++)"""
 )
-_ELSEWHERE: Final = re.compile(
-    r"""\\?["']?(?:\$[\w{(]|`|env:|file:|fd:|stdin\b|@|/dev/|-?\\?["']?\Z)"""
-)
+_ELSEWHERE: Final = lazy(r"""\\?["']?(?:\$[\w{(]|`|env:|file:|fd:|stdin\b|@|/dev/|-?\\?["']?\Z)""")
 """The beginning of a value that says where the secret is."""
 _PART_OF_NAMES: Final = frozenset(
     bytes([one]) for one in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -362,7 +359,7 @@ def _has_flag(word: str, flag: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and flag in word
 
 
-_LOGIN: Final = re.compile(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
+_LOGIN: Final = lazy(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
 
 
 @cache

@@ -18,6 +18,7 @@ from typing import Final
 from ahocorasick_rs import BytesAhoCorasick
 
 from ironcurtain_proxy.credentials.table import is_credential, names, places
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.values import words
 
 _CONTENTS: Final = words(
@@ -31,22 +32,20 @@ _CONTENTS: Final = words(
 """The arguments in which tools take what they write into a file, or look for in it."""
 _LONGEST_PATH: Final = 1024
 _LONGEST_LINE: Final = 4096
-_WRITES: Final = re.compile(
+_WRITES: Final = lazy(
     r"(?:>{1,2}\|?|\btee(?:[ \t]{1,4}(?:-a|--append))?(?=[ \t]))[ \t]{0,4}\\?[\"']?"
     r"(?P<path>[^\s\"'\\;|&<>()`]{1,256})"
 )
 """A redirection into a file, or `tee FILE`."""
-_SAYS: Final = re.compile(
+_SAYS: Final = lazy(
     r"\b(?:echo|printf)[ \t]{1,4}(?:-[neE]{1,3}[ \t]{1,4})?"
     r"(?P<said>(?:\\?\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|[^\s\"'|;&<>]++|[ \t]++)++)"
 )
-_VARIABLE: Final = re.compile(r"""\s*(?:\\?["']?\$\{?\w+\}?\\?["']?\s*)?""", re.ASCII)
-_HERE: Final = re.compile(
-    r"<<-?[ \t]{0,4}\\?[\"']?(?P<end>\w{1,64})\b[\"']?|<<<[ \t]{0,4}(?P<word>\S++)"
-)
-_VALUE: Final = re.compile(rb':"((?:[^"\\]|\\.){1,1024})"')
-_REDIRECTED: Final = re.compile(_WRITES.pattern.encode())
-_CONTENT: Final = re.compile(
+_VARIABLE: Final = lazy(r"""\s*(?:\\?["']?\$\{?\w+\}?\\?["']?\s*)?""", re.ASCII)
+_HERE: Final = lazy(r"<<-?[ \t]{0,4}\\?[\"']?(?P<end>\w{1,64})\b[\"']?|<<<[ \t]{0,4}(?P<word>\S++)")
+_VALUE: Final = lazy(rb':"((?:[^"\\]|\\.){1,1024})"')
+_REDIRECTED: Final = lazy(_WRITES.pattern.encode())
+_CONTENT: Final = lazy(
     rb'"(?:' + b"|".join(sorted([one.encode() for one in _CONTENTS])) + rb')":', re.IGNORECASE
 )
 _NAMES: Final = (*names(), *[place.path for place in places()])

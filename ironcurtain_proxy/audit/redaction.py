@@ -29,6 +29,7 @@ from ironcurtain_proxy.audit.secrets import (
     redact_secrets,
     without_unfinished,
 )
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.request import FoundSecret
 from ironcurtain_proxy.model.values import Json, word_list
@@ -36,13 +37,13 @@ from ironcurtain_proxy.model.values import Json, word_list
 # --- numbers
 
 
-_DIGITS: Final = re.compile(r"\d+", re.ASCII)
+_DIGITS: Final = lazy(r"\d+", re.ASCII)
 
 # A UUID comes first, so that its digits are never taken for a card. A run starts after nothing that
 # belongs to a word or a fraction. `* ` before, ` *` after: part of a number that is masked already.
-_MANY_DIGITS: Final = re.compile(r"\d(?:[ -]?\d){12,}+", re.ASCII)
+_MANY_DIGITS: Final = lazy(r"\d(?:[ -]?\d){12,}+", re.ASCII)
 _UUID_LENGTH: Final = 36
-_UUID_OR_RUN: Final = re.compile(
+_UUID_OR_RUN: Final = lazy(
     r"(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w)"
     r"|(?<!\w)(?<!\d\.)(?<!\* )(?P<run>\d(?:[ -]?\d){12,})(?!\w)(?! \*)(?!\.\d)",
     re.ASCII,
@@ -51,7 +52,7 @@ _UUID_OR_RUN: Final = re.compile(
 _NINE: Final = b"0" * 9
 _NUMBER_BYTES: Final = bytes(48 if byte in b"0123456789 -" else 32 for byte in range(256))
 """Digits and what stands between those of one number, all alike: see `keys`."""
-_LIKELY: Final = re.compile(
+_LIKELY: Final = lazy(
     rb"(?<!\d)(?:[2-6]\d{3}(?:[ -]?\d){9}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}(?!\d))"
 )
 """The beginning of a card number, of whose groups only the last may have fewer than four digits; or
@@ -59,21 +60,21 @@ a social security number."""
 _MARGIN: Final = 64
 """Characters beside a match that are looked at: more than a UUID has, of which digits may be a
 part."""
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPE: Final = lazy(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 # Issuers of payment cards number from 2 to 6. 1 is where time stamps in milliseconds begin.
 _CARD_STARTS: Final = frozenset("23456")
 _CARD_LENGTHS: Final = range(13, 20)
 
-_BRAND: Final = re.compile(
+_BRAND: Final = lazy(
     r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35\d{14}"
 )
 """The form in which a bare JSON number is taken for a card: ids are numbers, too."""
 
-_SSN: Final = re.compile(
+_SSN: Final = lazy(
     r"(\d{3})(?<!\w\d{3})(?<!\d[-.]\d{3})([- ]?)(\d{2})([- ]?)(\d{4})(?!\w)(?![-.]\d)", re.ASCII
 )
-_SSN_WORD: Final = re.compile(
+_SSN_WORD: Final = lazy(
     r"(?<![a-z])(?:ssns?(?![a-z])|social[ _-]?security)", re.IGNORECASE | re.ASCII
 )
 _SSN_LENGTH: Final = 9
@@ -299,7 +300,7 @@ def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
 
 
 _NINE_DIGITS: Final = b"0" * 9
-_QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
+_QUERY: Final = lazy(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
 _TELLING_WORDS: Final = word_list(
     """
     passw passphrase passcode pass= pass" pass: pwd secret token apikey accesskey privatekey

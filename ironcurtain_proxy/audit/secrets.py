@@ -30,6 +30,7 @@ from ironcurtain_proxy.audit.commands import (
     secrets_of_commands,
 )
 from ironcurtain_proxy.audit.credential_files import written_secrets
+from ironcurtain_proxy.lazy_pattern import lazy
 
 # --- keys
 
@@ -203,7 +204,7 @@ def _is_random(piece: str, before: str) -> bool:
 
 
 _FEW: Final = 3
-_MAILCHIMP: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}-us[0-9]{1,2}\Z")
+_MAILCHIMP: Final = lazy(r"(?<![0-9a-f])[0-9a-f]{32}-us[0-9]{1,2}\Z")
 
 
 _ISSUED_TAIL: Final = 32
@@ -212,22 +213,22 @@ _TELLING_PIECES: Final = frozenset(
 )
 _TELLING_TAIL: Final = 20
 _LONGEST_ISSUED: Final = 512
-_PIECES: Final = re.compile("[A-Za-z0-9]+")
+_PIECES: Final = lazy("[A-Za-z0-9]+")
 _PREFIX_PIECE: Final = 15
-_CHECKSUMS: Final = re.compile("sha[0-9]{1,3}|md5|blake[0-9a-z]{1,3}", re.IGNORECASE)
+_CHECKSUMS: Final = lazy("sha[0-9]{1,3}|md5|blake[0-9a-z]{1,3}", re.IGNORECASE)
 _HEAD: Final = 2
 _LOOK_BACK: Final = 40
 """A prefix, and what may stand between it and the run: `SG.`, `access_token$production$`."""
 _BASE64_BACK: Final = 120
 _BASE64_SIGNS: Final = frozenset("+/")
-_BASE64_STARTS: Final = re.compile(_BUILT.base64, re.ASCII)
+_BASE64_STARTS: Final = lazy(_BUILT.base64, re.ASCII)
 _SIGNS: Final = frozenset("~!$")
 _ID_AND_KEY: Final = 32
 _FIRST_PART: Final = range(24, 31)
 _LAST_PART: Final = 60
 _LOOK_AHEAD: Final = 128
 _LONGEST_ESCAPE: Final = 20
-_LONG_PIECE: Final = re.compile("[A-Za-z0-9]{20}")
+_LONG_PIECE: Final = lazy("[A-Za-z0-9]{20}")
 _JOINTS: Final = frozenset("./$~:")
 
 _RUN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -240,7 +241,7 @@ _WORD_CHARACTERS: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = lazy(
     r"(?:\\[abefnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
     r"|(?:\x1b|\\u001[bB]|\\x1[bB]|\\e|\\033)\[[0-9;]{0,11}m)\Z",
     re.ASCII,
@@ -248,8 +249,8 @@ _ESCAPE: Final = re.compile(
 """Escapes, which end in a letter or digit and are no words: `\n`, `%3D`, the colours of a terminal.
 """
 
-_STARTS: Final = re.compile(_BUILT.starts, re.ASCII)
-_SHAPES: Final = re.compile(
+_STARTS: Final = lazy(_BUILT.starts, re.ASCII)
+_SHAPES: Final = lazy(
     r"[MNO][\w-]{23,27}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])"  # Discord: id, time, signature
     r"|mfa\.[\w-]{84}"  # Discord, of a person
     r"|[0-9]{8,10}:AA[\w-]{32,35}(?![\w-])"  # Telegram
@@ -451,7 +452,7 @@ def _option(match: re.Match[str]) -> str:
 _AROUND_NAMES: Final = " \t\"'\\[]?+!"
 """Characters between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
 _NAME_REACH: Final = 72
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]| (?=[A-Za-z0-9])){0,63}\Z", re.ASCII)
+_NAME: Final = lazy(r"[A-Za-z0-9](?:[\w.-]| (?=[A-Za-z0-9])){0,63}\Z", re.ASCII)
 
 
 def _query(match: re.Match[str]) -> str:
@@ -495,7 +496,7 @@ def _format(block: str) -> SecretFormat:
     )
 
 
-_SETTING: Final = re.compile("  (?:hints: |flags: |mask: |folded$)")
+_SETTING: Final = lazy("  (?:hints: |flags: |mask: |folded$)")
 _FORMATS: Final = Path(__file__).with_name("secret_formats.txt").read_text("utf-8")
 """Read at import: the first record may be written while no descriptor is free."""
 
@@ -506,16 +507,16 @@ def _formats() -> tuple[SecretFormat, ...]:
     return tuple(map(_format, _FORMATS.strip().split("\n\n")[1:]))
 
 
-_SIGN: Final = re.compile("[:=]|%3[ADad]", re.ASCII)
+_SIGN: Final = lazy("[:=]|%3[ADad]", re.ASCII)
 _LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES)) | set(
     "0123456789nmtew"
 )
 """The last ones are those of `_MORE`."""
-_VALUE: Final = re.compile(
+_VALUE: Final = lazy(
     r"(?P<sign>:=|=>|={1,3}|:|%3[ADad])[ \t]{0,4}"
     r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
     r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
     r"|(?P<bare>[^\s\"'\\,;&]++))"
 )
 
-_UNFINISHED_JWT: Final = re.compile(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")
+_UNFINISHED_JWT: Final = lazy(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")

@@ -25,10 +25,12 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ironcurtain_proxy.lazy_pattern import lazy
+
 # --- git states
 
 _HEX: Final = rb"[0-9a-f]{4,64}"
-_ORDER: Final = re.compile(
+_ORDER: Final = lazy(
     rb"[ \t]*(?:"
     rb"(?:pick|p|reword|r|edit|e|squash|s|fixup|f|drop|d|revert)(?: -[cC])? " + _HEX + rb"(?: .*)?"
     rb"|(?:label|l|reset|t) [A-Za-z0-9][A-Za-z0-9._/-]*(?: #.*)?"
@@ -36,14 +38,14 @@ _ORDER: Final = re.compile(
     rb"|noop|break|b|#.*|"
     rb")[ \t]*"
 )
-_STATE_NUMBER: Final = re.compile(rb"-?[0-9]{0,12}\n?")
-_ID: Final = re.compile(rb"(?:" + _HEX + rb")?\n?")
-_IDS: Final = re.compile(rb"(?:" + _HEX + rb"(?: " + _HEX + rb")?\n)*")
-_REFERENCE: Final = re.compile(rb"(?:refs/[A-Za-z0-9._/+@-]+|detached HEAD)\n?")
-_EMPTY: Final = re.compile(rb"(?:t|true|1)?\n?")
-_TEXT: Final = re.compile(rb".*", re.DOTALL)
-_AUTHOR: Final = re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\''|'\\!')*'\n?){0,3}")
-_OPTIONS: Final = re.compile(
+_STATE_NUMBER: Final = lazy(rb"-?[0-9]{0,12}\n?")
+_ID: Final = lazy(rb"(?:" + _HEX + rb")?\n?")
+_IDS: Final = lazy(rb"(?:" + _HEX + rb"(?: " + _HEX + rb")?\n)*")
+_REFERENCE: Final = lazy(rb"(?:refs/[A-Za-z0-9._/+@-]+|detached HEAD)\n?")
+_EMPTY: Final = lazy(rb"(?:t|true|1)?\n?")
+_TEXT: Final = lazy(rb".*", re.DOTALL)
+_AUTHOR: Final = lazy(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\''|'\\!')*'\n?){0,3}")
+_OPTIONS: Final = lazy(
     rb"\[options\]\n(?:\t(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|"
     rb"keep-redundant-commits|signoff|record-origin|allow-ff|allow-rerere-auto|mainline) = "
     rb"(?:true|false|[0-9]+)\n)*"
@@ -78,8 +80,8 @@ _FILES: Final[Mapping[str, re.Pattern[bytes]]] = {
         f"rebase-merge/{name}": _TEXT
         for name in ("message", "message-squash", "message-fixup", "patch")
     },
-    "rebase-merge/current-fixups": re.compile(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
-    "rebase-merge/update-refs": re.compile(
+    "rebase-merge/current-fixups": lazy(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
+    "rebase-merge/update-refs": lazy(
         rb"(?:refs/heads/[A-Za-z0-9._/-]+\n" + _HEX + rb"\n" + _HEX + rb"\n)*"
     ),
     "sequencer/head": _ID,
@@ -124,10 +126,10 @@ _STAGE: Final = 0x3000
 _LONGEST_NAME: Final = 0x0FFF
 """The bits of the flags that hold the length of the path, as far as it fits."""
 _SHA1: Final = 20
-_UNSAFE: Final = re.compile(rb"/(?:\.{0,2}|\.[gG][iI][tT][ .]*(?::[^/]*)?|[gG][iI][tT]~1)(?:/|\Z)")
+_UNSAFE: Final = lazy(rb"/(?:\.{0,2}|\.[gG][iI][tT][ .]*(?::[^/]*)?|[gG][iI][tT]~1)(?:/|\Z)")
 """In `/` and a path: it leads out of the worktree, or into a directory of git. Git adds none."""
 _OFFSETS_VERSION: Final = 1
-_SHA256: Final = re.compile(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
+_SHA256: Final = lazy(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
 
 MOST_READ: Final = 256 << 20
 """The bytes of a file whose content decides. A larger one is kept back."""
@@ -461,14 +463,14 @@ def _check_offsets(table: bytes, starts: Sequence[int]) -> None:
 _Setting: TypeAlias = tuple[str, str | None, str, str]
 """Section, subsection, key and value; for a line that is not understood, the key is the line."""
 
-_SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
-_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
-_FLAG: Final = re.compile(r"true|false", re.ASCII)
-_SETTING_NUMBER: Final = re.compile(r"[01]", re.ASCII)
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*")
-_REFERENCES: Final = re.compile(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII)
-_URL: Final = re.compile(r"(?!-)(?!.*::).+")
-_WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
+_SECTION: Final = lazy(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
+_LINE: Final = lazy(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
+_FLAG: Final = lazy(r"true|false", re.ASCII)
+_SETTING_NUMBER: Final = lazy(r"[01]", re.ASCII)
+_WORD: Final = lazy(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*")
+_REFERENCES: Final = lazy(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII)
+_URL: Final = lazy(r"(?!-)(?!.*::).+")
+_WORKTREE: Final = lazy(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
 
 _PLACE: Final = ("core", "worktree")
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
@@ -481,14 +483,14 @@ _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "symlinks"): _FLAG,
     ("core", "worktree"): _WORKTREE,
     ("extensions", "refstorage"): _WORD,
-    ("user", "name"): re.compile(r".*"),
-    ("user", "email"): re.compile(r".*"),
+    ("user", "name"): lazy(r".*"),
+    ("user", "email"): lazy(r".*"),
 }
 _HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("remote", "url"): _URL,
     ("remote", "fetch"): _REFERENCES,
     ("remote", "tagopt"): _WORD,
-    ("branch", "remote"): re.compile(rf"\.|{_WORD.pattern}"),
+    ("branch", "remote"): lazy(rf"\.|{_WORD.pattern}"),
     ("branch", "merge"): _WORD,
     ("submodule", "url"): _URL,
     ("submodule", "active"): _FLAG,

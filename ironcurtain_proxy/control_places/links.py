@@ -21,6 +21,7 @@ import orjson
 
 from ironcurtain_proxy.control_places.git_files import other_settings
 from ironcurtain_proxy.control_places.rules import is_in_cache, looks_activated, programs_of_prompts
+from ironcurtain_proxy.lazy_pattern import lazy
 
 _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""
@@ -28,33 +29,33 @@ _MOST: Final = 100
 """Links that are followed, more than the kernel does."""
 
 
-_NAMED: Final = re.compile(
+_NAMED: Final = lazy(
     r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
     re.ASCII | re.IGNORECASE | re.MULTILINE,
 )
 
-_WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+_WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
-_SCRIPTS: Final = re.compile(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
-_ENDING: Final = re.compile(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
+_SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+_ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
 _FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
-_OPTION: Final = re.compile(r"\A-\w")
+_OPTION: Final = lazy(r"\A-\w")
 
-_COMMANDS: Final = re.compile(
+_COMMANDS: Final = lazy(
     r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
     r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _NAMES_OPENED_FILES: Final = "xml"
-_VALUES: Final = re.compile(
+_VALUES: Final = lazy(
     r"\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
     r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$",
     re.MULTILINE,
 )
 """Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
-_SPOKEN_OF: Final = re.compile(
+_SPOKEN_OF: Final = lazy(
     r"(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?)[\"']?\s*[:=]\s*"
     r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
@@ -71,32 +72,32 @@ _INTERPRETERS: Final = frozenset(
     {"bash", "bun", "deno", "env", "exec", "fish", "lua", "node", "npx", "perl", "php", "python"}
     | {"python3", "ruby", "sh", "source", "ts-node", "tsx", "uv", "zsh"}
 )
-_DIRECTORIES: Final = re.compile(
+_DIRECTORIES: Final = lazy(
     r"(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)", re.IGNORECASE
 )
 """Where settings say that programs, or a library that is loaded, lie."""
-_LOADED: Final = re.compile(
+_LOADED: Final = lazy(
     r"(?:^|[;&|]|\bthen\b)[ \t]*"
     r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
     r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?",
     re.MULTILINE,
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
-_PATH_OF_ENVRC: Final = re.compile(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
+_PATH_OF_ENVRC: Final = lazy(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
 _OF_ENVRC: Final[Mapping[str, tuple[str, ...]]] = {
     "guix": ("guix.scm", "manifest.scm", "channels.scm"),
     "pixi": ("pixi.toml", "pixi.lock", "pyproject.toml", ".pixi/envs/default/bin/"),
     "php": ("vendor/bin/",),
 }
 """What a word in an allowed `.envrc` makes it evaluate, or put where programs are looked for."""
-_PATH_OF_MISE: Final = re.compile(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
-_OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
+_PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
+_OF_VARIABLE: Final = lazy(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
 _OF_SHELLS: Final = frozenset({"sh", "bash", "zsh"})
 _STARTED_BY_HAND: Final = "launch.json"
-_VERSIONS: Final = re.compile(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
-_LOOKS: Final = re.compile(
+_VERSIONS: Final = lazy(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
+_LOOKS: Final = lazy(
     r"editor\.(?:tabSize|insertSpaces|rulers|fontSize|wordWrap|minimap\.\w+|renderWhitespace)"
     r"|workbench\.(?:colorTheme|iconTheme|colorCustomizations)|cSpell\.(?:words|ignoreWords)"
     r"|files\.(?:exclude|eol|insertFinalNewline|trimTrailingWhitespace|trimFinalNewlines)"

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import Refusal, canonical_url, is_unambiguous
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import RESOURCE_METHODS, Operation, label, named_in
@@ -31,14 +32,14 @@ from ironcurtain_proxy.model.values import Arguments, Json, file_uri, object_of,
 
 MAX_URI: Final = 4096
 """Characters."""
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
+_SCHEME: Final = lazy(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp", "Cn", "Co"})
 _ROLES: Final[Mapping[str, ArgumentRole]] = {
     "file": "read-path",
     "http": "fetch-url",
     "https": "fetch-url",
 }
-_VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
+_VARIABLE: Final = lazy(r"\{([^{}]*)\}")
 _VIEW: Final = "ui"
 
 
@@ -181,14 +182,14 @@ def _unresolvable(rule: str, reason: str) -> Unresolvable:
 # --- server questions
 
 
-_CREDENTIALS: Final = re.compile(
+_CREDENTIALS: Final = lazy(
     r"pass(?:word|wort|wd|phrase|code|key)|\bpwd\b|\bpin\b|secret|token|credential|api.?key"
     r"|\bkeys?\b|private.?key|access.?key|\botp\b|one.?time|2fa|mfa|two.?factor|verification.?code"
     r"|security.?code|\bcvv\b|\bcvc\b|\bcard\b|credit.?card|iban|\bssn\b|social.?security"
     r"|seed.?phrase|recovery.?(?:code|phrase)|mnemonic|auth(?:entication|orization)?.?code"
     r"|contraseña|mot.de.passe|kennwort|geheim"
 )
-_SEPARATORS: Final = re.compile(r"[\s_\-.:/\\]+")
+_SEPARATORS: Final = lazy(r"[\s_\-.:/\\]+")
 _MAX_FIELDS: Final = 100
 _MAX_TEXT: Final = 20_000
 """Characters of a message or a field; a longer one is refused."""

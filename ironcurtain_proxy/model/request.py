@@ -16,6 +16,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
@@ -327,7 +328,7 @@ Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
 """One string of an argument, interpreted by the argument's first resource role."""
 
 
-_PLACE: Final = re.compile(
+_PLACE: Final = lazy(
     r"[/~$]|\.{1,2}(?:[/\\]|\Z)|\\\\|[A-Za-z]:[/\\]|%[A-Za-z_]+%|(?:file|https?|ftp|data|jar):\S"
     r"|.*(?:://|[/\\]\.\.(?:[/\\]|\Z)|%2[Ff]|%5[Cc]|\x00)",
     re.IGNORECASE | re.DOTALL,

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import can_ada
 from msgspec import Struct
 
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.origin import TEXT_ROLES
 from ironcurtain_proxy.model.request import PathValue, SqlValue, TextValue, UrlValue, Value
@@ -56,30 +57,28 @@ class Spelling(Struct, frozen=True, kw_only=True):
 _MAX_NAME: Final = 256
 """The longest word or line that may be the name of something, in characters."""
 _ATEXT: Final = r"\w!#$%&'*+/=?^`{|}~.-"
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = lazy(
     rf"(?<![@{_ATEXT}])['`*_|{{]*+([{_ATEXT}]++@[\w-]++(?:\.[\w-]++)++)(?![\w@/:-]|\.\w)"
 )
-_IN_BRACKETS: Final = re.compile(r"[^<>@]*<([^<>\s]+@[^<>\s]+)>")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_SCP: Final = re.compile(r"(?:git@)?([\w.-]+):(?!/|\d+(?:/|$))(.+)")
-_HOST: Final = re.compile(r"(?:[\w-]+\.)+[^\W\d_][\w-]*\.?(?::\d+)?(?:[/?#].*)?", re.DOTALL)
-_LINK: Final = re.compile(
+_IN_BRACKETS: Final = lazy(r"[^<>@]*<([^<>\s]+@[^<>\s]+)>")
+_SCHEME: Final = lazy(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SCP: Final = lazy(r"(?:git@)?([\w.-]+):(?!/|\d+(?:/|$))(.+)")
+_HOST: Final = lazy(r"(?:[\w-]+\.)+[^\W\d_][\w-]*\.?(?::\d+)?(?:[/?#].*)?", re.DOTALL)
+_LINK: Final = lazy(
     r"(?:https?:[/\\]|www\.|(?<=[(\"'=])[/\\]{2}(?=[\w-]+\.))[^\s\"'<>`]+", re.IGNORECASE
 )
 """A link in a text that other people read, also as a browser reads one in markup."""
-_SLASHES: Final = re.compile(r"\A(https?:)[/\\]+", re.IGNORECASE)
-_BLOCK: Final = re.compile(r"[^\s\"'<>`]+")
-_WORD: Final = re.compile(r"[^\s\"'`<>()\[\]{}|,;=\\]+")
-_QUOTED: Final = re.compile(r"\"([^\"\n]{1,256})\"|'([^'\n]{1,256})'|`([^`\n]{1,256})`")
+_SLASHES: Final = lazy(r"\A(https?:)[/\\]+", re.IGNORECASE)
+_BLOCK: Final = lazy(r"[^\s\"'<>`]+")
+_WORD: Final = lazy(r"[^\s\"'`<>()\[\]{}|,;=\\]+")
+_QUOTED: Final = lazy(r"\"([^\"\n]{1,256})\"|'([^'\n]{1,256})'|`([^`\n]{1,256})`")
 _OPENING: Final = "([{"
 _CLOSING: Final = ".,;:!?)]}*\u2026"
-_UNSEEN: Final = re.compile(
-    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
-)
-_WEAK: Final = re.compile(r"[^\W\d_A-Z]*|.{0,2}|\d{0,4}")
+_UNSEEN: Final = lazy("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_WEAK: Final = lazy(r"[^\W\d_A-Z]*|.{0,2}|\d{0,4}")
 """A plain word in lower case, or a short number: it stands in many a sentence by chance."""
-_CAPITAL_BEHIND: Final = re.compile(r"[ \t]+[^\W\d_a-z]")
-_CAPITAL_BEFORE: Final = re.compile(r"[\w,)\"'][ \t]+[A-Z\u00c0-\u00de][\w'-]*[ \t]+\Z")
+_CAPITAL_BEHIND: Final = lazy(r"[ \t]+[^\W\d_a-z]")
+_CAPITAL_BEFORE: Final = lazy(r"[\w,)\"'][ \t]+[A-Z\u00c0-\u00de][\w'-]*[ \t]+\Z")
 _MARKS: Final = "\"'`\u201c\u201d\u2018\u2019#@"
 
 
@@ -167,7 +166,7 @@ def exact_key(piece: TargetPiece) -> str:
     return f"{_UNENCRYPTED}{key}" if is_open else key
 
 
-_OPEN: Final = re.compile(r"(?:http|git):", re.IGNORECASE)
+_OPEN: Final = lazy(r"(?:http|git):", re.IGNORECASE)
 _UNENCRYPTED: Final = "http:"
 """Before a key: others can read what goes there, and answer it."""
 

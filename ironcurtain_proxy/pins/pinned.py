@@ -26,6 +26,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.credentials.table import named_in
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.escalation import is_hidden, visible
 from ironcurtain_proxy.model.server import SECTIONS, Section
 from ironcurtain_proxy.model.values import Json, object_of
@@ -237,7 +238,7 @@ _MOST: Final = 64 * 1024
 """Characters of a text that are searched."""
 _SHOWN: Final = 60
 
-_INSTRUCTS: Final = re.compile(
+_INSTRUCTS: Final = lazy(
     r"ignore (?:all |any )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|rules)"
     r"|do not (?:tell|mention|inform|show|reveal|alert)(?: this)?(?: to)? the user"
     r"|without (?:telling|informing|asking|notifying) the user"
@@ -247,7 +248,7 @@ _INSTRUCTS: Final = re.compile(
     r"|system prompt",
     re.IGNORECASE,
 )
-_SECRETS: Final = re.compile(
+_SECRETS: Final = lazy(
     r"/etc/(?:passwd|shadow)|private key of the user|contents? of (?:the )?(?:conversation|chat)",
     re.IGNORECASE,
 )

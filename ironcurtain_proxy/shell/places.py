@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from ironcurtain_proxy.credentials.table import TREE, compiled, examples, patterns
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
 
@@ -20,24 +21,24 @@ from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
 
 _OURS: Final = frozenset({".ironcurtain", "environ", "keychains"})
 """Names besides those of the table: the proxy's own, `/proc/PID/environ`, keychains of macOS."""
-_DATA: Final = re.compile(
+_DATA: Final = lazy(
     r".*\.(?:json|ya?ml|toml|ini|txt|csv|xml|properties|cfg|conf|db|enc|bak|backup|\d+)"
 )
 """Endings of files. After `secrets.` any other word may be the name of a variable."""
-_IN_PROGRAMS: Final = re.compile(r".*(?:process|meta)\.env")
+_IN_PROGRAMS: Final = lazy(r".*(?:process|meta)\.env")
 """The environment in a program's text: `process.env`."""
-_HOME: Final = re.compile(r"^(?:\$home|\$\{home\})(?=/|$)")
+_HOME: Final = lazy(r"^(?:\$home|\$\{home\})(?=/|$)")
 _TILDE: Final = "~"
 _GLOBS: Final = ("*", "?", "[")
-_GLOB_PART: Final = re.compile(r"[*?]+|\[[^\]]*\]")
-_SEPARATORS: Final = re.compile(r"[\\=:@,;'\"\s]+")
+_GLOB_PART: Final = lazy(r"[*?]+|\[[^\]]*\]")
+_SEPARATORS: Final = lazy(r"[\\=:@,;'\"\s]+")
 """What stands between paths in a word: `--file=.env`, `user@host:.ssh/id_rsa`."""
 
 
 _ENGLISH: Final = frozenset({"shadow", "gshadow", "sudoers", "environ", "keychains", "credentials"})
 """Names that are words of English as well. In a text of several words they name a file only where
 the text says so: `/etc/shadow`, `open('credentials')`."""
-_AS_FILE: Final = re.compile(
+_AS_FILE: Final = lazy(
     rf"(?<=[/\\\\=:@'\"])(?:{'|'.join(_ENGLISH)})|(?:{'|'.join(_ENGLISH)})(?=[/\\\\'\"])"
 )
 
@@ -88,11 +89,11 @@ def is_in_git_data(directory: str | None) -> bool:
 
 _EVERY_FILE: Final = frozenset({"rg", "grep", "egrep", "fgrep", "ag", "ack", "cp", "tar", "zip"})
 """Programs that show or copy every file of a directory."""
-_CONFIGURATION: Final = re.compile(
+_CONFIGURATION: Final = lazy(
     r"(?:^|[/=:@'\"(])\.git/(?:(?:worktrees|modules)/.*)?(?:config(?:\.worktree)?\b|[^/]*\*[^/]*$)",
     re.IGNORECASE,
 )
-_SHOWS: Final = re.compile(
+_SHOWS: Final = lazy(
     r"^(?:-l|--list|--get-.*|list|.*\*.*)$|url|http|credential|remote", re.IGNORECASE
 )
 
