@@ -1,6 +1,6 @@
 """What a call needs, and what a profile says of it."""
 
-from typing import get_args
+from typing import Final, get_args
 
 import pytest
 from hypothesis import given
@@ -36,6 +36,7 @@ from tests.approval.subjects import (
     role_sets,
     unhurried,
 )
+from tests.tables import table
 
 NOTHING: frozenset[str] = frozenset()
 TOOL = frozenset({"s/tool", "tool"})
@@ -54,39 +55,7 @@ OWN = Profile(
     },
 )
 
-LEVELS: tuple[tuple[str, Level, Level, Level], ...] = (
-    # capability             autonomous supervised own
-    ("fs.read", "allow", "allow", "allow"),
-    ("fs.write", "allow", "approve", "deny"),
-    ("fs.delete", "approve", "approve", "approve"),
-    ("net.egress", "deny", "approve", "approve"),
-    ("proc.exec", "allow", "approve", "approve"),
-    ("data.user", "approve", "approve", "approve"),
-    ("secrets.access", "approve", "approve", "approve"),
-    # A refinement: its own rule, else that of what it refines.
-    ("fs.write.within_base", "allow", "approve", "allow"),
-    ("fs.write.outside_base", "allow", "approve", "deny"),
-    ("fs.write.within_base.new", "allow", "approve", "allow"),
-    ("proc.exec.unlisted", "allow", "approve", "approve"),
-    ("net.egress.dns", "deny", "approve", "approve"),
-    # Names without a meaning: only a rule of exactly that name speaks of them.
-    ("attachments.send", "approve", "approve", "allow"),
-    ("attachments.send.large", "approve", "approve", "approve"),
-    ("fs", "approve", "approve", "allow"),
-    ("fs.writes", "approve", "approve", "approve"),
-    ("net", "approve", "approve", "approve"),
-    # Scopes, parameters and what is no plain name: never the coarse capability, never allowed.
-    ("fs.write:/workspace/**", "approve", "approve", "approve"),
-    ("fs.read:/workspace/**", "approve", "approve", "approve"),
-    ("fs.delete:/tmp/**", "approve", "approve", "approve"),
-    ("secrets.access:vault", "approve", "approve", "deny"),
-    ("fs.read.", "approve", "approve", "approve"),
-    ("fs..read", "approve", "approve", "approve"),
-    ("fs.read\n", "approve", "approve", "approve"),
-    ("FS.READ", "approve", "approve", "approve"),
-    ("*", "approve", "approve", "approve"),
-    ("", "approve", "approve", "approve"),
-)
+LEVELS: Final = table("approval/tables.levels", tuple[tuple[str, Level, Level, Level], ...])
 
 
 @pytest.mark.requirement("D-22", "D-34", "D-36", "D-37", "D-38", "D-39", "D-40", "D-41")
@@ -121,24 +90,7 @@ def test_a_name_that_no_rule_names_is_never_allowed(profile: Profile, name: str)
     assert level_of(name, profile) == profile.default
 
 
-ROLES: tuple[tuple[ArgumentRole, str], ...] = (
-    ("read-path", "fs.read"),
-    ("write-path", "fs.write"),
-    ("delete-path", "fs.delete"),
-    ("write-history", "fs.write"),
-    ("delete-history", "fs.delete"),
-    ("fetch-url", "net.egress"),
-    ("git-remote-url", "net.egress"),
-    ("github-owner", "net.egress"),
-    ("github-repo", "net.egress"),
-    ("proxy-domain", "net.egress"),
-    ("branch-name", ""),
-    ("commit-message", ""),
-    ("email-address", "data.user net.egress"),
-    ("email-body", "data.user net.egress"),
-    ("share-permission", "data.user net.egress"),
-    ("none", ""),
-)
+ROLES: Final = table("approval/tables.roles", tuple[tuple[ArgumentRole, str], ...])
 
 
 @pytest.mark.requirement("D-10")

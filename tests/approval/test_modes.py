@@ -1,5 +1,7 @@
 """The approval modes, scenario by scenario, and as one table."""
 
+from typing import Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from ironcurtain_proxy.approval.overlay import (
 )
 from ironcurtain_proxy.model.annotation import SafetyLevel
 from tests.approval.subjects import interceptors, unhurried
+from tests.tables import table
 
 SAFE, MODERATE, DANGEROUS = SafetyLevel
 POLICIES = ("dangerous", "all", "configured", "none", "", "strict")
@@ -40,33 +43,7 @@ def mode(policy: str, *, exempt: bool = False, sensitive: bool = False) -> Inter
     )
 
 
-TABLE: tuple[tuple[str, str, str, str], ...] = (
-    # policy      exempt    sensitive    for each of LEVELS: y = needs approval
-    ("dangerous", "-", "-", "yynnyyy"),
-    ("dangerous", "-", "sensitive", "yyyyyyy"),
-    ("dangerous", "exempt", "-", "nnnnnnn"),
-    ("dangerous", "exempt", "sensitive", "nnnnnnn"),
-    ("all", "-", "-", "yyyyyyy"),
-    ("all", "-", "sensitive", "yyyyyyy"),
-    ("all", "exempt", "-", "nnnnnnn"),
-    ("all", "exempt", "sensitive", "nnnnnnn"),
-    ("configured", "-", "-", "nnnnnnn"),
-    ("configured", "-", "sensitive", "yyyyyyy"),
-    ("configured", "exempt", "-", "nnnnnnn"),
-    ("configured", "exempt", "sensitive", "nnnnnnn"),
-    ("none", "-", "-", "nnnnnnn"),
-    ("none", "-", "sensitive", "yyyyyyy"),
-    ("none", "exempt", "-", "nnnnnnn"),
-    ("none", "exempt", "sensitive", "nnnnnnn"),
-    ("", "-", "-", "yynnyyy"),
-    ("", "-", "sensitive", "yyyyyyy"),
-    ("", "exempt", "-", "nnnnnnn"),
-    ("", "exempt", "sensitive", "nnnnnnn"),
-    ("strict", "-", "-", "yyyyyyy"),
-    ("strict", "-", "sensitive", "yyyyyyy"),
-    ("strict", "exempt", "-", "nnnnnnn"),
-    ("strict", "exempt", "sensitive", "nnnnnnn"),
-)
+TABLE: Final = table("approval/tables.modes", tuple[tuple[str, str, str, str], ...])
 
 
 @pytest.mark.requirement(

@@ -15,26 +15,9 @@ from ironcurtain_proxy.audit.bounding import shape_arguments, shape_text
 from ironcurtain_proxy.audit.commands import TELLING_ENDINGS, TELLING_NAMES
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
 from tests.audit.provider_specimens import SHAPES, generate
+from tests.tables import table
 
-SURROUNDINGS: Final = (
-    "{}",
-    "use {} now.",
-    'export KEY="{}"',
-    "KEY={}",
-    "('{}',)",
-    "X-Whatever: {}\r\n",
-    "https://host.example/path?a=1&t={}&b=2",
-    "https://host.example/{}/x",
-    '{{"a": "{}"}}',
-    r"{{\"a\": \"{}\"}}",
-    r"first line\n{}\nlast line",
-    "q%3D{}",
-    "\x1b[32m{}\x1b[0m",
-    "a\n{}\nb",
-    "<key>{}</key>",
-    "`{}`",
-    "caf\u00e9 {} \u65e5\u672c",
-)
+SURROUNDINGS: Final = table("audit/redaction.surroundings", tuple[str, ...])
 _WINDOW: Final = 13
 """As many characters of a key in a row are more than its ends and less than a guess."""
 

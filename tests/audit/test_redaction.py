@@ -13,99 +13,11 @@ from ironcurtain_proxy.audit.redaction import is_suspicious, redact_beginning, r
 from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import SECRETS, card, core
 from tests.examples import THOROUGH, examples
+from tests.tables import table
 
-WRITTEN: Final = {
-    "a card, in the original's format": ("4111 1111 1111 1111", "4111 ******** 1111"),
-    "a card of 15 digits": ("378282246310005", "3782 ******* 0005"),
-    "a card after a count": ("2 4111 1111 1111 1111", "2 4111 ******** 1111"),
-    "two cards": ("4111111111111111 5500000000000004", "4111 ******** 1111 5500 ******** 0004"),
-    "an SSN, in the original's format": ("123-45-6789", "***-**-6789"),
-    "bare digits after a word": ("SSN: 123456789", "SSN: ***-**-6789"),
-    "bare digits before a word": (
-        "123456789 is his social security number",
-        "***-**-6789 is his social security number",
-    ),
-    "a key, in the original's format": ("AKIAIOSFODNN7EXAMPLE", "AKIA...MPLE"),
-    "a Bearer header": ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
-    "a bare Bearer token": ("use Bearer a1b2c3d4e5", "use Bearer [redacted]"),
-    "a Basic header": ("Basic dXNlcjpwYXNz", "Basic [redacted]"),
-    "a password in a URL": (
-        "https://joe:s3cret@host/path?q=1",
-        "https://joe:[redacted]@host/path?q=1",
-    ),
-    "a password with @ in a URL": ("ftp://joe:a@b@host/", "ftp://joe:[redacted]@host/"),
-    "a password without a user": (
-        "redis://:hunter2@cache:6379/0",
-        "redis://:[redacted]@cache:6379/0",
-    ),
-    "a token as user": ("https://0123456789abcdef0123@host/x.git", "https://[redacted]@host/x.git"),
-    "an assignment": ("DB_PASSWORD=hunter2", "DB_PASSWORD=[redacted]"),
-    "an abbreviated assignment": ("DB_PWD=hunter2", "DB_PWD=[redacted]"),
-    "JSON in a text": ('{"api_key": "abc", "n": 1}', '{"api_key": "[redacted]", "n": 1}'),
-    "JSON in JSON in a text": (r"{\"token\": \"abc\"}", r"{\"token\": \"[redacted]\"}"),
-    "an option": ("mysql --password hunter2 -u joe", "mysql --password [redacted] -u joe"),
-    "two signs of Go": ('password := "hunter2"', 'password := "[redacted]"'),
-    "two signs of Ruby": ("PASSWORD => 'hunter2'", "PASSWORD => '[redacted]'"),
-    "a comparison": ('if password == "hunter2":', 'if password == "[redacted]":'),
-    "a default of make": ("DB_PASSWORD ?= hunter2", "DB_PASSWORD ?= [redacted]"),
-    "a field of a form": ("user[password]=hunter2&a=1", "user[password]=[redacted]&a=1"),
-    "a numbered name": ("password2=hunter2", "password2=[redacted]"),
-    "a name with more": ("password_confirmation: 'hunter2'", "password_confirmation: '[redacted]'"),
-    "a pair for curl": ("curl -u joe:hunter2 https://x/", "curl -u joe:[redacted] https://x/"),
-    "a quoted pair for curl": ("curl --user='joe:hunter2' x", "curl --user='joe:[redacted]' x"),
-    "an argument of sshpass": ("sshpass -p hunter2 ssh h", "sshpass -p [redacted] ssh h"),
-    "a query": ("/x?token=abc&page=2", "/x?token=[redacted]&page=2"),
-    "a private key without an end": (
-        "x -----BEGIN PRIVATE KEY-----\nMIIE",
-        "x [redacted private key]",
-    ),
-}
+WRITTEN: Final = table("audit/redaction.secrets", dict[str, tuple[str, str]])
 
-UNHARMED: Final = (
-    "123456789",
-    "order 123456789 of 987654321",
-    "2026-11-21",
-    "2026-11-21T20:30:50.799Z",
-    "2026-11-21 20:30:50 1700000000",
-    "1732220000123",
-    "1732220000123456",
-    "1732220000123456789",
-    "4111111111111112",
-    "0.4111111111111111",
-    "4111111111111111.25",
-    "00000000-0000-0000-0000-000000000000",
-    "75b32e3b-1234-4678-9012-123456789012",
-    "41111111-1111-1111-4111-111111111111",
-    "d41d8cd98f00b204e9800998ecf8427e",
-    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "192.168.100.100:8080",
-    "+1 (555) 123-4567",
-    "555-1234-5678",
-    "978-3-16-148410-0",
-    "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
-    "100 200 300 400 500 600",
-    "v1.23.456789012",
-    "/srv/task-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/risk-bbbbbbbbbbbbbbbbbbbbbbbbbbb",
-    "sk-learn",
-    "feature/sk-some-kebab-case-branch-name",
-    "bearer of bad news",
-    "Bearer authentication is used",
-    "Basic authentication is used",
-    "http://host:8080/a?mail=joe@example.com",
-    "ssh://git@github.com/owner/repo.git",
-    "mailto:joe@example.com",
-    "token: str",
-    "def f(password: str) -> None:",
-    "the secret of success",
-    "nextPageToken=abc",
-    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
-    "xoxo",
-    "PWD=/srv/a",
-    "eyJ is how a JWT begins",
-    "ghp_short",
-    "",
-    "naïve 日本語 🙂",
-)
+UNHARMED: Final = table("audit/redaction.unharmed", tuple[str, ...])
 
 
 @pytest.mark.requirement("C-38", "C-39", "C-40")

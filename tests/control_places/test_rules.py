@@ -8,6 +8,7 @@ from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
 )
+from tests.tables import table
 
 BARE = {
     ("x",),
@@ -67,57 +68,7 @@ def test_data_is_no_control_place() -> None:
 
 
 def test_what_the_host_acts_on_is_a_control_place() -> None:
-    cases: list[tuple[str, ControlKind, str]] = [
-        (".git/config", "configuration", ".git/config"),
-        (".git/config.lock", "configuration", ".git/config.lock"),
-        ("lib/.git/config.worktree", "configuration", "lib/.git/config.worktree"),
-        ("node_modules/a/.git/config", "configuration", "node_modules/a/.git/config"),
-        (".GIT/config", "configuration", ".GIT/config"),
-        (".git/hooks/pre-commit", "hook", ".git/hooks/pre-commit"),
-        (".git/hooks/a.sample/b", "hook", ".git/hooks/a.sample/b"),
-        (".git/rebase-merge/strategy", "state", ".git/rebase-merge"),
-        (".git/sequencer/opts", "state", ".git/sequencer"),
-        (".git/BISECT_RUN", "state", ".git/BISECT_RUN"),
-        (".git/info/attributes", "configuration", ".git/info/attributes"),
-        (".git/branches/br", "configuration", ".git/branches/br"),
-        (".git/remotes/br", "configuration", ".git/remotes/br"),
-        (".git/objects/info/alternates", "configuration", ".git/objects/info/alternates"),
-        (".git/modules/a/config", "configuration", ".git/modules/a/config"),
-        (".git/modules/a/evil/config", "configuration", ".git/modules/a/evil/config"),
-        (".git/modules/b/c", "configuration", ".git/modules/b/c"),
-        (".git/worktrees/w/commondir", "configuration", ".git/worktrees/w/commondir"),
-        (".git/anything-that-git-may-learn", "configuration", ".git/anything-that-git-may-learn"),
-        ("x/config", "configuration", "x/config"),
-        ("x/hooks/update", "hook", "x/hooks/update"),
-        ("sub/.git", "pointer", "sub/.git"),
-        (".claude/commands/a.md", "acted-on", ".claude/commands/a.md"),
-        (".CLAUDE/settings.json", "acted-on", ".CLAUDE/settings.json"),
-        ("a/b/.vscode/tasks.json", "acted-on", "a/b/.vscode/tasks.json"),
-        (".jj/repo/config.toml", "acted-on", ".jj/repo/config.toml"),
-        (".github/extensions/x/run", "acted-on", ".github/extensions"),
-        ("p/team.code-workspace", "acted-on", "p/team.code-workspace"),
-        ("lefthook.yml", "acted-on", "lefthook.yml"),
-        ("prek.toml", "acted-on", "prek.toml"),
-        ("jupyter_server_config.json", "acted-on", "jupyter_server_config.json"),
-        ("a/_MTN/monotonerc", "acted-on", "a/_MTN/monotonerc"),
-        ("_opam/bin/git", "acted-on", "_opam/bin"),
-        ("grumphp.yml.dist", "acted-on", "grumphp.yml.dist"),
-        ("mise/config.toml", "acted-on", "mise/config.toml"),
-        ("mise.dev.local.toml", "acted-on", "mise.dev.local.toml"),
-        ("flake.lock", "acted-on", "flake.lock"),
-        (".claude/agents/README.md", "acted-on", ".claude/agents/README.md"),
-        (".ssh/config.d/README", "acted-on", ".ssh/config.d/README"),
-        ("a/.venv/bin/git", "acted-on", "a/.venv/bin/git"),
-        (".php-version", "version", ".php-version"),
-        (".sdkmanrc", "version", ".sdkmanrc"),
-        (".lfsconfig", "acted-on", ".lfsconfig"),
-        (".obsidian/plugins/x/main.js", "acted-on", ".obsidian/plugins/x/main.js"),
-        (".pyenv-vars", "acted-on", ".pyenv-vars"),
-        ("buildServer.json", "acted-on", "buildServer.json"),
-        ("bin/activate-hermit", "acted-on", "bin/activate-hermit"),
-        (".frobnicate/settings/deep", "hidden", ".frobnicate"),
-        ("a/.newtool", "hidden", "a/.newtool"),
-    ]
+    cases = table("control_places/rules.acted_on", list[tuple[str, ControlKind, str]])
     assert [
         (path, kind, root)
         for path, kind, root in cases

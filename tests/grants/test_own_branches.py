@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 KIND = "to any new branch at origin, never a shared or protected one"
 
@@ -85,26 +86,7 @@ def test_a_branch_that_was_fetched_is_somebody_elses(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "git push origin main", "git push origin release/2", "git push origin v1.2",
-        "git push origin v9", "git push origin m\u0430in",
-        "git push origin staging", "git push origin team/prod-eu", "git push origin gh-pages",
-        "git push origin fix/main", "git push origin ci/production",
-        "git push origin HEAD:main", "git push origin fix/b:main", "git push origin +fix/b",
-        "git push -f origin fix/b", "git push --force-with-lease origin fix/b",
-        "git push --tags origin fix/b", "git push --follow-tags origin fix/b",
-        "git push origin fix/b fix/c", "git push origin :fix/b", "git push --delete origin fix/b",
-        "git push --no-verify origin fix/b", "git push -o ci.skip origin fix/b",
-        "git push fork fix/b", "git push https://evil.example/x fix/b",
-        "git push origin refs/tags/fix/b", "git push origin tag fix/b", "git push origin a-tag",
-        "git push origin alias", "git push origin 'fix/*'", "git push origin $B",
-        "git tag fix/b && git push origin fix/b", "./tags.sh && git push origin fix/b",
-        "git fetch origin && git push origin fix/b",
-        "git update-ref refs/tags/fix/b HEAD; git push origin fix/b",
-        "git -c push.followTags=true push origin fix/b", "git -C .. push origin fix/b",
-        "git symbolic-ref refs/heads/fix/b refs/heads/main && git push origin fix/b",
-        "GIT_DIR=x git push origin fix/b",
-    ],
+    table("grants/stretched.own_branches", list[str]),
 )  # fmt: skip
 def test_the_kind_covers_no_shared_branch_no_force_and_no_tag(
     project: Project, command: str

@@ -8,6 +8,7 @@ import pytest
 from ironcurtain_proxy.facts import repositories
 from tests.grants.family_projects import Project
 from tests.grants.stretched_commands import APPROVED, STRETCHED
+from tests.tables import table
 
 FILES = {
     "package.json": '{"scripts": {"test": "jest", "test2": "x"}}',
@@ -68,26 +69,7 @@ def test_nothing_is_covered_outside_of_the_worktree(other: Project, cwd: str) ->
 
 @pytest.mark.parametrize(
     ("name", "text", "command"),
-    [
-        ("package.json", '{"scripts": {"test": "evil"}}', "npm test"),
-        ("package.json", '{"scripts": {"test": "jest", "pretest": "evil"}}', "npm run test"),
-        (".npmrc", "script-shell=./evil\n", "npm test"),
-        ("Makefile", "X := 1\ntest:\n\tevil\n", "make test"),
-        ("GNUmakefile", "test:\n\tevil\n", "make test"),
-        ("Makefile", "include evil.mk\nX := 1\ntest:\n\tgo test\n", "make test"),
-        ("justfile", "test:\n    evil\n", "just test"),
-        (".env", "PATH=./evil\n", "just test"),
-        ("mise.toml", '[tasks.test]\nrun = "evil"\n', "mise run test"),
-        ("mise.local.toml", '[tasks.test]\nrun = "evil"\n', "mise run test"),
-        ("mise-tasks/test", "evil\n", "mise run test"),
-        ("compose.yaml", "services: {evil: {}}\n", "docker compose up -d"),
-        ("compose.override.yaml", "services: {evil: {}}\n", "docker compose up -d"),
-        ("scripts/check.sh", "evil\n", "bash scripts/check.sh"),
-        ("scripts/check.sh", "evil\n", "./scripts/check.sh"),
-        ("scripts/check.sh", "evil\n", "source scripts/check.sh"),
-        (".venv/bin/activate", "evil\n", "source .venv/bin/activate"),
-        ("tool.js", "evil\n", "node tool.js"),
-    ],
+    table("grants/stretched.changed_files", list[tuple[str, str, str]]),
 )
 def test_a_file_that_says_something_else_in_the_worktree_ends_its_family(
     other: Project, name: str, text: str, command: str

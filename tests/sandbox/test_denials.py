@@ -17,6 +17,7 @@ from ironcurtain_proxy.sandbox.denials import (
     annotated_error,
 )
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from tests.tables import table
 
 PROFILE = SandboxProfile(allowed_domains=("open.example", "*.open.example"))
 
@@ -50,96 +51,10 @@ def marks(text: str, closed: Closed) -> str | None:
     return marked.removesuffix(text).strip() or None
 
 
-HIDDEN = [
-    ("mcp-server-fetch, real", "Failed to fetch http://closed.example/x - status code 403"),
-    (
-        "mcp-server-fetch's robots.txt, real",
-        (
-            "When fetching robots.txt (http://closed.example/robots.txt), received status 403 so "
-            "assuming that autonomous fetching is not allowed, the user can try manually fetching"
-        ),
-    ),
-    (
-        "mcp-server-fetch's robots.txt by https, real",
-        "Failed to fetch robots.txt https://closed.example/robots.txt due to a connection issue",
-    ),
-    ("python urllib, real", "HTTPError: HTTP Error 403: Forbidden"),
-    (
-        "requests",
-        "403 Client Error: Forbidden for url: http://closed.example/x",
-    ),
-    (
-        "httpx, real",
-        (
-            "Client error '403 Forbidden' for url 'http://closed.example/x'\nFor more information "
-            "check: https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/403"
-        ),
-    ),
-    ("axios", "Request failed with status code 403"),
-    ("axios without an answer", "AxiosError: Network Error"),
-    ("fetch of node, real", "TypeError: fetch failed"),
-    ("a status alone", "HTTP error: 403"),
-    ("a status in JSON", '{"error":{"url":"http://closed.example/x","status":403}}'),
-    ("a status text alone", "Failed to fetch: Forbidden"),
-    ("node, the connection closed", "socket hang up"),
-    ("node, the connection reset", "read ECONNRESET"),
-    (
-        "node, TLS",
-        "Client network socket disconnected before secure TLS connection was established",
-    ),
-    ("chromium", "page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at https://closed.example/x"),
-    ("chromium past the proxy", "net::ERR_NAME_NOT_RESOLVED at https://closed.example/x"),
-    ("firefox", "page.goto: NS_ERROR_PROXY_CONNECTION_REFUSED"),
-    ("reqwest", "error sending request for url (https://closed.example/x)"),
-    ("aiohttp", "Cannot connect to host closed.example:443 ssl:default"),
-    ("ruby", "Failed to open TCP connection to closed.example:443"),
-    ("curl -f, real", "curl: (22) The requested URL returned error: 403"),
-    (
-        "git by http, real",
-        (
-            "fatal: unable to access 'http://closed.example/x.git/': "
-            "The requested URL returned error: 403"
-        ),
-    ),
-    ("git by ssh, real", "fatal: Could not read from remote repository."),
-    ("wget, real", "Proxy request sent, awaiting response... 403 Forbidden\nERROR 403: Forbidden."),
-]
+HIDDEN = table("sandbox/denials.hidden", list[tuple[str, str]])
 """What clients make of the refusal, without the sandbox's own words."""
 
-SERVERS_OWN = [
-    ("another status", "Failed to fetch https://closed.example/x - status code 404"),
-    ("a status of a broken site", "Failed to fetch https://closed.example/x - status code 503"),
-    ("unauthorized", "HTTP Error 401: Unauthorized"),
-    ("validation", "Input validation error: 'max_length' must be at most 999999"),
-    ("a wrong URL", "Invalid URL: only http and https are supported"),
-    ("a URL with the number in it", "Invalid URL: https://closed.example/errors/403"),
-    ("a port of the number", "Refused: closed.example:403 is not a port of the web"),
-    ("a page's number", "Page 1403 of 2 does not exist"),
-    (
-        "a private address",
-        (
-            "Refused to fetch http://closed.example/: closed.example resolves to 10.0.0.1, which "
-            "is not a public address"
-        ),
-    ),
-    (
-        "robots.txt",
-        (
-            "The sites robots.txt (https://closed.example/robots.txt), specifies that autonomous "
-            "fetching of this page is not allowed"
-        ),
-    ),
-    ("a timeout", "Request timed out after 30 s"),
-    ("a timeout of chromium", "net::ERR_CONNECTION_TIMED_OUT at https://closed.example/"),
-    ("a quota", "429 Too Many Requests"),
-    ("a forbidden word", "Forbidden characters in the file name"),
-    ("the disk", "ENOSPC: no space left on device, write"),
-    (
-        "an API that fetches for it",
-        "https://api.open.example/scrape answered 403: the plan does not cover this site",
-    ),
-    ("nothing", ""),
-]
+SERVERS_OWN = table("sandbox/denials.servers_own", list[tuple[str, str]])
 """What a server may say of a call whose host is closed, and is not the sandbox's doing."""
 
 
@@ -290,31 +205,7 @@ FILES = SandboxProfile(
 @pytest.mark.requirement("C-10")
 @pytest.mark.parametrize(
     ("text", "is_hidden"),
-    [
-        ("[Errno 2] No such file or directory: '/home/me/.ssh/id_rsa'", True),
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/state/a' -> '/work/a'", True),
-        ("[Errno 2] No such file or directory: '/Secret dir/it is here'", True),
-        ("[Errno 2] No such file or directory: '/home/me/x/../.ssh/id'", True),
-        ("ENOENT: no such file or directory, open '/home/me/.ssh/config'", True),
-        ("Error: ENOENT: no such file or directory, stat '/state'", True),
-        ("ENOENT: no such file or directory, open '/proc/4711/environ'", True),
-        ("[Errno 2] No such file or directory: '/proc/4711'", True),
-        ("ENOENT: no such file or directory, open '/proc/4711x'", False),
-        ("ENOENT: no such file or directory, open '/proc/self/nothing'", False),
-        ("cat: /home/me/.ssh/id_rsa: No such file or directory", True),
-        ("open /state/audit.jsonl: no such file or directory", True),
-        ("fatal: could not open '/home/me/.ssh/id': No such file or directory", True),
-        ("first\nls: cannot access '/state/x': No such file or directory\nlast", True),
-        ("[Errno 2] No such file or directory: '/home/me/notes'", False),
-        ("[Errno 2] No such file or directory: '/state/s.cwd/x'", False),
-        ("[Errno 2] No such file or directory: 'state/x'", False),
-        ("[Errno 2] No such file or directory: '/secret dir/x'", False),
-        ("ENOENT: no such file or directory, open '/home/me/.sshd/config'", False),
-        ("cat: notes: No such file or directory", False),
-        ("/state/x was not read, because of notes: No such file or directory", False),
-        ("[Errno 21] Is a directory: '/home/me/.ssh'", False),
-        ("The key /home/me/.ssh/id_rsa does not fit", False),
-    ],
+    table("sandbox/denials.missing", list[tuple[str, bool]]),
 )
 def test_what_is_missing_where_nothing_is_seen_is_the_sandboxs(text: str, is_hidden: bool) -> None:
     closed = of_call(profile=FILES)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.test_lookout import EVIL, Watched, made
+from tests.tables import table
 
 
 @pytest.fixture
@@ -191,30 +192,7 @@ def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        ".claude/hooks/check.sh",
-        ".codex/config.toml",
-        ".cursor/hooks.json",
-        ".cursor/worktrees.json",
-        ".clinerules/hooks/PreToolUse",
-        ".codex/rules/default.rules",
-        ".continue/mcpServers/x.yaml",
-        ".crush.json",
-        ".factory/mcp.json",
-        ".gemini/policies/x.toml",
-        ".gemini/.env",
-        ".github/hooks/x.json",
-        ".hg/hgrc",
-        ".kiro/agents/x.json",
-        ".opencode/package.json",
-        ".opencode/tools/x.ts",
-        ".vscode/settings.json",
-        ".vscode/tasks.json",
-        ".windsurf/hooks.json",
-        ".gemini/settings.json",
-        ".Kiro/Settings/mcp.json",
-        "opencode.json",
-    ],
+    table("sandbox/leads.agents", list[str]),
 )
 def test_settings_of_agents_that_come_later_are_taken_away(w: Watched, name: str) -> None:
     w.begin()
@@ -231,30 +209,7 @@ def test_other_files_beside_them_stay(w: Watched, name: str) -> None:
     assert (w.top / "deep" / name).exists()
 
 
-_SETTINGS = {
-    ".claude/settings.json": '{"hooks": [{"command": "\\"$CLAUDE_PROJECT_DIR\\"/t/run.py -x"}]}',
-    ".mcp.json": '{"mcpServers": {"a": {"command": "node", "args": ["t/run.py"]}}}',
-    ".vscode/tasks.json": '{"tasks": [{"command": "${workspaceFolder}/t/run.py"}]} // a comment',
-    ".codex/config.toml": '[mcp_servers.a]\ncommand = "python3"\nargs = ["./t/run.py"]',
-    ".pre-commit-config.yaml": "repos:\n- hooks:\n  - entry: python3 t/run.py\n",
-    "lefthook.yml": "pre-commit:\n  commands:\n    a:\n      run: ./t/run.py {staged_files}",
-    "mise.toml": '[hooks]\nenter = "t/run.py"',
-    ".mise.toml": '[env]\n_.file = "t/run.py"',
-    ".vscode/settings.json": '{"clangd.path": "${workspaceFolder}/t/run.py"}',
-    ".github/hooks/x.json": '{"hooks": {"sessionStart": [{"bash": "./t/run.py --all"}]}}',
-    ".claude/settings.local.json": '{"apiKeyHelper": "t/run.py", "env": {"A": "it\'s"}}',
-    ".codex/hooks.toml": 'notify = ["python3", "t/run.py"]',
-    "opencode.json": '{"plugin": ["./t/run.py"]}',
-    "lefthook.yaml": "extends:\n  - t/run.py\n",
-    ".pre-commit-config.yml": "repos:\n- hooks:\n  - exe: python3 t/run.py -x\n",
-    ".nvim.lua": "dofile('t/run.py')",
-    ".tmux.conf": "run-shell t/run.py",
-    "flake.nix": "{ outputs = import ./t/run.py; }",
-    ".envrc": "use python\nsource t/run.py",
-    ".husky/pre-commit": "npx lint-staged && ./t/run.py",
-    "r/.git/hooks/pre-commit": "#!/bin/sh\n. $(git rev-parse --show-toplevel)/t/run.py",
-    "r/tools/hooks/pre-commit": "#!/bin/sh\nexec python3 t/run.py",
-}
+_SETTINGS = table("sandbox/leads.settings", dict[str, str])
 
 
 @pytest.mark.parametrize("place", _SETTINGS)

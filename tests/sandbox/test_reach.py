@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.denials import closed_hosts, obstacle, opening_of
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from tests.tables import table
 
 PROFILE = SandboxProfile(
     allow_write=("/work", "/state/fs.cwd"),
@@ -74,24 +75,7 @@ ONLINE = SandboxProfile(
 
 @pytest.mark.parametrize(
     ("host", "is_let"),
-    [
-        ("one.org", True),
-        ("one.org.", True),
-        ("upper.org", True),
-        ("www.one.org", False),
-        ("a.two.org", True),
-        ("b.a.two.org", True),
-        ("two.org", False),
-        ("atwo.org", False),
-        ("secret.two.org", False),
-        ("deep.two.org", True),
-        ("a.deep.two.org", False),
-        ("10.0.0.1", True),
-        ("10.0.0.2", False),
-        ("localhost", True),
-        ("[::1]", False),
-        ("a.two.org.evil.org", False),
-    ],
+    table("sandbox/leads.closed_hosts", list[tuple[str, bool]]),
 )
 def test_a_host_that_the_sandbox_keeps_closed_is_an_obstacle(host: str, is_let: bool) -> None:
     """As srt itself compares them; `test_sandbox_domains` tries it for real."""

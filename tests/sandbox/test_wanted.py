@@ -6,32 +6,14 @@ import pytest
 
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.wanted import RefusedWrite, folder_for, opened_for, refused_writes
+from tests.tables import table
 
 HOME = "/home/me-who-is-nobody"
 
 
 @pytest.mark.parametrize(
     ("text", "path", "is_directory"),
-    [
-        ("Error: EROFS: read-only file system, mkdir '/h/.tool'\n    at x", "/h/.tool", True),
-        ("ENOENT: no such file or directory, mkdir '/h/.tool/a b'", "/h/.tool/a b", True),
-        ("EACCES: permission denied, open '/h/x.json'", "/h/x.json", False),
-        ("OSError: [Errno 30] Read-only file system: '/h/log'", "/h/log", False),
-        (
-            "    os.mkdir(self, mode)\nOSError: [Errno 30] Read-only file system: '/h/log'",
-            "/h/log",
-            True,
-        ),
-        ("PermissionError: [Errno 13] Permission denied: '/h/l'", "/h/l", False),
-        ("2026/11/28 mkdir /h/.tool: read-only file system", "/h/.tool", True),
-        ("open /h/.tool/db: permission denied", "/h/.tool/db", False),
-        ("mkdir: cannot create directory '/h/a': Read-only file system", "/h/a", True),
-        (
-            "mkdir: cannot create directory \u2018/h/a\u2019: Read-only file system",
-            "/h/a",
-            True,
-        ),
-    ],
+    table("sandbox/leads.refused_places", list[tuple[str, str, bool]]),
 )
 def test_a_refused_place_is_read_from_its_error(text: str, path: str, is_directory: bool) -> None:
     assert refused_writes(text) == (RefusedWrite(path, is_directory),)

@@ -3,6 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.shell.statements import parse_command
+from tests.tables import table
 
 
 def programs(text: str) -> list[str | None]:
@@ -87,29 +88,7 @@ def test_a_quoted_variable_that_goes_through_files_is_their_pattern(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "for f in src/*.py; do p $f; done",
-        'for f in *.py; do p "$f"; done',
-        'for f in -*.py; do p "$f"; done',
-        'for f in ~/*.py; do p "$f"; done',
-        'for f in src/{a,b}*.py; do p "$f"; done',
-        'for f in src/*.py; do p "x$f"; done',
-        'for f in src/*.py; do p "$f.bak"; done',
-        'for f in src/*.py; do p "$f$f"; done',
-        'for f in src/*.py; do f=x; p "$f"; done',
-        'for f in src/*.py; do read f; p "$f"; done',
-        'for f in src/*.py; do eval q; p "$f"; done',
-        't && for f in src/*.py; do q; done; p "$f"',
-        'for f in $d/*.py; do p "$f"; done',
-        'f=src/*.py; p "$f"',
-        'for f in src/*.py; do g="$f"; p "$g"; done',
-        'for f in src/*.py; do p "${f%.py}"; done',
-        'for f in src/*.py; do p "${f:1}"; done',
-        'IFS=/; for f in src/*.py; do p "$f"; done',
-        'for f in src/*.py; do for f in /etc/*.py; do p "$f"; done; done',
-        'shopt -s q; for f in src/*.py; do p "$f"; done',
-        'set -- x; for f in src/*.py; do p "$f"; done',
-    ],
+    table("shell/parsing.no_pattern", list[str]),
 )
 def test_no_other_use_of_files_is_their_pattern(text: str) -> None:
     found = [one for one in parse_command(text).commands if one.words and one.words[0].text == "p"]

@@ -14,63 +14,12 @@ from ironcurtain_proxy.shell.effects import effect_of, worst
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.operations import needs_of
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.hostile_commands import MORE_THAN_READING
 from tests.shell.places import PROJECT, covers
+from tests.tables import table
 
-READING: Final = (
-    "ls -la cmd/app",
-    "cat README.md",
-    "head -20 src/main.py",
-    "cat - 2>/dev/null",
-    "jq . - 2>&1 | head",
-    "tail -n 5 src/main.py",
-    "wc -l src/main.py | sort -n",
-    "grep -rn 'func main' cmd --include='*.go' | head -10",
-    "rg -n TODO src -g '*.py'",
-    "find . -name '*.go' -newer go.mod",
-    "git status --short",
-    "git log --oneline -10",
-    "git log -5 --format='%h %an %s'",
-    "git diff HEAD -- cmd/app/hooks.go | head -30",
-    "git show --stat HEAD~1",
-    "git branch -a",
-    "git -C /home/u/project status",
-    "cd /home/u/project && git status",
-    "cd src && ls && cat main.py",
-    "sed -n '195,240p' cmd/app/explain.go",
-    "sed 's/a/b/g' notes.txt",
-    "awk '{print $1}' data.txt",
-    "jq -r '.scripts | keys[]' package.json",
-    'echo "exit: $?"',
-    'echo "exit ${PIPESTATUS[0]}"',
-    'for f in a b; do echo "$f"; done',
-    'name=x; echo "$name"',
-    "[ -f go.mod ] && echo yes || echo no",
-    "test -d src",
-    "diff -u want.txt got.txt",
-    "timeout 5 ls src",
-    "bash -c 'ls src'",
-    "python3 --version",
-    "command -v go",
-    "date +%Y",
-    "cat < notes.txt",
-    "ls 2>/dev/null",
-    "git log -p -U5 --format=%h -- src",
-    "git log -M90% --stat=80 --since=yesterday",
-    "rg TODO src/main.py",
-    "rg -t py TODO src",
-    "rg -g '*.{ts,tsx}' -n TODO",
-    "grep -rn x src/a.py src/b.go",
-    "xxd -l 16 -c 8 a.bin",
-    "tree -L 2 -I node_modules",
-    "tail -n +5 a.txt",
-    "strings -n 8 app.bin",
-    'while read -r f; do echo "$f"; done',
-    "if true; then n=$(ls); echo $n; fi",
-    "read x && echo $x",
-    "! n=$(ls); echo $n",
-    "{ n=$(ls); }; echo $n",
-)
+READING: Final = table("shell/effects.reading", tuple[str, ...])
+MORE_THAN_READING: Final = table("shell/hostile.more_than_reading", tuple[str, ...])
+"""Commands from attacks: each would run, write, send or show."""
 
 
 def test_a_command_of_the_tables_only_reads() -> None:
@@ -107,42 +56,7 @@ def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
 
 
 def test_the_worst_part_gives_the_effect() -> None:
-    cases = [
-        ("go test ./...", "local"),
-        ("npm run build", "local"),
-        ("rm -rf build", "local"),
-        ("git commit -m x", "local"),
-        ("git push origin x", "outward"),
-        ("timeout 60 git push", "outward"),
-        ("sh -c 'curl https://x'", "outward"),
-        ("find . -exec curl {} \\;", "outward"),
-        ("gh pr view 1", "outward"),
-        ("npm install", "outward"),
-        ("python3 -m pip install x", "outward"),
-        ("rm -rf ~/x", "beyond"),
-        ("rm -rf .git", "beyond"),
-        ("rm -rf /home/u/project", "beyond"),
-        ("echo x > /etc/motd", "beyond"),
-        ("cat ~/taxes/a.txt", "beyond"),
-        ("cat ../other/a.txt | head", "beyond"),
-        ("wc < ~/a/b.txt", "beyond"),
-        ("cd ~/other && cat a.txt", "beyond"),
-        ("cp ~/taxes/a.txt .", "beyond"),
-        ("tar cf x.tar /home/u/taxes", "beyond"),
-        ("python3 x.py --in=/home/u/taxes/a.txt", "beyond"),
-        ("ls -la ~/taxes", "local"),
-        ("stat ~/taxes/a.txt", "local"),
-        ("cp -t /etc a", "beyond"),
-        ("ln -s /usr/lib/x name", "local"),
-        ("ln -s ~/other name", "local"),
-        ("ln -s ~/other", "local"),
-        ("ln -sfn x ~/name", "beyond"),
-        ("ln ~/other name", "beyond"),
-        ("sudo ls", "beyond"),
-        ("git gc --prune=now", "beyond"),
-        ("echo 'unclosed", "unknown"),
-        ("", "local"),
-    ]
+    cases = table("shell/effects.worst_part", list[tuple[str, str]])
     assert [
         (command, effect)
         for command, effect in cases

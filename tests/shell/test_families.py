@@ -10,34 +10,15 @@ from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT, covers
-from tests.shell.stretched_families import STRETCHED
+from tests.tables import table
 
 OWN: Final = Path(__file__).parent / "family-pairs.jsonl"
 CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/families.jsonl"
 
-SAME_KIND: Final = (
-    ("go test ./... 2>&1 | tail -30", "go test -v -count=1 -run TestX ./internal/store"),
-    ("go build ./...", "cd internal/store && go build -v ./..."),
-    ("npm run test", "npm run test -- -t 'parses empty input' 2>&1 | tail"),
-    ("cd web && npm run lint && npm run build", "cd web && npm run build"),
-    ("npx eslint src", "npx eslint src/components --format json | jq length"),
-    ("pytest tests/test_api.py -q", "pytest tests/unit -x -k name --tb=short"),
-    ("uv run pytest -q", "uv run pytest tests/test_x.py"),
-    ("cargo test", "cargo test --lib lexer::empty -- --nocapture"),
-    ("make test", "make -j4 test 2>&1 | tail"),
-    ("git add a.go", "git add -v b.go sub/c.go"),
-    ("git commit -m one", "git commit -q -m two -m three"),
-    ("git checkout -b feature/x", "git checkout -b fix/y main"),
-    ("git push origin feature/x", "git push -u origin feature/x 2>&1 | tail -3"),
-    ("gh pr view 1 --json title", "gh pr view 2 --json body --jq .body"),
-    ("gh api repos/a/b/pulls/1/comments", "gh api repos/a/b/pulls/2/comments --paginate"),
-    ("docker logs api --tail 50", "docker logs --since 10m api"),
-    ("kubectl logs -n staging api-1", "kubectl logs api-2 -n staging --tail=5"),
-    ("timeout 60 npm test", "timeout 120 npm test"),
-    ("pnpm install --frozen-lockfile", "CI=true pnpm install --no-frozen-lockfile 2>&1 | tail"),
-    ("rm build/x", 'rm build/x 2>/dev/null; echo "done $?"'),
-    ("./unknown --flag a", "./unknown --flag a | head"),
-)
+STRETCHED: Final = table("shell/families.stretched", tuple[tuple[str, str], ...])
+"""Pairs of commands: an approval of the first, remembered, may not cover the second."""
+
+SAME_KIND: Final = table("shell/families.same_kind", tuple[tuple[str, str], ...])
 
 
 def covers_after(approved: str, then: str) -> bool:

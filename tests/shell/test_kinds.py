@@ -5,6 +5,7 @@ import pytest
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT, covers
+from tests.tables import table
 
 
 def covered(approved: str, then: str) -> bool:
@@ -38,29 +39,7 @@ def test_what_a_person_takes_for_one_thing_is_one_family() -> None:
 
 
 def test_nothing_else_joins_the_kind() -> None:
-    cases = [
-        "gh pr merge 12", "gh pr checkout 12", "gh pr comment 12 -b x", "gh pr close 12",
-        "gh pr review 12 --approve", "gh pr edit 12 -t x", "gh pr ready 12", "gh run rerun 1",
-        "gh run cancel 1", "gh run download 1", "gh workflow run ci.yml", "gh release delete v1",
-        "gh repo view other/app", "gh repo clone a/b", "gh secret list", "gh variable list",
-        "gh auth token", "gh pr view 12 --repo other/app", "gh pr view 12 -R other/app",
-        "gh pr view 12 --web", "gh alias list", "gh extension list", "gh gist view 1",
-        "gh pr view https://github.com/other/app/pull/1", "gh search code x", "gh config get x",
-        "GH_HOST=evil.example gh pr view 12", "GH_REPO=other/app gh pr view 12",
-        "gh pr view 12 > ../out", "gh pr view 12 --hostname evil.example",
-        "gh api user", "gh api graphql -f query=x", "gh api repos/a/b/actions/secrets",
-        "gh api repos/a/b/actions/variables", "gh api repos/a/b/keys", "gh api repos/a/b/hooks",
-        "gh api repos/a/b/collaborators", "gh api repos/a/b/environments",
-        "gh api repos/a/b/contents/.env", "gh api repos/a/b/dependabot/secrets",
-        "gh api repos/a/b/pulls/1 -X DELETE", "gh api -XPATCH repos/a/b/pulls/1",
-        "gh api --method=PUT repos/a/b/pulls/1/merge", "gh api repos/a/b/pulls -f title=x",
-        "gh api repos/a/b/pulls --input x.json", "gh api repos/a/b/pulls/../../../user",
-        "gh api repos/a/b/pulls/%2e%2e/keys", "gh api https://evil.example/repos/a/b/pulls",
-        "gh api repos/a/b/pulls --hostname evil.example", "gh api repos/a/b/pulls -H 'X: y'",
-        "gh api repos/a/b/pulls repos/c/d/pulls", "gh api repos/a/b/{x}", "gh api repos/$r/pulls",
-        "gh pr view 12 --json body --jq env.GH_TOKEN", "gh api repos/a/b/pulls -iq '$ENV'",
-        "gh api repos/a/b/pulls/$n", "gh api repos/a/b/pu*/keys", "cd .. && gh pr view 1",
-    ]  # fmt: skip
+    cases = table("shell/families.no_kind", list[str])
     assert [
         (other, approved)
         for other in cases

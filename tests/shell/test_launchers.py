@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.shell.launchers import Launched, container_image, launched
+from tests.tables import table
 
 
 def read(words: str) -> Launched:
@@ -73,27 +74,7 @@ def test_the_program_keeps_its_own_arguments(
 
 
 def test_what_an_installed_package_cannot_stand_in_for_is_never_replaced() -> None:
-    cases = [
-        "npx ./cowsay",
-        "npx ~/cowsay",
-        "npm exec cowsay -y",
-        "uvx x=>1",
-        "uvx --with-requirements r.txt x",
-        "uvx --with ./y x",
-        "uv run --directory /p --with y x",
-        "uv run --group dev --with y x",
-        "npx ..",
-        "npx @scope/..",
-        "npx -p a",
-        "npx -p a ../c",
-        "npx -p a -c c",
-        "npx --prefix /elsewhere a",
-        "npx --unheard-of a",
-        "uvx --isolated x",
-        "uvx --from x ../y",
-        "uvx ./x",
-        "pipx run https://host/x.py",
-    ]
+    cases = table("shell/launchers.never_replaced", list[str])
     assert [words for words in cases if read(words).is_replaceable] == []
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.request import ParsedCommand
 from ironcurtain_proxy.shell.statements import MAX_DEPTH, MAX_LENGTH, parse_command
+from tests.tables import table
 
 
 def programs(text: str) -> list[str | None]:
@@ -48,25 +49,7 @@ def test_quotes_are_removed_as_bash_does() -> None:
 
 @pytest.mark.parametrize(
     ("text", "pattern", "splits"),
-    [
-        ("a $x", "*", True),
-        ('a "$x"', "*", False),
-        ('a "--to=$x"', "--to=*", False),
-        ("a ${x:-b}/c", "*/c", True),
-        ("a *.py", "*.py", True),
-        ("a x[a-c]y?", "x*y*", True),
-        ("a {b,c}", "*", True),
-        ("a x{1..3}", "x*", True),
-        ("a $(pwd)/x", "*/x", True),
-        ("a <(ls)", "/dev/fd/*", False),
-        ("a $((1+2))", "*", True),
-        ("a $'x'*", "x*", True),
-        ("a ${x:0:3} b", "*", True),
-        ("a ${x: -3}", "*", True),
-        ("a pre${x//_/-}", "pre*", True),
-        ("a ${x^^}", "*", True),
-        ("a ${x/#v/}", "*", True),
-    ],
+    table("shell/parsing.known_before", list[tuple[str, str, bool]]),
 )
 def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: bool) -> None:
     parsed = parse_command(text)

@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.transactions.changes import Changes
 from ironcurtain_proxy.transactions.control import Control, LedPlaces
 from ironcurtain_proxy.transactions.transaction import commit, discard
+from tests.tables import table
 from tests.transactions.bench import Workbench, said, steps
 
 _EVIL = "printf '[core]\\n\\tfsmonitor = ./evil.sh\\n'"
@@ -333,35 +334,7 @@ def test_two_commands_at_once_make_no_repository_that_neither_could_make(
 
 @pytest.mark.parametrize(
     ("setting", "script", "kept_back"),
-    [
-        (
-            "core.hooksPath=tools/hooks",
-            "echo x > tools/hooks/post-index-change",
-            ["tools/hooks/post-index-change"],
-        ),
-        ("filter.x.clean=sed -f tools/x.sed", "echo x > tools/x.sed", ["tools/x.sed"]),
-        ("filter.x.clean=sed -f run.sed", "echo x > run.sed", ["run.sed"]),
-        ("filter.x.clean=awk -frun.awk", "echo x > run.awk", ["run.awk"]),
-        ("core.sshCommand=ssh -F hosts", "echo x > hosts", ["hosts"]),
-        ("alias.x=!ruff check setup.cfg", "echo x > setup.cfg", []),
-        ("core.hooksPath=absent", "mkdir absent; echo x > absent/pre-commit", ["absent"]),
-        ("core.hooksPath=h/_", "echo x >> h/pre-commit", ["h/pre-commit"]),
-        (
-            "core.hooksPath=tools/hooks",
-            "mkdir e; cp -r tools/. e; rm -r tools; ln -s e tools",
-            ["tools"],
-        ),
-        ("filter.x.clean=sh tools/run %f", "echo x >> tools/run", ["tools/run"]),
-        ("diff.x.textconv=python3 run.py", "echo x > run.py", ["run.py"]),
-        ("alias.x=!$(git rev-parse --show-toplevel)/tools/run", "rm tools/run", ["tools/run"]),
-        ("core.fsmonitor=tools/run", "rm -r tools; ln -s linked tools", ["tools"]),
-        ("core.fsmonitor=tools/run", "echo x > run; echo x > beside.sh", []),
-        ("branch.x.merge=refs/heads/a", "mkdir -p refs/heads; echo x > refs/heads/a", []),
-        ("include.path=../shared.cfg", "echo x >> shared.cfg", ["shared.cfg"]),
-        ("linked .vscode", "echo x > linked/tasks.json", ["linked/tasks.json"]),
-        ("linked .claude", "echo x > linked/settings.json", ["linked/settings.json"]),
-        ("linked .git/hooks", "echo x > linked/pre-commit", ["linked/pre-commit"]),
-    ],
+    table("transactions/control.leads", list[tuple[str, str, list[str]]]),
 )
 def test_where_control_places_of_the_workspace_lead_is_control(
     repository: Workbench, setting: str, script: str, kept_back: list[str]

@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from tests.config.files import policy as policy_document
 from tests.config.files import write
+from tests.tables import table
 
 
 @pytest.fixture
@@ -44,26 +45,7 @@ def is_protected(policy: Policy, path: Path, role: ArgumentRole = "read-path") -
 @pytest.mark.requirement("C-20")
 @pytest.mark.parametrize(
     "name",
-    [
-        ".ssh/id_rsa",
-        ".ssh",
-        ".gnupg/x",
-        ".aws/credentials",
-        ".ironcurtain/config.json",
-        ".ironcurtain/generated/compiled-policy.json",
-        ".ironcurtain/audit.jsonl",
-        ".ironcurtain/sessions/x/response-1.json",
-        "logs/audit.jsonl",
-        "logs/audit.jsonl.head",
-        "logs/audit.jsonl.1",
-        "logs/audit.jsonl.4711",
-        "logs/session.log",
-        "mail/response-1.json",
-        "policy/compiled-policy.json",
-        "policy/new.json",
-        "my.json",
-        "secret/x",
-    ],
+    table("config/protection.out_of_reach", list[str]),
 )
 def test_our_files_and_the_users_keys_are_out_of_reach(name: str, home: Path) -> None:
     write(home / "policy/compiled-policy.json", policy_document())
@@ -86,27 +68,7 @@ def test_our_files_and_the_users_keys_are_out_of_reach(name: str, home: Path) ->
 
 @pytest.mark.parametrize(
     "name",
-    [
-        ".git/config",
-        "repo/.git/config",
-        "repo/.git/hooks/pre-commit",
-        ".claude/settings.json",
-        ".claude/settings.local.json",
-        ".mcp.json",
-        "deep/.MCP.json",
-        ".cursor/mcp.json",
-        "deep/.vscode/mcp.json",
-        ".vscode/tasks.json",
-        ".github/hooks/x.json",
-        ".opencode/tool/x.ts",
-        "deep/.aider.conf.yml",
-        "repo/.git/config.worktree",
-        "repo/.git/commondir",
-        "repo/.git/modules/x/config",
-        "repo/.git/worktrees/x/gitdir",
-        "repo/.git/objects/info/alternates",
-        "repo/.GIT/Config",
-    ],
+    table("config/protection.steering", list[str]),
 )
 def test_what_steers_git_or_a_client_is_not_changed_anywhere(name: str, home: Path) -> None:
     """G8: the agent could write the remote that git pushes to."""

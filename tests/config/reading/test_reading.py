@@ -12,6 +12,7 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES, parse, read_document
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import said
+from tests.tables import table
 
 DOCUMENTS = st.recursive(
     st.none()
@@ -89,26 +90,7 @@ def test_yaml_says_what_json_could(text: str, document: Json) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("a: 1\na: 2", "$.a: the key occurs twice: remove one"),
-        ("a: &x 1", "$.a: anchors and aliases are not supported"),
-        ("a: [&x [1]]", "$.a[0]: anchors and aliases are not supported"),
-        ("&x {a: 1}", ": anchors and aliases are not supported"),
-        ("b: 1\n&x a: 1", ": line 2: anchors and aliases are not supported"),
-        ("a: *x", ": is not YAML: found undefined alias"),
-        ("a: !!str 1", "$.a: tags are not supported"),
-        ("a: ! 1", "$.a: tags are not supported"),
-        ("a: !!seq [1]", "$.a: tags are not supported"),
-        ("!!str a: 1", ": line 1: tags are not supported"),
-        ("on: 1", ": line 1: a key must be text: put it in quotes"),
-        ("a: 2026-01-01", '$.a: YAML reads this as "date": put it in quotes'),
-        ("a: !!python/object:os.system x", "$.a: tags are not supported"),
-        ("a: 2026-13-45", "$.a: cannot be read"),
-        ("a: [1", ": is not YAML"),
-        ("a: .nan", "$.a: must be a finite number"),
-        ("--- a\n--- b", ": is not YAML"),
-        ("# nothing", ": is empty"),
-    ],
+    table("config/reading.refused_yaml", list[tuple[str, str]]),
 )
 def test_yaml_that_says_more_than_json_is_refused(text: str, message: str) -> None:
     problems = parsed(text, yaml=True)[1]
