@@ -337,10 +337,8 @@ def identical_call(call: EscalatedCall) -> CallPattern | None:
 
 def _unpacking(call: EscalatedCall) -> list[str]:
     """Return the programs of a command that write what an archive holds."""
-    programs = {
-        name for one in _needed(call) or () for name in one.program[:1] if not one.is_general
-    }
-    return sorted(programs & {"tar", "bsdtar", "gtar", "unzip"})
+    found = {name for one in _needed(call) or () for name in one.program[:1] if not one.is_general}
+    return sorted(found & {"tar", "bsdtar", "gtar", "unzip"})
 
 
 _SHOWS: Final = re.compile(
