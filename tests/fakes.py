@@ -126,9 +126,7 @@ class FakeDesk:
     asked: list[Escalation] = field(default_factory=list)
 
     async def ask(
-        self,
-        escalation: Escalation,
-        on_wait: Callable[[float], Awaitable[None]] | None = None,
+        self, escalation: Escalation, on_wait: Callable[[float], Awaitable[None]] | None = None
     ) -> Ruling | Held | Superseded:
         self.asked.append(escalation)
         if on_wait is not None:

@@ -41,11 +41,7 @@ def a_question(
         exposed_name="files__read_file",
         arguments={"path": "/etc/hosts"} if arguments is None else arguments,
         request=AccessRequest(
-            server="filesystem",
-            tool="read_file",
-            annotated=True,
-            has_arguments=True,
-            arguments=(),
+            server="filesystem", tool="read_file", annotated=True, has_arguments=True, arguments=()
         ),
         ground=Ground("outside", "it lies outside the workspace"),
         roles=("read-path",),

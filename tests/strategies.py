@@ -213,9 +213,7 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         if kind == "names"
         else None,
         excepting=ExceptingNames(
-            roles=frozenset(PATH_ROLES),
-            matching=draw(SOME_FILE_NAMES),
-            unless=draw(UNLESS),
+            roles=frozenset(PATH_ROLES), matching=draw(SOME_FILE_NAMES), unless=draw(UNLESS)
         )
         if kind == "paths" and draw(st.booleans())
         else None,
@@ -244,8 +242,7 @@ def floors(draw: st.DrawFn, name: str) -> Floor:
     """A layer that only restricts, of up to three rules."""
     count = draw(st.integers(1, 3))
     return Floor(
-        rules=tuple(draw(rules(f"{name}-rule{i}")) for i in range(count)),
-        asks=draw(st.booleans()),
+        rules=tuple(draw(rules(f"{name}-rule{i}")) for i in range(count)), asks=draw(st.booleans())
     )
 
 

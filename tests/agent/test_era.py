@@ -54,10 +54,7 @@ async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
             assert found["cacheScope"] == "private"
             assert isinstance(found["capabilities"], dict)
             assert "tools" in found["capabilities"]
-            assert found["capabilities"]["extensions"] == {
-                "a/b": {},
-                TASKS: {},
-            }
+            assert found["capabilities"]["extensions"] == {"a/b": {}, TASKS: {}}
             assert agent.calls.clients[0] == "a 1"
             await agent.initialize()
 

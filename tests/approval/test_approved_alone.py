@@ -16,10 +16,7 @@ def alone(command: str, *, held: bool = False) -> tuple[str, ...]:
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
     )
     facts = Facts(
-        arguments={"command": command},
-        request=request,
-        command=parse_command(command),
-        place=PLACE,
+        arguments={"command": command}, request=request, command=parse_command(command), place=PLACE
     )
     return why_alone(facts, WORKSPACE, held=held)
 

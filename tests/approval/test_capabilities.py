@@ -204,8 +204,7 @@ VERDICTS: tuple[tuple[str, str, Profile, ProfileAnswer], ...] = (
 
 @pytest.mark.requirement("D-11", "D-34")
 @pytest.mark.parametrize(
-    ("needed", "profile", "expected"),
-    [pytest.param(*row[1:], id=row[0]) for row in VERDICTS],
+    ("needed", "profile", "expected"), [pytest.param(*row[1:], id=row[0]) for row in VERDICTS]
 )
 def test_of_several_answers_the_strictest_holds(
     needed: str, profile: Profile, expected: ProfileAnswer

@@ -165,8 +165,7 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
             *("write-history", "git-remote-url"),
             pushes=True,
             standing=PriorConsent(
-                contained=frozenset({"write-history"}),
-                names_roles=frozenset({"git-remote-url"}),
+                contained=frozenset({"write-history"}), names_roles=frozenset({"git-remote-url"})
             ),
         ),
         *(MODERATE, DANGEROUS, DANGEROUS),
@@ -190,8 +189,7 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("call", "plain", "contained", "allowed"),
-    [pytest.param(*row[1:], id=row[0]) for row in CAPS],
+    ("call", "plain", "contained", "allowed"), [pytest.param(*row[1:], id=row[0]) for row in CAPS]
 )
 def test_what_a_person_settled_beforehand_is_at_most_moderate(
     call: Subject, plain: SafetyLevel, contained: SafetyLevel, allowed: SafetyLevel

@@ -243,10 +243,7 @@ def test_when_the_structure_is_cut_the_whole_is_digested() -> None:
     arguments: dict[str, Json] = {"items": list(range(50_000))}
     whole = orjson.dumps(arguments)
     fields = encoded(record(1, {"arguments": arguments}))
-    assert fields["argumentsDigest"] == {
-        "size": len(whole),
-        "sha256": sha256(whole).hexdigest(),
-    }
+    assert fields["argumentsDigest"] == {"size": len(whole), "sha256": sha256(whole).hexdigest()}
 
 
 def test_arguments_of_another_mapping_type_are_written() -> None:

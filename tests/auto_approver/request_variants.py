@@ -172,9 +172,7 @@ def with_argument(escalation: Escalation, name: str, text: str) -> Escalation:
         ]
     )
     return replace(
-        escalation,
-        arguments=arguments,
-        request=replace(escalation.request, arguments=facts),
+        escalation, arguments=arguments, request=replace(escalation.request, arguments=facts)
     )
 
 

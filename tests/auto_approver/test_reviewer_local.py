@@ -55,11 +55,7 @@ def address() -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={
-            **os.environ,
-            "OMP_WAIT_POLICY": "passive",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
+        env={**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as server:
         assert server.stdout is not None
         lines = (line.strip() for line in server.stdout)

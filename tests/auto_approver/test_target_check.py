@@ -5,11 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.auto_approver.evaluation import (
-    AROUND,
-    read_scenarios,
-    shipped_scenarios,
-)
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, read_scenarios, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
@@ -111,9 +107,7 @@ PUSH_ROLES: dict[str, tuple[ArgumentRole, ...]] = {
 
 
 def push(
-    repository: str = "/home/u/proj",
-    context: tuple[tuple[str, str], ...] = (),
-    **arguments: Json,
+    repository: str = "/home/u/proj", context: tuple[tuple[str, str], ...] = (), **arguments: Json
 ) -> Escalation:
     given_arguments: dict[str, Json] = {"repo_path": repository, "remote": "origin", **arguments}
     return call("git/git_push", given_arguments, PUSH_ROLES, context)
@@ -228,10 +222,7 @@ OBJECTIONS = {
     "another branch after a slash": ("push to origin/dev", push(context=ON_TOPIC)),
     "another branch by name": ("push dev to origin", push(context=ON_TOPIC)),
     "a branch nobody has checked out": ("push dev to origin", push(branch="dev", context=ON_TOPIC)),
-    "a branch that configuration maps elsewhere": (
-        "push to origin",
-        replace(push(), branch=None),
-    ),
+    "a branch that configuration maps elsewhere": ("push to origin", replace(push(), branch=None)),
     "a force that is asked for": ("force push my changes to origin", push(force=True)),
     "a git tool of another server": (
         "push to origin",

@@ -131,9 +131,7 @@ def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None
 @given(
     scenario=st.sampled_from(APPROVED),
     words=st.lists(
-        st.sampled_from(sorted(GATE) + list(INSERTED) + list(RETRACTIONS)),
-        min_size=1,
-        max_size=3,
+        st.sampled_from(sorted(GATE) + list(INSERTED) + list(RETRACTIONS)), min_size=1, max_size=3
     ),
     places=st.lists(st.integers(0, 40), min_size=3, max_size=3),
     separator=st.sampled_from(SEPARATORS),

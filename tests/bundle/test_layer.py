@@ -106,10 +106,7 @@ def test_the_base_of_the_fleet_holds_where_the_user_names_none(machine: Machine)
 
 def test_a_user_cannot_describe_a_tool_in_another_way_than_the_fleet(machine: Machine) -> None:
     tool = {"toolName": "x", "comment": "", "args": {"p": ["write-path"]}}
-    file = {
-        "generatedAt": "2026-01-01",
-        "servers": {"time": {"inputHash": "0", "tools": [tool]}},
-    }
+    file = {"generatedAt": "2026-01-01", "servers": {"time": {"inputHash": "0", "tools": [tool]}}}
     generated = machine.state / "generated"
     generated.mkdir()
     harmless = orjson.dumps(file).replace(b"write-path", b"none")
@@ -152,9 +149,7 @@ def test_a_revoked_principal_gets_every_call_denied(machine: Machine, who: str) 
     variables = {"IRONCURTAIN_PRINCIPAL": "token"} if who == "token" else {}
     for request in (TIME, machine.read):
         assert machine.decide(request, **variables) == ("deny", "managed:stopped")
-    (reason,) = {
-        authorize(TIME, machine.load(**variables).policy).ground.reason,
-    }
+    (reason,) = {authorize(TIME, machine.load(**variables).policy).ground.reason}
     assert reason.startswith("All agents" if who == "*" else "The agents of ")
     assert reason.endswith(": An incident is looked into")
 

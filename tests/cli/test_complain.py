@@ -34,9 +34,7 @@ def record(seq: int, tool: str, arguments: object, status: str) -> dict[str, obj
     }
 
 
-def test_a_complaint_is_a_scenario_that_fails_until_the_policy_is_changed(
-    place: Place,
-) -> None:
+def test_a_complaint_is_a_scenario_that_fails_until_the_policy_is_changed(place: Place) -> None:
     read = {"path": str(place.home / "notes/a: b\u202e\U000e0041ü.txt"), "head": 3}
     place.record(record(1, "filesystem/read_file", read, "escalate"))
     done = complain(place, "1", "--note", "these are my own notes")
@@ -60,9 +58,7 @@ def test_a_complaint_is_a_scenario_that_fails_until_the_policy_is_changed(
     }
 
 
-def test_a_second_complaint_of_a_call_and_an_unknown_call_change_nothing(
-    place: Place,
-) -> None:
+def test_a_second_complaint_of_a_call_and_an_unknown_call_change_nothing(place: Place) -> None:
     place.record(record(1, "time/get_current_time", {"timezone": "UTC"}, "allow"))
     assert complain(place, "1a3f").returncode == 0
     file = place.home / ".ironcurtain/complaints.yaml"

@@ -50,9 +50,7 @@ def rules(home: str) -> list[Json]:
         rule("ask-web", "escalate", server=["web"]),
         rule(
             "mail-team",
-            lists=[
-                {"roles": ["email-address"], "allowed": ["a@acme.io"], "matchType": "emails"},
-            ],
+            lists=[{"roles": ["email-address"], "allowed": ["a@acme.io"], "matchType": "emails"}],
         ),
         rule("ask-mail", "escalate", tool=["send"]),
         rule("list-notes", server=["notes"], tool=["list"]),

@@ -11,13 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.doctor import (
-    CheckResult,
-    clock_against_file,
-    kernel,
-    sandbox,
-    user,
-)
+from ironcurtain_proxy.cli.doctor import CheckResult, clock_against_file, kernel, sandbox, user
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
 from tests import program
 from tests.program import PROXY

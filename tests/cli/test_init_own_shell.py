@@ -50,11 +50,7 @@ BUILTIN: Mapping[str, Json] = {"builtin": "shell"}
             "shell",
         ),
         # There is one already, for another client, which also uses the server that is found.
-        (
-            *("instead", [RUN], "run", {"run": {}, "ours": BUILTIN}),
-            {"run": ("ours",)},
-            "run ours",
-        ),
+        (*("instead", [RUN], "run", {"run": {}, "ours": BUILTIN}), {"run": ("ours",)}, "run ours"),
         # No server runs commands: it was asked for, and every client gets it.
         ("beside", [], "files", {}, {"files": ("files", "shell")}, "files shell"),
     ],

@@ -50,9 +50,7 @@ def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> N
     assert names[2][0] == "shipped"
 
 
-def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(
-    place: Place,
-) -> None:
+def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(place: Place) -> None:
     changed = place.run("allow", "filesystem/read_text_file", "--path", "~/notes", "--dry-run")
     assert "takes precedence over: ask by escalate-read-outside-workspace" in changed.stdout
     assert "escalate-read-secret-file" not in changed.stdout

@@ -46,9 +46,7 @@ def suggestions(place: Place, *words: str) -> Said:
     return found
 
 
-def test_one_rule_on_the_narrowest_common_directory_spares_all_its_questions(
-    place: Place,
-) -> None:
+def test_one_rule_on_the_narrowest_common_directory_spares_all_its_questions(place: Place) -> None:
     notes = place.home / "docs/notes"
     place.record(
         *[asked("read_file", {"path": str(notes / f"{n}.txt")}) for n in range(3)],
@@ -111,10 +109,7 @@ def test_questions_in_the_workspace_open_nothing_outside_of_it(place: Place) -> 
         asked("read_file", {"path": str(place.work / "deep/c")}),
     )
     commands = {one["command"].partition("/")[2] for one in suggestions(place)["suggestions"]}
-    assert commands == {
-        f"write_file --path {place.work}",
-        f"read_file --path {place.work}/deep",
-    }
+    assert commands == {f"write_file --path {place.work}", f"read_file --path {place.work}/deep"}
 
 
 def test_what_was_suggested_is_written_only_after_a_yes_and_spares_the_question(

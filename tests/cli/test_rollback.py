@@ -112,10 +112,7 @@ def test_a_program_reads_what_a_rewind_did(top: Path, run: Run) -> None:
     told = orjson.loads(out)
     assert code == 0
     assert told["alsoTakenBack"] == ["bb02", "cc03"]
-    assert told["changes"] == [
-        {"what": "a", "kind": "replaced"},
-        {"what": "b", "kind": "replaced"},
-    ]
+    assert told["changes"] == [{"what": "a", "kind": "replaced"}, {"what": "b", "kind": "replaced"}]
     assert orjson.loads(run("--list", "--json")[1])["calls"][-1]["id"] == told["rollback"]
 
 

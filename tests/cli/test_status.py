@@ -27,10 +27,7 @@ def status(
 
 
 SERVERS: Mapping[str, Json] = {
-    "mcpServers": {
-        "trusted": {"command": "true", "sandbox": False},
-        "files": {"command": "true"},
-    }
+    "mcpServers": {"trusted": {"command": "true", "sandbox": False}, "files": {"command": "true"}}
 }
 
 

@@ -283,7 +283,7 @@ def _base_modules() -> Iterator[str]:
         "__main__",
     )
     first = {
-        *("wiring.auto_confirm", "auto_confirm.engine_memory", "auto_confirm.engine_knowledge"),
+        *("wiring.auto_confirm", "auto_confirm.engine_memory", "auto_confirm.engine_knowledge")
     }
     for module in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)

@@ -48,8 +48,7 @@ def test_a_session_is_read_with_paths_against_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "words"),
-    [("mailbox", "mailbox: is missing"), ("token_file", "token_file: is missing")],
+    ("key", "words"), [("mailbox", "mailbox: is missing"), ("token_file", "token_file: is missing")]
 )
 def test_mailbox_and_token_are_required(tmp_path: Path, key: str, words: str) -> None:
     said = a_session()

@@ -24,8 +24,7 @@ def test_nothing_said_is_two_gibibytes_and_known_caches(tmp_path: Path) -> None:
 
 def test_what_is_said_counts(tmp_path: Path) -> None:
     found = read(
-        tmp_path,
-        {"max_bytes": 1 << 20, "max_files": 10, "keep_days": 1, "caches": ["build"]},
+        tmp_path, {"max_bytes": 1 << 20, "max_files": 10, "keep_days": 1, "caches": ["build"]}
     ).timeline
     assert (found.max_bytes, found.max_files, found.keep_days) == (1 << 20, 10, 1)
     assert found.caches == {"build"}

@@ -150,9 +150,7 @@ def test_no_reader_takes_an_example_or_an_ordinary_file_for_a_secret(
 
 def test_a_workspace_in_a_place_of_the_table_is_the_agent_s() -> None:
     reader = PolicyReader(
-        home=Path(HOME),
-        workspace=RealPath.from_text(f"{HOME}/.claude/projects/p"),
-        report=Report(),
+        home=Path(HOME), workspace=RealPath.from_text(f"{HOME}/.claude/projects/p"), report=Report()
     )
     read = reader.read(SHIPPED / POLICY_NAME)
     assert read is not None

@@ -223,10 +223,7 @@ def test_every_path_of_an_argument_needs_an_answer() -> None:
 
 def test_of_equally_severe_answers_the_first_names_the_ground() -> None:
     policy = Policy(
-        rules=(
-            within("a", "allow", "read-path", "/a"),
-            within("b", "allow", "read-path", "/b"),
-        )
+        rules=(within("a", "allow", "read-path", "/a"), within("b", "allow", "read-path", "/b"))
     )
     both = request(path("paths", ("read-path",), "/b/x", "/a/x"), server="files")
     assert said(authorize(both, policy)) == ("allow", "a")

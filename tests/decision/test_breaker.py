@@ -77,10 +77,7 @@ def test_what_left_the_window_is_forgotten() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.floats(0, 3), st.booleans()),
-        max_size=60,
-    ),
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 3), st.booleans()), max_size=60),
     st.integers(1, 4),
 )
 def test_it_counts_as_a_plain_list_of_calls_would(

@@ -111,11 +111,7 @@ LEAD = Rule(name="lead", effect="escalate", reason="so", quorum=Quorum(1, frozen
             request("/a"),
             (Quorum(2), Quorum(1, frozenset({"lead"}))),
         ),
-        (
-            Policy(rules=(OTHER,), floors=(Floor(rules=(LEAD,), asks=False),)),
-            request("/a"),
-            (),
-        ),
+        (Policy(rules=(OTHER,), floors=(Floor(rules=(LEAD,), asks=False),)), request("/a"), ()),
     ],
 )
 def test_every_layer_that_asks_about_a_call_says_who_must_sign(

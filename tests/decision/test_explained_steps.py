@@ -6,11 +6,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.decision.authorizer import CONTAINED
 from ironcurtain_proxy.decision.explanation import Trial, deciding_layer, explain, shown
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.conditions import (
-    DomainCondition,
-    ExceptingNames,
-    ListCondition,
-)
+from ironcurtain_proxy.model.conditions import DomainCondition, ExceptingNames, ListCondition
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground
 from ironcurtain_proxy.model.policy import Floor, LayerName, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, SqlValue, TextValue, UrlValue

@@ -70,9 +70,7 @@ def test_a_tool_without_resources_is_allowed_by_its_name() -> None:
     ],
 )
 def test_what_no_rule_can_change_comes_with_advice(
-    policy: Policy,
-    annotated: bool,
-    words: str,
+    policy: Policy, annotated: bool, words: str
 ) -> None:
     explanation = explain(request(path("p", READ, "/a/x"), annotated=annotated), policy)
     assert explanation.change == ()

@@ -104,10 +104,7 @@ def test_what_another_layer_restricts_is_named_as_what_no_rule_opens() -> None:
 
 
 def test_an_escalation_names_what_the_rules_and_what_the_floors_ask_about() -> None:
-    call = request(
-        path("from", ("read-path",), "/b/x"),
-        path("to", ("write-path",), "/c/x"),
-    )
+    call = request(path("from", ("read-path",), "/b/x"), path("to", ("write-path",), "/c/x"))
     policy = Policy(
         rules=(
             within("ask-read", "escalate", "read-path", "/b"),

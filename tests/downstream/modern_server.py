@@ -39,9 +39,7 @@ def add(a: int, b: int) -> int:
 
 
 @mcp.tool()
-def region(
-    place: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Place"})],
-) -> str:
+def region(place: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Place"})]) -> str:
     """Say where."""
     return place
 

@@ -5,12 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
-from tests.downstream.scripted_servers import (
-    OPTIONS,
-    a_call,
-    running,
-    text_of,
-)
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,7 @@ from typing import Final
 
 import anyio
 import pytest
-from mcp.shared.inbound import (
-    decode_header_value,
-)
+from mcp.shared.inbound import decode_header_value
 from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
@@ -263,7 +261,7 @@ async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
     assert [one.said for one in site.heard][:3] == [
-        *("server/discover", "initialize", "notifications/initialized"),
+        *("server/discover", "initialize", "notifications/initialized")
     ]
     assert VERSION_KEY not in str(site.said("tools/call")[0].body)
 

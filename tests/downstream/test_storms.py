@@ -96,9 +96,7 @@ async def test_large_notifications_are_bounded_in_sum() -> None:
     assert 4 << 20 < sum(heard) < 100 << 20
 
 
-async def test_a_server_that_restarts_does_not_begin_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_that_restarts_does_not_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "_NOTICES", 0.0)
     heard: list[object] = []
 

@@ -42,9 +42,7 @@ def test_what_the_operator_said_stays(tmp_path: Path) -> None:
     ],
 )
 def test_arguments_that_name_something_where_they_were_written_are_made_absolute(
-    tmp_path: Path,
-    argument: str,
-    becomes_absolute: bool,
+    tmp_path: Path, argument: str, becomes_absolute: bool
 ) -> None:
     (tmp_path / "node_modules/x").mkdir(parents=True)
     (tmp_path / "node_modules/x/index.js").touch()
@@ -88,10 +86,7 @@ async def test_an_error_that_names_a_directory_of_the_servers_own_says_what_that
     home.mkdir()
     options = DownstreamOptions(state=tmp_path if own else tmp_path / "elsewhere")
     failed = f'{{"content":[{{"type":"text","text":"{home}/a: no such file"}}],"isError":true}}'
-    lines = {
-        "result": failed,
-        "error": f'{{"code":-32000,"message":"{home}/a: no such file"}}',
-    }
+    lines = {"result": failed, "error": f'{{"code":-32000,"message":"{home}/a: no such file"}}'}
     async with running(scripted(cwd=str(home)), options=options) as servers:
         for key, said in lines.items():
             given: dict[str, Json] = {"bytes": f'{{"jsonrpc":"2.0","id":ID,"{key}":{said}}}\n'}

@@ -76,10 +76,7 @@ AGENT: Final[dict[str, Probe]] = {
         rule="escalate-everything-environment",
     ),
     "a call of a tool without annotation": Probe(
-        method="tools/call",
-        params=call("ask"),
-        answer="refused",
-        rule="missing-annotation",
+        method="tools/call", params=call("ask"), answer="refused", rule="missing-annotation"
     ),
     "a call of a tool that is not there": Probe(
         method="tools/call", params=call("nope"), answer="refused", rule="unknown-tool"

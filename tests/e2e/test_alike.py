@@ -74,10 +74,7 @@ def whole(installation: Installation) -> Installation:
     """A server with more of everything than the policy shows."""
     hidden: Json = {"name": f"{BELL}1", "inputSchema": {"type": "object"}}
     add_whole(installation, "whole", {**SAID, "tools": [*TOOLS, hidden]})
-    installation.rules = [
-        rule("memo", uris={"schemes": ["memo"]}),
-        rule("greet", prompt=["greet"]),
-    ]
+    installation.rules = [rule("memo", uris={"schemes": ["memo"]}), rule("greet", prompt=["greet"])]
     prompts: list[Json] = [
         {"promptName": "greet", "args": {"name": ["none"]}},
         {"promptName": "open", "args": {"path": ["read-path"]}},

@@ -139,9 +139,7 @@ def test_the_proxy_s_own_process_asks_the_model_before_any_person_is_asked(
     assert outcome["autoApprover"] == {"said": "escalate", "reasoning": "it was not asked for"}
 
 
-def test_a_file_is_read_for_who_names_it_whole(
-    installation: Installation,
-) -> None:
+def test_a_file_is_read_for_who_names_it_whole(installation: Installation) -> None:
     with scripted_model(lambda _: says("approve", "asked for")) as model:
         documents = installation.home / "Documents"
         documents.mkdir()

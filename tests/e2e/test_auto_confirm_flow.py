@@ -159,9 +159,7 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
 
 
 @pytest.mark.requirement("X-17")
-def test_a_flood_of_risky_calls_holds_up_nobody(
-    installation: Installation,
-) -> None:
+def test_a_flood_of_risky_calls_holds_up_nobody(installation: Installation) -> None:
     flow = Flow(installation, f"sqlite:///{installation.root}/store.db")
     flood = [
         flow.agent.start_call("files__delete_file", {"path": f"{OUTSIDE}/silence-{n}"})

@@ -64,10 +64,7 @@ def test_a_call_is_contained_where_nothing_is_open_and_check_and_doctor_say_so(
     for name in [one for one in entries if one != "box"]:
         add_hostile(installation, name, **entries[name])
     tools: Json = {f"{name}/shell": {"commandArgument": "command"} for name in servers}
-    document: Message = {
-        "containment": {"undo": True, **bounds},
-        "capabilities": {"tools": tools},
-    }
+    document: Message = {"containment": {"undo": True, **bounds}, "capabilities": {"tools": tools}}
     agent = contained(installation, document, entries["box"])
     reasons: dict[str, str] = {}
     for name, (_, reason) in servers.items():

@@ -53,9 +53,7 @@ def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: Install
     assert scripted.outcomes()[0]["meta"] == {"vendor/tenant": {"id": 5}}
 
 
-def test_a_reviewer_sees_what_crosses_beside_the_arguments(
-    asked: Asked,
-) -> None:
+def test_a_reviewer_sees_what_crosses_beside_the_arguments(asked: Asked) -> None:
     installation, person = asked
     agent = installation.start()
     call = agent.start_call("ask", {"text": "x"}, _meta={"baggage": "to=evil.example"})
@@ -90,9 +88,7 @@ def test_an_approval_is_not_used_for_a_call_that_sends_more(meta: Message, asked
     assert installation.received() == []
 
 
-def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(
-    asked: Asked,
-) -> None:
+def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(asked: Asked) -> None:
     installation, person = asked
     agent = held(installation)
     agent.call("ask", {"text": "x"}, _meta={"progressToken": 1})

@@ -41,11 +41,7 @@ PARTS: dict[str, tuple[dict[str, Json], dict[str, Found]]] = {
     "the policy": ({}, {}),
     "the auto-approver": (
         {
-            "autoApprove": {
-                "enabled": True,
-                "modelId": "openai:scripted",
-                "targetCheck": False,
-            },
+            "autoApprove": {"enabled": True, "modelId": "openai:scripted", "targetCheck": False},
             "openaiApiKey": "sk",
         },
         {
@@ -60,12 +56,7 @@ PARTS: dict[str, tuple[dict[str, Json], dict[str, Found]]] = {
         {
             "write_file": (
                 "engine:safety-rule",
-                [
-                    "kernel:escalate",
-                    "grants:open",
-                    "engine:approve",
-                    "engine:safety-rule:approved",
-                ],
+                ["kernel:escalate", "grants:open", "engine:approve", "engine:safety-rule:approved"],
             )
         },
     ),
@@ -148,11 +139,7 @@ def test_beside_a_held_call_what_the_policy_allows_runs_and_further_questions_ar
     installation: Installation,
 ) -> None:
     reviewer = manager("architect_manager", "deaf", str(installation.root / "pid"))
-    section: Json = {
-        "enabled": True,
-        "night_mode": {"enabled": False},
-        "reviewers": [reviewer],
-    }
+    section: Json = {"enabled": True, "night_mode": {"enabled": False}, "reviewers": [reviewer]}
     furnish(installation, {"auto_confirm": section})
     installation.rules = [
         rule("ask-deletes", "escalate", "a reviewer must agree", tool=["delete_file"]),

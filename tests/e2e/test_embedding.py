@@ -157,11 +157,7 @@ def test_the_inbox_of_the_document_answers_a_running_proxy(installation: Install
         reviewer.wait()
     assert "ask again tomorrow" in str(write)
     by = [str(one["decidedBy"]) for one in installation.outcomes()]
-    assert (by[0], by[1][:6], by[2]) == (
-        "reviewer:night-shift",
-        "grant:",
-        "reviewer:night-shift",
-    )
+    assert (by[0], by[1][:6], by[2]) == ("reviewer:night-shift", "grant:", "reviewer:night-shift")
 
 
 # --- schemas -------------------------------------------------------------------------------------

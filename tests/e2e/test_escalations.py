@@ -53,9 +53,7 @@ def one_of_many(session: Asked) -> Asked:
 
 
 @pytest.mark.requirement("C-6", "A-1", "A-91")
-def test_an_approval_in_the_original_s_files_lets_the_call_go(
-    one_of_many: Asked,
-) -> None:
+def test_an_approval_in_the_original_s_files_lets_the_call_go(one_of_many: Asked) -> None:
     installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     (request,) = person.until_asked()
@@ -75,9 +73,7 @@ def test_an_approval_in_the_original_s_files_lets_the_call_go(
 
 
 @pytest.mark.requirement("C-6", "E-24", "E-26")
-def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
-    one_of_many: Asked,
-) -> None:
+def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(one_of_many: Asked) -> None:
     installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
@@ -121,9 +117,7 @@ def test_what_is_no_approval_refuses_that_call_and_leaves_no_files(
 
 
 @pytest.mark.requirement("E-21", "E-22", "E-23", "X-12")
-def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
-    asked: Asked,
-) -> None:
+def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(asked: Asked) -> None:
     """G14."""
     installation, agent, person = asked
     (installation.root / "out" / "deep").mkdir(parents=True)
@@ -142,9 +136,7 @@ def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
 
 
 @pytest.mark.requirement("X-12")
-def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
-    asked: Asked,
-) -> None:
+def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(asked: Asked) -> None:
     installation, agent, person = asked
     (installation.root / "out").mkdir()
     both = [
@@ -184,9 +176,7 @@ def test_grants_are_listed_and_taken_back(asked: Asked) -> None:
     assert texts(agent.result(again))[0] == NOT_APPROVED
 
 
-def test_a_call_that_is_cancelled_withdraws_its_request(
-    one_of_many: Asked,
-) -> None:
+def test_a_call_that_is_cancelled_withdraws_its_request(one_of_many: Asked) -> None:
     installation, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
@@ -223,9 +213,7 @@ def test_other_calls_go_on_while_one_waits(one_of_many: Asked) -> None:
 
 
 @pytest.mark.requirement("X-11")
-def test_what_changed_while_a_person_thought_is_not_carried_out(
-    one_of_many: Asked,
-) -> None:
+def test_what_changed_while_a_person_thought_is_not_carried_out(one_of_many: Asked) -> None:
     installation, agent, person = one_of_many
     (installation.root / "harmless").mkdir()
     (installation.root / "secret").mkdir()
@@ -240,9 +228,7 @@ def test_what_changed_while_a_person_thought_is_not_carried_out(
     assert installation.received() == []
 
 
-def test_signs_of_life_flow_while_a_person_is_awaited(
-    one_of_many: Asked,
-) -> None:
+def test_signs_of_life_flow_while_a_person_is_awaited(one_of_many: Asked) -> None:
     _, agent, person = one_of_many
     call = agent.start_call("ask", {"text": "/srv/x"}, _meta={"progressToken": "t"})
     person.until_asked()

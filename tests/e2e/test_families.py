@@ -113,11 +113,7 @@ def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell)
         "(reaches example.org)"
     )
     request = shell.approve("go test ./... && git push origin HEAD")
-    assert offered(request)[:3] == [
-        f"{test} and {push}",
-        test,
-        push,
-    ]
+    assert offered(request)[:3] == [f"{test} and {push}", test, push]
     assert offered(request)[-1].startswith("exactly this call again")
     assert shell.goes_unasked("go test -v ./internal/... 2>&1 | tail -3")
     assert shell.goes_unasked("git push -u origin feature-x")

@@ -160,8 +160,7 @@ def test_an_answer_that_is_no_utf8_survives_with_a_replacement(agent: RawClient)
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["[]", "null", '"text"', "{", '{"content":[}', '{"n":NaN}', '{"n":1e999}'],
+    "line", ["[]", "null", '"text"', "{", '{"content":[}', '{"n":NaN}', '{"n":1e999}']
 )
 def test_a_result_that_is_none_becomes_an_error_of_its_call(line: str, agent: RawClient) -> None:
     answer = agent.answer(agent.start_call("raw", {"line": line}))

@@ -135,10 +135,7 @@ def modules(app: str) -> Iterator[tuple[str, Message]]:
         yield from one_task(app, number)
     yield "one__create_directory", {"path": f"{app}/docs"}
     yield "one__write_file", {"path": f"{app}/docs/a.md", "content": "# docs\n"}
-    yield (
-        "one__move_file",
-        {"source": f"{app}/docs/a.md", "destination": f"{app}/docs/b.md"},
-    )
+    yield ("one__move_file", {"source": f"{app}/docs/a.md", "destination": f"{app}/docs/b.md"})
     yield "two__git_show", {**repository, "revision": "HEAD"}
     yield "three__search_nodes", {"query": "app"}
     yield "three__open_nodes", {"names": ["app"]}
@@ -158,10 +155,7 @@ def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
     yield "one__read_text_file", {"path": f"{app}/src/calc.py"}
     yield "one__search_files", {"path": app, "pattern": "**/*.py"}
     yield "one__write_file", {"path": file, "content": f"def f(a):\n    a - {number}\n"}
-    yield (
-        "one__edit_file",
-        {"path": file, "edits": [{"oldText": "a -", "newText": "return a +"}]},
-    )
+    yield ("one__edit_file", {"path": file, "edits": [{"oldText": "a -", "newText": "return a +"}]})
     yield (
         "editor__get_text_file_contents",
         {"files": [{"file_path": file, "ranges": [{"start": 1, "end": None}]}]},

@@ -40,10 +40,7 @@ def test_a_server_with_a_hundred_thousand_tools_is_left_out_and_the_other_works(
 
 @pytest.mark.parametrize(
     ("kind", "method"),
-    [
-        ("notices", "notifications/resources/list_changed"),
-        ("messages", "notifications/message"),
-    ],
+    [("notices", "notifications/resources/list_changed"), ("messages", "notifications/message")],
 )
 def test_a_storm_of_notifications_reaches_the_agent_at_a_bounded_rate(
     kind: str, method: str, installation: Installation

@@ -16,11 +16,7 @@ from tests.e2e.http_front import FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, at, text
 
-HEADERS = {
-    "MCP-Protocol-Version": "2026-07-28",
-    "Mcp-Method": "tools/call",
-    "Mcp-Name": "answer",
-}
+HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "answer"}
 HELLO: Message = {"name": "answer", "arguments": {"text": "hello"}}
 
 
@@ -91,10 +87,7 @@ ENCODED = f"=?base64?{base64.b64encode(b'answer').decode()}?="
 )
 @pytest.mark.requirement("T-12")
 def test_what_a_router_reads_is_what_the_body_says(
-    alice: HttpAgent,
-    changed: dict[str, str | list[str] | None],
-    code: int | None,
-    status: int,
+    alice: HttpAgent, changed: dict[str, str | list[str] | None], code: int | None, status: int
 ) -> None:
     message = alice.message("tools/call", {"_meta": {**ENVELOPE}, **HELLO})
     said: dict[str, str | list[str] | None] = {**HEADERS, **changed}

@@ -81,7 +81,7 @@ ATTACKS: Final = {
             " 'sleep 1; printf \"[core]\\n\\tfsmonitor = {w}/evil.sh\\n\" >> node_modules/x/c2'"
             " > /dev/null 2>&1 &)",
             "sleep 2",
-        ),
+        )
     ),
     "the workspace's own configuration after the user's git rewrote it": Attack(
         (
@@ -156,22 +156,19 @@ ATTACKS: Final = {
         (
             "mkdir -p {d}/scripts/hooks; cp evil.sh {d}/scripts/hooks/post-index-change;"
             " echo 'gitdir: {w}/.git' > {d}/.git",
-        ),
+        )
     ),
     "a link into the server's own directory for temporary files": Attack(
         (
             "git init -q /tmp/r;" + MONITOR + "/tmp/r/.git/config; ln -s $(grep ' /tmp ' "
             "/proc/self/mountinfo | tail -n 1 | cut -d ' ' -f 4)/r {d}",
-        ),
+        )
     ),
     "a link of the kernel into the mounts of a sandbox": Attack(
         ("mkdir {d}; ln -s /dev/fd/../../1/root/tmp {d}/l",), (), ("l",)
     ),
     "a configuration at the inode of the closed one": Attack(
-        (
-            "host: cd {w}; git config user.name a; git config user.name b",
-            MONITOR + ".git/config",
-        ),
+        ("host: cd {w}; git config user.name a; git config user.name b", MONITOR + ".git/config"),
         ("cd {w}; git status",),
     ),
     "an order added to a waiting rebase": Attack(
@@ -206,7 +203,7 @@ ATTACKS: Final = {
             "    import time; time.sleep(1)\n"
             "    t = b'\\n[core]\\nfsmonitor = {w}/evil.sh\\n'; m[-len(t):] = t\n\"",
             "sleep 2",
-        ),
+        )
     ),
     "settings that no list of agents' names knew": Attack(
         (

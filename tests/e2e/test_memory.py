@@ -45,9 +45,7 @@ def test_many_large_calls_at_once_cost_no_more_memory_than_a_few(narrow: RawClie
     assert peak(narrow) - before < COUNT * SIZE
 
 
-def test_large_answers_that_the_agent_does_not_read_wait_at_their_server(
-    narrow: RawClient,
-) -> None:
+def test_large_answers_that_the_agent_does_not_read_wait_at_their_server(narrow: RawClient) -> None:
     narrow.call("answer", {"text": "x"})
     before = peak(narrow)
     calls = [narrow.start_call("fill", {"bytes": SIZE + turn}) for turn in range(COUNT)]

@@ -91,11 +91,7 @@ def asking(built: Installation, *questions: Message) -> RawClient:
     ("questions", "asked", "heard"),
     [
         ([ASKED], ["elicitation/create"], [SAYS["elicitation/create"]]),
-        (
-            [page("https://auth.example.com/a")],
-            ["elicitation/create"],
-            [{"action": "accept"}],
-        ),
+        ([page("https://auth.example.com/a")], ["elicitation/create"], [{"action": "accept"}]),
         (
             [sampling()],
             ["elicitation/create", "sampling/createMessage"],

@@ -14,11 +14,7 @@ from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
 
 GIT_ROLES: Roles = {
-    "git_push": {
-        "path": ["read-path"],
-        "remote": ["git-remote-url"],
-        "branch": ["branch-name"],
-    },
+    "git_push": {"path": ["read-path"], "remote": ["git-remote-url"], "branch": ["branch-name"]},
     "git_set_working_dir": {"path": ["read-path"]},
 }
 
@@ -40,11 +36,7 @@ Connected: TypeAlias = tuple[Installation, RawClient]
 
 
 def git(repository: Path, *arguments: str) -> None:
-    subprocess.run(
-        ["git", "-C", str(repository), *arguments],
-        check=True,
-        capture_output=True,
-    )
+    subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

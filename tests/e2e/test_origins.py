@@ -111,9 +111,7 @@ async def test_no_approval_is_remembered_past_the_floor_and_no_model_answers(
         assert {question.origins for question in one.asked} == {("target",)}
 
 
-async def test_a_rule_allows_what_the_user_named_and_one_stranger_spoils_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_rule_allows_what_the_user_named_and_one_stranger_spoils_it(tmp_path: Path) -> None:
     named: Json = {"roles": ["email-address"], "by": ["user", "own"]}
     rules = [
         rule("read", "allow", tool=["page", "contacts"]),

@@ -76,12 +76,7 @@ def test_a_supervised_session_reads_freely_and_asks_once_for_each_capability(
     agent.result(write)
     agent.call("edit", {"path": str(installation.workspace / "b")})
     first, last = [one for one in installation.outcomes() if one["toolName"] == "edit"]
-    assert first["stages"] == [
-        "kernel:allow",
-        "overlay:escalate",
-        "grants:open",
-        "human:approved",
-    ]
+    assert first["stages"] == ["kernel:allow", "overlay:escalate", "grants:open", "human:approved"]
     assert last["stages"] == ["kernel:allow", "overlay:escalate", "grants:approve"]
     assert str(last["decidedBy"]).startswith("grant:")
     assert last["origins"] == ["capability"]

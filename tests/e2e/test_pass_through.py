@@ -176,8 +176,7 @@ def test_a_server_that_asks_for_roots_is_told_the_workspace(
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["{workspace}", "{workspace}-other", "file://{workspace}/a", "/workspace/a"],
+    "content", ["{workspace}", "{workspace}-other", "file://{workspace}/a", "/workspace/a"]
 )
 def test_the_text_of_a_result_is_never_rewritten(
     content: str, agent: RawClient, shared: Installation

@@ -72,11 +72,7 @@ def outcome_of_start(installation: Installation) -> tuple[int, str]:
 @pytest.mark.requirement("C-14")
 @lacking
 def test_enforce_does_not_start_and_names_what_is_missing_and_how_to_get_it(
-    installation: Installation,
-    path_without: PathWithout,
-    program: str,
-    remedy: str,
-    package: str,
+    installation: Installation, path_without: PathWithout, program: str, remedy: str, package: str
 ) -> None:
     add_hostile(installation, "hostile")
     installation.variables["SANDBOX_POLICY"] = "enforce"
@@ -119,11 +115,7 @@ def test_enforce_starts_without_a_sandbox_where_no_server_needs_one(
 @pytest.mark.requirement("C-15")
 @lacking
 def test_warn_runs_without_a_sandbox_says_so_and_records_no_confinement(
-    installation: Installation,
-    path_without: PathWithout,
-    program: str,
-    remedy: str,
-    package: str,
+    installation: Installation, path_without: PathWithout, program: str, remedy: str, package: str
 ) -> None:
     add_hostile(installation, "hostile")
     installation.variables["SANDBOX_POLICY"] = "warn"

@@ -38,9 +38,7 @@ class Team(Person):
 @pytest.fixture
 def team(installation: Installation) -> tuple[Team, RawClient]:
     installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    installation.rules = [
-        rule("two", "escalate", "two must agree", tool=["ask"]) | {"quorum": 2},
-    ]
+    installation.rules = [rule("two", "escalate", "two must agree", tool=["ask"]) | {"quorum": 2}]
     team = Team(installation)
     installation.variables["ESCALATION_DIR"] = str(team.directory)
     return team, installation.start()

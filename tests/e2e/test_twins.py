@@ -110,9 +110,7 @@ def test_a_host_that_was_not_approved_is_closed_to_the_second_instance(
     assert BLOCKED in refused(approved(agent, person, "http", {"url": url}))
 
 
-def test_an_approved_path_is_written_and_nothing_beside_it(
-    session: Asking,
-) -> None:
+def test_an_approved_path_is_written_and_nothing_beside_it(session: Asking) -> None:
     installation, agent, person = session
     place = folder(installation, "outside")
     (place / "beside.txt").write_text("old")

@@ -48,8 +48,7 @@ def hosts(here: Path, command: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("command", "reached"),
-    table("facts/commands.hosts", list[tuple[str, tuple[str, ...]]]),
+    ("command", "reached"), table("facts/commands.hosts", list[tuple[str, tuple[str, ...]]])
 )
 def test_a_command_reaches_what_its_configuration_names(
     project: Path, command: str, reached: tuple[str, ...]

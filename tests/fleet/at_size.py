@@ -132,11 +132,7 @@ async def _machines(places: list[Path], rounds: int, line: str, log: Path) -> No
     named = passkey(line)
     assert named is not None
     key = ReviewerKey(
-        id=named.fingerprint,
-        public=named.raw,
-        origin=named.origin,
-        person="ada",
-        risk="critical",
+        id=named.fingerprint, public=named.raw, origin=named.origin, person="ada", risk="critical"
     )
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     async with anyio.create_task_group() as tasks:

@@ -150,10 +150,7 @@ def test_a_token_that_says_something_else_is_refused(kind: str) -> None:
 
 FORGED: dict[str, tuple[dict[str, object], ECKey | bytes]] = {
     "signed by nobody": ({"alg": "none"}, b""),
-    "signed with the public key as a password": (
-        {"alg": "HS256"},
-        KEY.as_pem(private=False),
-    ),
+    "signed with the public key as a password": ({"alg": "HS256"}, KEY.as_pem(private=False)),
     "another key under its name": ({}, OTHER),
     "another name": ({"kid": "two"}, OTHER),
     "a path in the name": ({"kid": "../../dev/null"}, OTHER),

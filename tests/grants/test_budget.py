@@ -114,9 +114,7 @@ def test_no_more_runs_are_open_than_a_session_needs() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["p", "c", "x"]), st.integers(1, 4)), max_size=12))
-def test_children_never_make_more_calls_than_was_approved(
-    acts: list[tuple[str, int]],
-) -> None:
+def test_children_never_make_more_calls_than_was_approved(acts: list[tuple[str, int]]) -> None:
     parent = budget("p", edits=5)
     book = opened(parent)
     spent = 0

@@ -55,11 +55,7 @@ def test_families_are_offered_first_each_by_itself_and_then_the_identical_call(
         "(reaches example.org)"
     )
     found = [one.description for one in project.offered("go test ./... && git push origin HEAD")]
-    assert found[:3] == [
-        f"{test} and {push}",
-        test,
-        push,
-    ]
+    assert found[:3] == [f"{test} and {push}", test, push]
     assert found[3].startswith("exactly this call again")
     assert len(found) == 4
 

@@ -154,10 +154,7 @@ def test_a_directory_that_git_would_take_for_a_repository_is_not_covered(project
     assert not project.covers("cd bare && git push origin feature-x")
 
 
-@pytest.mark.parametrize(
-    "command",
-    table("grants/stretched.pushes", list[str]),
-)
+@pytest.mark.parametrize("command", table("grants/stretched.pushes", list[str]))
 def test_a_push_does_not_stretch(project: Project, command: str) -> None:
     for approved in ("git push origin feature-x", "git checkout main", "git switch main",
                      "git branch -f feature-x main"):  # fmt: skip

@@ -141,9 +141,7 @@ def test_a_directory_says_nothing_of_the_commands_in_it(project: Project) -> Non
     assert not is_settled(holding(pattern), plain, POLICY)
 
 
-def test_a_capability_is_remembered_of_a_command_only_with_the_whole_tool(
-    project: Project,
-) -> None:
+def test_a_capability_is_remembered_of_a_command_only_with_the_whole_tool(project: Project) -> None:
     call = project.call("go test ./...")
     assert len(kept_by(question_of(call, PROFILE), call, None)) == 0
     (family,) = kept_by(question_of(call, PROFILE), call, 0).list()

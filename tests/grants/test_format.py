@@ -92,10 +92,7 @@ def document(*grants: KeptGrant) -> Message:
 def signed(entry: Message) -> Message:
     """With the digest of what it says now: as one would write it who knows how."""
     said = {name: value for name, value in entry.items() if name != "digest"}
-    return {
-        **said,
-        "digest": sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest(),
-    }
+    return {**said, "digest": sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()}
 
 
 def changed(change: Callable[[Message], None], *, sign: bool = True) -> bytes:

@@ -137,9 +137,7 @@ def test_fetches_from_one_remote_are_a_kind_with_pulls_where_they_are_held(
     assert {one for one, call in hooked.items() if covering(project.grants, call)} == {*FETCHES}
 
 
-def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(
-    project: Project,
-) -> None:
+def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(project: Project) -> None:
     project.approve("grep -i key .env")
     for command in (
         *("cat .env", "head -3 ./.env", f"grep x {project.path}/.env || echo no", "git diff .env"),

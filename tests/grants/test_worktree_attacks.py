@@ -68,8 +68,7 @@ def test_nothing_is_covered_outside_of_the_worktree(other: Project, cwd: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "command"),
-    table("grants/stretched.changed_files", list[tuple[str, str, str]]),
+    ("name", "text", "command"), table("grants/stretched.changed_files", list[tuple[str, str, str]])
 )
 def test_a_file_that_says_something_else_in_the_worktree_ends_its_family(
     other: Project, name: str, text: str, command: str

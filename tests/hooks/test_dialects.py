@@ -7,11 +7,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.facts.client_tools import (
-    ServerCall,
-    as_server_call,
-    of_patch,
-)
+from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call, of_patch
 from ironcurtain_proxy.hooks.claude import read_shell
 from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
 from ironcurtain_proxy.hooks.cursor import CURSOR_TOOLS
@@ -71,12 +67,7 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
     "claude": [{}, before("allow"), before("ask"), before("deny")],
     # An unknown field, an empty reason and `ask` each make it run the call.
     "codex": [None, None, before("deny"), before("deny")],
-    "gemini": [
-        {},
-        {},
-        {"decision": "ask", "reason": "why"},
-        {"decision": "deny", "reason": "why"},
-    ],
+    "gemini": [{}, {}, {"decision": "ask", "reason": "why"}, {"decision": "deny", "reason": "why"}],
     "opencode": [
         {"decision": "allow"},
         {"decision": "allow"},

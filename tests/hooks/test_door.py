@@ -185,9 +185,7 @@ def broken_events(home: HookedHome) -> dict[str, Json]:
     }
 
 
-def test_an_event_that_cannot_be_read_is_denied_whatever_is_wrong_with_it(
-    home: HookedHome,
-) -> None:
+def test_an_event_that_cannot_be_read_is_denied_whatever_is_wrong_with_it(home: HookedHome) -> None:
     for what, payload in broken_events(home).items():
         assert decision_in(home.fire("PreToolUse", payload).stdout) == "deny", what
     large: Message = {"file_path": str(home.workspace / "x"), "content": "y" * (10 << 20)}

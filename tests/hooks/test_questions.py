@@ -135,9 +135,7 @@ def test_a_reviewer_answers_the_client_s_question_and_what_is_remembered_answers
     assert deciders[:2] == ["human", "human"]
 
 
-def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(
-    home: HookedHome,
-) -> None:
+def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(home: HookedHome) -> None:
     with listener(home):
         call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": ""})
         hook = home.start("PermissionRequest", question(call))
@@ -156,9 +154,7 @@ def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(
     assert open_questions(home) == []
 
 
-def test_containment_does_not_answer_the_question_of_the_user_s_own_rule(
-    home: HookedHome,
-) -> None:
+def test_containment_does_not_answer_the_question_of_the_user_s_own_rule(home: HookedHome) -> None:
     (home.workspace / "a").write_text("a")
     call = home.call("Bash", {"command": "ls"})
     moved: Message = {"file_path": str(home.workspace / "a"), "old_string": "a", "new_string": "b"}
@@ -207,10 +203,7 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
 ) -> None:
     variables = {**home.environment(), "MCP_SERVERS_CONFIG": stand_ins(home.state)}
     native, served = home.workspace / "native.txt", home.workspace / "served.txt"
-    with (
-        listener(home),
-        RawClient(PROXY, variables, tmp_path / "errors", home.workspace) as agent,
-    ):
+    with listener(home), RawClient(PROXY, variables, tmp_path / "errors", home.workspace) as agent:
         edit = begun(home, "Write", {"file_path": str(native), "content": "x"})
         native.write_text("x")
         home.fire("PostToolUse", {**edit, "tool_response": {}})

@@ -58,11 +58,7 @@ SCHEMAS: Final[list[object]] = [
     True,
     None,
 ]
-ARGUMENTS: Final[Message] = {
-    "a": {"b": 7, "c": None},
-    "b": " x",
-    "c": True,
-}
+ARGUMENTS: Final[Message] = {"a": {"b": 7, "c": None}, "b": " x", "c": True}
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=str)

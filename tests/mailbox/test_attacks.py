@@ -62,8 +62,7 @@ async def test_without_a_digest_an_approval_is_refused_where_it_is_required(path
 
 
 @pytest.mark.parametrize(
-    "raw",
-    [b"null", b"{", b"[]", b'"approved"', b'{"decision":"yes"}', b'{"decision":"appro'],
+    "raw", [b"null", b"{", b"[]", b'"approved"', b'{"decision":"yes"}', b'{"decision":"appro']
 )
 @pytest.mark.requirement("X-8", "X-16")
 async def test_a_malformed_answer_refuses_and_leaves_nothing_behind(path: Path, raw: bytes) -> None:

@@ -53,10 +53,7 @@ def of_command(text: str) -> tuple[str, ...]:
     return said_of_call(facts, MODE, WORKSPACE, HOME)
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    table("mediation/reasons.first", list[tuple[str, str]]),
-)
+@pytest.mark.parametrize(("text", "first"), table("mediation/reasons.first", list[tuple[str, str]]))
 def test_the_first_sentence_about_a_command_says_what_leaves_or_is_lost(
     text: str, first: str
 ) -> None:

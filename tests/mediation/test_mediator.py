@@ -392,9 +392,7 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
     harness = Harness(policy("escalate"))
     harness.questions.ruling = Approved(by=HUMAN)
     harness.questions.on_ask = lambda: setattr(
-        harness.facts,
-        "answer",
-        lambda call: replace(no_roles(call), arguments={"other": 1}),
+        harness.facts, "answer", lambda call: replace(no_roles(call), arguments={"other": 1})
     )
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)

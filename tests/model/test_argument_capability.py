@@ -2,10 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.annotation import (
-    ArgumentCapabilities,
-    capabilities_by_argument,
-)
+from ironcurtain_proxy.model.annotation import ArgumentCapabilities, capabilities_by_argument
 from ironcurtain_proxy.model.values import Json
 
 RULES = (

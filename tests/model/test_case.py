@@ -103,8 +103,7 @@ def reason(origin: Origin) -> OriginReason:
 
 def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
     asked = Judgement(
-        decision=Escalate(Ground("r", "why")),
-        reasons=tuple([reason(origin) for origin in origins]),
+        decision=Escalate(Ground("r", "why")), reasons=tuple([reason(origin) for origin in origins])
     )
     case = a_case(asked.decision)
     case.judge(asked)

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.escalation import (
-    as_json,
-    fold,
-    folded,
-    is_hidden,
-    question,
-    visible,
-)
+from ironcurtain_proxy.model.escalation import as_json, fold, folded, is_hidden, question, visible
 from ironcurtain_proxy.model.values import Json
 from tests.questions import a_question
 

@@ -56,10 +56,7 @@ def test_claude_code_s_calls_are_read_once_and_its_refusals_with_them(tmp_path: 
         (function("shell", {"command": ["bash", "-lc", "make | tail"]}), "make | tail"),
         (function("shell", {"command": ["git", "commit", "-m", "a b"]}), "git commit -m 'a b'"),
         (function("exec_command", {"cmd": "ls", "workdir": "/x"}), "ls"),
-        (
-            codex({"type": "local_shell_call", "action": {"command": ["sh", "-c", "ls"]}}),
-            "ls",
-        ),
+        (codex({"type": "local_shell_call", "action": {"command": ["sh", "-c", "ls"]}}), "ls"),
         ({"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}'}, "ls"),
     ],
 )

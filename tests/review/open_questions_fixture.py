@@ -8,12 +8,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from ironcurtain_proxy.model.decision import HUMAN, Ground
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    EscalationId,
-    Ruling,
-)
+from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Reviewer

@@ -203,9 +203,7 @@ def test_a_place_that_is_not_there_is_no_error(monkeypatch: pytest.MonkeyPatch) 
     remove_abandoned()
 
 
-def test_starts_at_the_same_time_remove_each_thing_once_and_nothing_that_is_new(
-    base: Path,
-) -> None:
+def test_starts_at_the_same_time_remove_each_thing_once_and_nothing_that_is_new(base: Path) -> None:
     for number in range(20):
         abandoned(base, f"ironcurtain-srt-{number:08}")
     script = (

@@ -204,8 +204,7 @@ FILES = SandboxProfile(
 
 @pytest.mark.requirement("C-10")
 @pytest.mark.parametrize(
-    ("text", "is_hidden"),
-    table("sandbox/denials.missing", list[tuple[str, bool]]),
+    ("text", "is_hidden"), table("sandbox/denials.missing", list[tuple[str, bool]])
 )
 def test_what_is_missing_where_nothing_is_seen_is_the_sandboxs(text: str, is_hidden: bool) -> None:
     closed = of_call(profile=FILES)

@@ -177,9 +177,7 @@ def test_a_submodule_stays(w: Watched) -> None:
     assert b"worktree" in (r / ".git/modules/deep/mod/config").read_bytes()
 
 
-def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
-    w: Watched,
-) -> None:
+def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(w: Watched) -> None:
     repository(w)
     w.begin()
     todo = w.put("r/.git/rebase-merge/git-rebase-todo", "pick 1234567 # x\n")
@@ -190,10 +188,7 @@ def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
     assert not todo.exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    table("sandbox/leads.agents", list[str]),
-)
+@pytest.mark.parametrize("name", table("sandbox/leads.agents", list[str]))
 def test_settings_of_agents_that_come_later_are_taken_away(w: Watched, name: str) -> None:
     w.begin()
     w.put(f"deep/{name}")

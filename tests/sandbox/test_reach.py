@@ -74,8 +74,7 @@ ONLINE = SandboxProfile(
 
 
 @pytest.mark.parametrize(
-    ("host", "is_let"),
-    table("sandbox/leads.closed_hosts", list[tuple[str, bool]]),
+    ("host", "is_let"), table("sandbox/leads.closed_hosts", list[tuple[str, bool]])
 )
 def test_a_host_that_the_sandbox_keeps_closed_is_an_obstacle(host: str, is_let: bool) -> None:
     """As srt itself compares them; `test_sandbox_domains` tries it for real."""

@@ -86,10 +86,7 @@ def test_a_quoted_variable_that_goes_through_files_is_their_pattern(
     assert last.words[-1].is_glob
 
 
-@pytest.mark.parametrize(
-    "text",
-    table("shell/parsing.no_pattern", list[str]),
-)
+@pytest.mark.parametrize("text", table("shell/parsing.no_pattern", list[str]))
 def test_no_other_use_of_files_is_their_pattern(text: str) -> None:
     found = [one for one in parse_command(text).commands if one.words and one.words[0].text == "p"]
     assert not any(one.words[-1].is_glob for one in found)

@@ -48,8 +48,7 @@ def test_quotes_are_removed_as_bash_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern", "splits"),
-    table("shell/parsing.known_before", list[tuple[str, str, bool]]),
+    ("text", "pattern", "splits"), table("shell/parsing.known_before", list[tuple[str, str, bool]])
 )
 def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: bool) -> None:
     parsed = parse_command(text)

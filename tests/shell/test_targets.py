@@ -40,10 +40,7 @@ def test_an_address_in_data_names_no_host(command: str) -> None:
     assert targets(command) == ["a.example"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    table("shell/targets.elsewhere", list[str]),
-)
+@pytest.mark.parametrize("command", table("shell/targets.elsewhere", list[str]))
 def test_what_may_lead_a_request_elsewhere_is_an_unknown_host_and_no_family(command: str) -> None:
     found = targets(command)
     assert UNKNOWN_HOST in found

@@ -12,12 +12,7 @@ import pytest
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
 from ironcurtain_proxy.transactions.control import Control
-from ironcurtain_proxy.transactions.transaction import (
-    CommandView,
-    SessionViews,
-    commit,
-    discard,
-)
+from ironcurtain_proxy.transactions.transaction import CommandView, SessionViews, commit, discard
 from tests.transactions.bench import Workbench, names_in, recover, said, steps
 
 _DEEDS = """

@@ -491,9 +491,7 @@ def test_an_index_that_git_itself_wrote_in_blocks_comes_in(
     assert (said(found.kept_back), (repository.ws / "seen").exists()) == ([], True)
 
 
-def test_a_file_in_the_place_of_a_directory_removes_no_control_place(
-    repository: Workbench,
-) -> None:
+def test_a_file_in_the_place_of_a_directory_removes_no_control_place(repository: Workbench) -> None:
     hook = repository.write(".git/hooks/pre-commit", "mine", 0o755)
     found = repository.run("rm -r .git/hooks; touch .git/hooks; rm -r .frobnicate; touch a")
     assert (said(found.kept_back), hook.read_text()) == ([".git/hooks"], "mine")

@@ -126,11 +126,7 @@ def test_a_directory_that_is_gone_and_a_program_that_is_none_end_that_command_al
 ) -> None:
     view = CommandView(w.session.directory, str(w.ws))
     null = os.open(os.devnull, os.O_RDWR)
-    for directory, words in (
-        ("/nonexistent", ["/bin/true"]),
-        ("/", ["/nonexistent"]),
-        ("/", []),
-    ):
+    for directory, words in (("/nonexistent", ["/bin/true"]), ("/", ["/nonexistent"]), ("/", [])):
         process = forker.start(
             ForkedCommand(
                 words=view.arguments(words, 3),

@@ -143,9 +143,7 @@ def test_a_commit_that_was_taken_back_is_told_until_it_is_recorded_and_then_no_m
     w.session = SessionViews(w.store)
 
 
-def test_a_recovery_that_is_killed_before_any_change_is_gone_on_with(
-    furnished: Workbench,
-) -> None:
+def test_a_recovery_that_is_killed_before_any_change_is_gone_on_with(furnished: Workbench) -> None:
     w = furnished
     git(w.ws, "add", "two")
     before = state(w)

@@ -290,10 +290,7 @@ async def _shown_digest(client: httpx.AsyncClient, key: dict[str, str]) -> str:
 
 
 async def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
-    async with (
-        a_box(tmp_path / "box") as box,
-        a_command(box.path, tmp_path) as command,
-    ):
+    async with a_box(tmp_path / "box") as box, a_command(box.path, tmp_path) as command:
         origin, _, ticket = (await command.link()).partition("/#")
         asked = escalation(seconds=PATIENCE, candidates=(ETC,))
         async with (

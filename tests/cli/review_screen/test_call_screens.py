@@ -14,10 +14,7 @@ from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
-from ironcurtain_proxy.cli.review_screen.plain_review import (
-    OfferedRule,
-    ScreenSources,
-)
+from ironcurtain_proxy.cli.review_screen.plain_review import OfferedRule, ScreenSources
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.reply import ResultSummary

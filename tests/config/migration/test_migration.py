@@ -32,8 +32,7 @@ LEGACY = """{
 }
 """
 MIGRATED = LEGACY.replace(
-    '      "approvalRequired"',
-    '      "approvalPolicy": "configured",\n      "approvalRequired"',
+    '      "approvalRequired"', '      "approvalPolicy": "configured",\n      "approvalRequired"'
 ).replace(
     '{\n  "_"',
     '{\n  "autoApprove": {"enabled": false, "modelId": "anthropic:claude-haiku-4-5"},\n  "_"',

@@ -54,9 +54,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path.resolve())
 
 
-def test_the_users_rules_come_before_the_shipped_ones_and_leave_the_others(
-    place: Place,
-) -> None:
+def test_the_users_rules_come_before_the_shipped_ones_and_leave_the_others(place: Place) -> None:
     place.user("allow filesystem: {tools: read_file, within: ~/docs}\n")
     allowed = ("allow", "allow-filesystem-read_file")
     assert place.decide("filesystem", "read_file", path="~/docs/a") == allowed
@@ -116,9 +114,7 @@ def test_the_words_of_a_project_are_marked_and_cut(place: Place) -> None:
     assert rule.layer == "project"
 
 
-def test_a_project_may_be_switched_off_and_a_broken_one_stops_the_start(
-    place: Place,
-) -> None:
+def test_a_project_may_be_switched_off_and_a_broken_one_stops_the_start(place: Place) -> None:
     place.project("deny time: '*'\nnonsense: 1\n")
     with pytest.raises(ProblemsError, match="line 2, column 11"):
         place.load()

@@ -60,10 +60,7 @@ def test_annotations_that_fit_are_left_alone() -> None:
             {"read_file": SCHEMA, "read_files": SCHEMA},
             f'files/read_files: {NOBODY} (did you mean "read_file"?)',
         ),
-        (
-            {"read_file": SCHEMA, "write_file": SCHEMA},
-            f"files/write_file: {NOBODY}",
-        ),
+        ({"read_file": SCHEMA, "write_file": SCHEMA}, f"files/write_file: {NOBODY}"),
         (
             {"read_file": {"properties": {"path": {}, "follow": {}}}},
             'files/read_file: argument "follow" is not annotated: calls that use it are denied',

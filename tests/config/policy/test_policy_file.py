@@ -198,10 +198,7 @@ def test_a_list_is_expanded_in_its_place(tmp_path: Path) -> None:
     ids=["no file of lists", "defined but not resolved", "unknown"],
 )
 def test_a_list_that_is_missing_matches_nothing(
-    lists: dict[str, tuple[str, ...]] | None,
-    extra: dict[str, Json],
-    problem: str,
-    tmp_path: Path,
+    lists: dict[str, tuple[str, ...]] | None, extra: dict[str, Json], problem: str, tmp_path: Path
 ) -> None:
     """G31. A literal `@news` must not match either, wherever it turns up."""
     (rule,), problems = read(tmp_path, policy(LISTED, **extra), lists)

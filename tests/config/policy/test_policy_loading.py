@@ -88,10 +88,7 @@ def test_lists_belong_to_the_policy_beside_them(home: Path) -> None:
     [
         ({"GENERATED_DIR": "~/empty"}, "has no compiled-policy.json: write it there"),
         ({"GENERATED_DIR": "~/nowhere"}, "has no compiled-policy.json: write it there"),
-        (
-            {"TOOL_ANNOTATIONS_DIR": "~/empty"},
-            "has no tool-annotations.json: write it there",
-        ),
+        ({"TOOL_ANNOTATIONS_DIR": "~/empty"}, "has no tool-annotations.json: write it there"),
     ],
 )
 def test_a_directory_that_was_named_is_never_passed_over(

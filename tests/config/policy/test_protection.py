@@ -43,10 +43,7 @@ def is_protected(policy: Policy, path: Path, role: ArgumentRole = "read-path") -
 
 
 @pytest.mark.requirement("C-20")
-@pytest.mark.parametrize(
-    "name",
-    table("config/protection.out_of_reach", list[str]),
-)
+@pytest.mark.parametrize("name", table("config/protection.out_of_reach", list[str]))
 def test_our_files_and_the_users_keys_are_out_of_reach(name: str, home: Path) -> None:
     write(home / "policy/compiled-policy.json", policy_document())
     write(home / "my.json", {})
@@ -66,10 +63,7 @@ def test_our_files_and_the_users_keys_are_out_of_reach(name: str, home: Path) ->
     assert not is_protected(policy, home / "logs/other.log")
 
 
-@pytest.mark.parametrize(
-    "name",
-    table("config/protection.steering", list[str]),
-)
+@pytest.mark.parametrize("name", table("config/protection.steering", list[str]))
 def test_what_steers_git_or_a_client_is_not_changed_anywhere(name: str, home: Path) -> None:
     """G8: the agent could write the remote that git pushes to."""
     policy = load(home, ALLOWED_DIRECTORY=str(home / "work"))

@@ -7,11 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.policy.engine_file import (
-    ReviewersFile,
-    check_quorums,
-    read_reviewers,
-)
+from ironcurtain_proxy.config.policy.engine_file import ReviewersFile, check_quorums, read_reviewers
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.problems import Report

@@ -67,10 +67,7 @@ deny "*": {tools: write_file, names: [.env*], except: .env.example, roles: write
     )
     assert "delete-path" in first.paths.roles
     assert first.reason == "Keep it."
-    assert (first.name, second.name) == (
-        "deny-filesystem-move_file",
-        "deny-filesystem-move_file-2",
-    )
+    assert (first.name, second.name) == ("deny-filesystem-move_file", "deny-filesystem-move_file-2")
     assert hosts.domains is not None
     assert hosts.domains.allowed == {"*.example.com"}
     assert not hosts.contained

@@ -168,9 +168,7 @@ def test_a_second_run_changes_nothing(place: Place) -> None:
     assert place.files() == before
 
 
-def test_what_says_something_else_is_left_alone_and_replaced_by_consent(
-    place: Place,
-) -> None:
+def test_what_says_something_else_is_left_alone_and_replaced_by_consent(place: Place) -> None:
     place.init("coding", "--yes")
     config = place.home / ".ironcurtain" / "config.json"
     config.write_bytes(b'{"sandboxPolicy": "warn"}')
@@ -206,9 +204,7 @@ def test_without_yes_nothing_is_started_or_written(place: Place) -> None:
     assert not (place.home / ".ironcurtain").exists()
 
 
-def test_a_server_that_does_not_answer_is_said_and_the_others_are_set_up(
-    place: Place,
-) -> None:
+def test_a_server_that_does_not_answer_is_said_and_the_others_are_set_up(place: Place) -> None:
     place.say({**place.servers, "hangs": {"command": "sleep", "args": ["60"]},
                "gone": {"command": "no-such-program"}})  # fmt: skip
     done = place.init("coding", "--yes", "--seconds", "5")
@@ -256,9 +252,7 @@ def test_the_proxy_itself_is_not_put_behind_the_proxy(place: Place) -> None:
     assert set(servers) == {"shell", "files", "fetch"}
 
 
-def test_a_shell_server_runs_in_the_workspace_and_imports_nothing_from_there(
-    place: Place,
-) -> None:
+def test_a_shell_server_runs_in_the_workspace_and_imports_nothing_from_there(place: Place) -> None:
     place.init("coding", "--yes")
     servers = orjson.loads(place.files()["mcp-servers.json"])
     assert servers["shell"]["cwd"] == "@workspace"

@@ -89,8 +89,7 @@ def test_yaml_says_what_json_could(text: str, document: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    table("config/reading.refused_yaml", list[tuple[str, str]]),
+    ("text", "message"), table("config/reading.refused_yaml", list[tuple[str, str]])
 )
 def test_yaml_that_says_more_than_json_is_refused(text: str, message: str) -> None:
     problems = parsed(text, yaml=True)[1]

@@ -89,10 +89,7 @@ def test_a_misspelt_key_of_ours_is_refused_in_our_form_and_named_in_a_clients() 
 
 @pytest.mark.parametrize(
     "server",
-    [
-        {"url": "https://mcp.example.com", "disabled": True},
-        {"command": "x", "disabled": True},
-    ],
+    [{"url": "https://mcp.example.com", "disabled": True}, {"command": "x", "disabled": True}],
 )
 def test_what_we_cannot_or_should_not_start_is_left_out_with_a_warning(server: Json) -> None:
     servers, report = read({"mcpServers": {"a": server, "b": {"command": "y"}}})

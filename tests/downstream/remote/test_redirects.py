@@ -22,10 +22,7 @@ async def test_a_redirect_within_the_origin_is_followed_with_the_message() -> No
         assert await text_of(servers, "echo") == "done"
 
 
-@pytest.mark.parametrize(
-    "target",
-    table("downstream/redirects.other_origins", list[str]),
-)
+@pytest.mark.parametrize("target", table("downstream/redirects.other_origins", list[str]))
 async def test_a_redirect_to_another_origin_is_not_followed(target: str) -> None:
     with serving(Site()) as other:
 

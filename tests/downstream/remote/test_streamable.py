@@ -57,11 +57,7 @@ async def test_an_answer_in_a_stream_comes_after_its_progress() -> None:
         if heard.said != "tools/call":
             return None
         progress: Message = {"progressToken": "p", "progress": 1, "message": "half"}
-        note: Message = {
-            "jsonrpc": "2.0",
-            "method": "notifications/progress",
-            "params": progress,
-        }
+        note: Message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
         return stream(event(note), b": comment\n\n", event(done(heard, "streamed")))
 
     seen: list[Json] = []

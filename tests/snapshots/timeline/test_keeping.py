@@ -146,9 +146,7 @@ def test_calls_at_the_same_time_are_both_held_to_account(w: Timelined) -> None:
     assert w.keeper.end_call(first) == w.keeper.end_call(second) == (Change("a", "changed"),)
 
 
-def test_what_a_person_changed_after_a_call_is_not_on_the_account_of_the_call(
-    w: Timelined,
-) -> None:
+def test_what_a_person_changed_after_a_call_is_not_on_the_account_of_the_call(w: Timelined) -> None:
     w("a").write_text("before")
     point, _ = w.call(lambda: w("a").write_text("by the call"))
     w("b").write_text("by a person")

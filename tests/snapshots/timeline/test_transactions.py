@@ -168,10 +168,7 @@ def test_a_call_beside_caches_is_never_said_to_have_changed_nothing(w: Timelined
         (lambda w: w(".venv/bin/python").write_text("of the call"), ["changed .venv/bin/python"]),
         (lambda w: w("node_modules/.bin/eslint").unlink(), ["deleted node_modules/.bin/eslint"]),
         (lambda w: w(".venv/bin/pip").touch(), ["created .venv/bin/pip"]),
-        (
-            lambda w: shutil.rmtree(w(".venv")),
-            ["deleted .venv", "deleted .venv/bin/python"],
-        ),
+        (lambda w: shutil.rmtree(w(".venv")), ["deleted .venv", "deleted .venv/bin/python"]),
     ],
 )
 def test_programs_of_a_cache_that_a_call_replaced_are_named_though_not_kept(
