@@ -37,12 +37,12 @@ def provider(stack: ExitStack, callback: str, secret: str) -> str:
 class Pages:
     """Two copies of the page, and the provider that lets people in."""
 
-    def __init__(self, url: str, place: Path, stack: ExitStack) -> None:
+    def __init__(self, url: str, place: Path, stack: ExitStack, origin: str = "") -> None:
         self._place = place
         self._url = url
         self._stack = stack
         self.ports = [free_port(), free_port()]
-        self.origin = f"http://localhost:{self.ports[0]}"
+        self.origin = origin or f"http://localhost:{self.ports[0]}"
         self.issuer = provider(stack, f"{self.origin}/callback", SECRET)
         self.copies = [self.start(port) for port in self.ports]
 
@@ -67,7 +67,7 @@ def logged_in(browser: httpx.Client, pages: Pages) -> str:
     return logged_in_at(browser, f"{pages.origin}/", pages.origin)
 
 
-def logged_in_at(browser: httpx.Client, page: str, origin: str) -> str:
+def logged_in_at(browser: httpx.Client, page: str, origin: str, name: str = "ada") -> str:
     """Log in at one copy of a page, which browsers know under an origin."""
 
     def get(address: str) -> httpx.Response:
@@ -87,7 +87,7 @@ def logged_in_at(browser: httpx.Client, page: str, origin: str) -> str:
         form = re.search(r'<form[^>]*action="([^"]+)"', answer.text)
         assert form is not None, answer.text
         named = re.findall(r'name="prompt" value="(\w+)"', answer.text)
-        given = {"prompt": named[0], "login": "ada", "password": "x"}
+        given = {"prompt": named[0], "login": name, "password": "x"}
         answer = browser.post(urljoin(str(answer.url), form[1]), data=given)
     raise AssertionError(answer.text)
 
