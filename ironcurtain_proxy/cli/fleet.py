@@ -291,12 +291,11 @@ def run_desk(options: argparse.Namespace) -> int:
         ConfigurationError: an address or the secret cannot be used.
     """
     require("desk", "desk")
-    url = database_of(options)
     # Extras, for this command alone.
     from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
-    from ironcurtain_proxy.fleet.desk import Desk, serve_desk  # noqa: PLC0415
+    from ironcurtain_proxy.fleet.desk import Desk  # noqa: PLC0415
     from ironcurtain_proxy.fleet.logins import LoginProvider, Logins, Words  # noqa: PLC0415
-    from ironcurtain_proxy.web.app import loopback_socket  # noqa: PLC0415
+    from ironcurtain_proxy.web.app import loopback_socket, serve_page  # noqa: PLC0415
 
     origin = urlsplit(options.url)
     if origin.scheme not in {"https", "http"} or not origin.netloc or origin.path not in {"", "/"}:
@@ -315,11 +314,12 @@ def run_desk(options: argparse.Namespace) -> int:
         scope=options.scope,
         claim=options.groups_claim,
     )
-    database = FleetDatabase(url)
+    database = FleetDatabase(database_of(options))
     with loopback_socket(options.port, options.listen) as listening:
         database.prepare()
         say(f"{own}/ shows the questions in {database.where}; Ctrl-C ends it")
-        serve_desk(Desk(database, Logins(Words(database), provider), own, complain), listening)
+        desk = Desk(database, Logins(Words(database), provider), own, complain)
+        serve_page(desk.guarded(), listening)
     database.close()
     return 0
 

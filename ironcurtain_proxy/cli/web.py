@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         origins_of,
         serve_page,
     )
-    from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
+    from ironcurtain_proxy.web.guard import Access, PageGuard  # noqa: PLC0415
 
     credential = credential_of(options)
     mailboxes, logs = mailboxes_of(options), logs_to_read(None)
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
             mailboxes.listen()
             show_link()
             complain("the link opens the page once; Ctrl-C ends it")
-            serve_page(page, access, origins, listening)
+            serve_page(PageGuard(page.app(), access, origins), listening)
         finally:
             mailboxes.stop_listening()
     return 0

@@ -18,7 +18,7 @@ signs. A row that was changed is another question, which the machine never asked
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, TypeVar, cast
@@ -26,7 +26,7 @@ from typing import Final, TypeVar, cast
 import psycopg
 import sqlalchemy as sa
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from psycopg import sql
 from psycopg.abc import PQGen
 from sqlalchemy.engine import Connection
@@ -102,6 +102,8 @@ class ShownQuestion(Struct, frozen=True):
     id: str
     host: str
     request: bytes
+    left: float | None = None
+    """Seconds until its deadline, by the database's clock alone."""
 
 
 class WaitingAnswer(Struct, frozen=True):
@@ -205,7 +207,7 @@ class FleetDatabase:
             channel: the channel.
             alone: refuse to wait while another does so alone.
         """
-        return Listener(self._engine, self.where, channel, alone=alone)
+        return Listener(self._engine, self.where, channel, alone)
 
     def close(self) -> None:
         """Close all connections."""
@@ -215,17 +217,8 @@ class FleetDatabase:
 
     def known(self, home: str) -> frozenset[str]:
         """Return the open questions of a machine's mailboxes, and forget what ended long ago."""
-        old = "DELETE FROM ironcurtain_questions WHERE seen < now() - interval '30 days'"
-        orphans = """DELETE FROM ironcurtain_answers a WHERE at < now() - interval '30 days'
-            AND NOT EXISTS (SELECT FROM ironcurtain_questions q WHERE q.id = a.question)"""
-        asked = sa.text("SELECT id::text FROM ironcurtain_questions WHERE home = :home AND is_open")
-
-        def read(connection: Connection) -> frozenset[str]:
-            connection.exec_driver_sql(old)
-            connection.exec_driver_sql(orphans)
-            return frozenset(connection.execute(asked, {"home": home}).scalars())
-
-        return self.run(read)
+        self.run(lambda one: one.exec_driver_sql(_FORGET))
+        return self.beat(home)
 
     def exchange(
         self,
@@ -253,10 +246,7 @@ class FleetDatabase:
 
     def beat(self, home: str) -> frozenset[str]:
         """Note that a machine still has its open questions. Return those that the rows name."""
-        words = """UPDATE ironcurtain_questions SET seen = now() WHERE home = :home AND is_open
-            RETURNING id::text"""
-        given = {"home": home}
-        return self.run(lambda one: frozenset(one.execute(sa.text(words), given).scalars()))
+        return self.run(lambda one: frozenset(one.execute(_BEAT, {"home": home}).scalars()))
 
     def answers(
         self, home: str, known: Collection[str], full: Collection[str]
@@ -269,11 +259,7 @@ class FleetDatabase:
             full: questions that take none now.
         """
         given = {"home": home, "known": list(known), "full": list(full)}
-
-        def read(connection: Connection) -> list[WaitingAnswer]:
-            return [WaitingAnswer(*row) for row in connection.execute(_ANSWERS, given)]
-
-        return self.run(read)
+        return self.run(lambda one: [WaitingAnswer(*row) for row in one.execute(_ANSWERS, given)])
 
     # --- the page's end --------------------------------------------------------------------------
 
@@ -309,21 +295,19 @@ class FleetDatabase:
 
     def outcome(self, question: str, digest: str) -> str | None:
         """Return what the machine said of an answer, or None if it has not looked at it."""
-        words = "SELECT outcome FROM ironcurtain_answers WHERE question = :q AND hash = :hash"
         given = {"q": question, "hash": digest}
-        found = self.run(lambda one: one.execute(sa.text(words), given).scalar())
+        found = self.run(lambda one: one.execute(_OUTCOME, given).scalar())
         return None if found is None else str(found)
 
 
-class Listener:
+class Listener(Struct, eq=False):
     """A connection that waits for notices."""
 
-    def __init__(self, engine: sa.Engine, where: str, channel: str, *, alone: bool) -> None:
-        self._alone = alone
-        self._engine = engine
-        self._where = where
-        self._channel = channel
-        self._connection: psycopg.Connection[object] | None = None
+    engine: sa.Engine
+    where: str
+    channel: str
+    alone: bool
+    _connection: psycopg.Connection[object] | None = None
 
     def wait(self, seconds: float) -> bool:
         """Return True at a notice, or False after some seconds without one.
@@ -335,21 +319,21 @@ class Listener:
             return any(True for _ in self._notices(seconds))
         except (SQLAlchemyError, psycopg.Error, OSError) as error:
             self.close()
-            raise DatabaseError(f"{self._where}: {_words(error)}") from None
+            raise DatabaseError(f"{self.where}: {_words(error)}") from None
 
     def _notices(self, seconds: float) -> Iterator[object]:
         if self._connection is None:
-            pooled = self._engine.raw_connection()
+            pooled = self.engine.raw_connection()
             found = pooled.driver_connection
             pooled.detach()
             if not isinstance(found, psycopg.Connection):
                 raise DatabaseError("the driver of PostgreSQL is another one")
             self._connection = found
             found.autocommit = True
-            if self._alone and not found.execute(_ALONE, (self._channel,)).fetchall()[0][0]:
+            if self.alone and not found.execute(_ALONE, (self.channel,)).fetchall()[0][0]:
                 self.close()
                 raise DatabaseError(_COPY)
-            found.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            found.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.channel)))
         yield from self._connection.notifies(timeout=seconds, stop_after=1)
 
     def close(self) -> None:
@@ -365,15 +349,22 @@ _COPY: Final = (
     "another relay carries questions under this machine's name: end it, or, where the machine is a "
     "copy of another one, give it a hostname and an /etc/machine-id of its own"
 )
+_FORGET: Final = """DELETE FROM ironcurtain_questions WHERE seen < now() - interval '30 days';
+    DELETE FROM ironcurtain_answers a WHERE at < now() - interval '30 days'
+    AND NOT EXISTS (SELECT FROM ironcurtain_questions q WHERE q.id = a.question)"""
 _ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
     (id, home, host, digest, request, asked, ends)
     VALUES (CAST(:id AS uuid), :home, :host, :digest, :request, :asked,
         now() + CAST(:left AS double precision) * interval '1 second')
     ON CONFLICT (id) DO UPDATE SET is_open = true, seen = now(), request = excluded.request,
     digest = excluded.digest, ends = excluded.ends WHERE ironcurtain_questions.home = :home""")
+_BEAT: Final = sa.text("""UPDATE ironcurtain_questions SET seen = now()
+    WHERE home = :home AND is_open RETURNING id::text""")
 _END: Final = sa.text("""UPDATE ironcurtain_questions
     SET is_open = false, request = '', seen = now()
     WHERE home = :home AND id = ANY(CAST(:ids AS uuid[]))""")
+_OUTCOME: Final = sa.text("""SELECT outcome FROM ironcurtain_answers
+    WHERE question = CAST(:q AS uuid) AND hash = :hash""")
 _TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome
     WHERE question = CAST(:q AS uuid) AND hash = :hash""")
 _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
@@ -388,7 +379,9 @@ _OPEN: Final = sa.text(f"""SELECT id FROM (
         FROM ironcurtain_questions WHERE is_open AND (ends IS NULL OR ends > now())
         AND octet_length(request) <= {LARGEST_REQUEST}) AS sized
     WHERE size <= {_MOST_BYTES} ORDER BY asked, id LIMIT :most""")  # noqa: S608  numbers
-_REQUESTS: Final = sa.text(f"""SELECT id::text, left(host, 64), request
+_REQUESTS: Final = sa.text(f"""SELECT id::text, left(host, 64), request,
+    CASE WHEN ends BETWEEN now() AND now() + interval '400 days'
+        THEN CAST(extract(epoch FROM ends - now()) AS double precision) END
     FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open
     AND octet_length(request) <= {LARGEST_REQUEST}""")  # noqa: S608  a number
 _HOME: Final = sa.text("""SELECT home FROM ironcurtain_questions
@@ -423,14 +416,14 @@ class Board:
         self._database = database
         self._shown: dict[str, PendingRequest | None] = {}
 
-    def pending(self, _now: datetime) -> list[PendingRequest]:
+    def pending(self, now: datetime) -> list[PendingRequest]:
         """Return the open questions, the oldest first.
 
         Raises:
             DatabaseError: it is away.
         """
         ids, new = self._database.waiting(self._shown.keys())
-        fresh = {one.id: _read(one) for one in new}
+        fresh = {one.id: _read(one, now) for one in new}
         known = self._shown | fresh
         self._shown = {name: known[name] for name in ids if name in known}
         return [one for one in self._shown.values() if one is not None]
@@ -466,9 +459,14 @@ class Board:
         return SentAnswer(f"{what} (is the key in reviewers.json?): {told}", waits=True)
 
 
-def _read(one: ShownQuestion) -> PendingRequest | None:
-    """Return a question, or None if its bytes are no request that signatures settle."""
+def _read(one: ShownQuestion, now: datetime) -> PendingRequest | None:
+    """Return a question, or None if its bytes are no request that signatures settle.
+
+    Its deadline is by the clock of `now`: that of its machine may be another one.
+    """
     request = read_request(request_name(one.id), one.request)
     if request is None or not request.signatures:
         return None
+    expires = None if one.left is None else now + timedelta(seconds=one.left)
+    request = replace(request, expires=expires, ends=None)
     return PendingRequest(Path("/") / one.host.replace("/", "-"), request)

@@ -6,19 +6,20 @@ of the browser, or with the command that the page names. That computes the diges
 anew; with a passkey a person believes what the page shows.
 """
 
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import sha256
 from time import monotonic
-from typing import Literal, TypedDict
+from typing import TypeVar
 
 import anyio
-import anyio.to_thread
+import anyio.lowlevel
 import orjson
-import uvicorn
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -30,19 +31,30 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, utc_now
 from ironcurtain_proxy.mailbox.messages import signed_response_bytes
 from ironcurtain_proxy.signing.passkeys import asked_of, assertion, challenge_of, host_of, made
-from ironcurtain_proxy.web.app import answer_in, body_of, page_files, problem, shown_question
+from ironcurtain_proxy.web.app import (
+    answer_in,
+    body_of,
+    page_files,
+    problem,
+    shown_question,
+    shown_seconds,
+)
 from ironcurtain_proxy.web.guard import PageGuard
+
+T = TypeVar("T")
 
 _BEAT_SECONDS = 10.0
 _LOOK_SECONDS = 5.0
 _AWAY_SECONDS = 1.0
+_AT_ONCE = 200
+"""The streams that write before other requests have their turn."""
+_ANSWERS = 20
+"""The answers that wait for their machines at a time, each in a thread."""
+_LOGINS = 4
+"""The logins that wait for the provider at a time: it may be away, and no thread left else."""
+_QUEUE_SECONDS = 5.0
+_AWAY = "the database is away: questions wait on their machines"
 _ELSEWHERE = "the record of each machine lies there: `audit ship` sends it on"
-
-
-class _Cookie(TypedDict):
-    secure: bool
-    httponly: bool
-    samesite: Literal["lax"]
 
 
 class _Open:
@@ -50,6 +62,26 @@ class _Open:
 
     def is_open(self, _key: str) -> bool:
         return True
+
+
+class _Streams:
+    """The open pages, which are thousands: some write, then other requests have their turn."""
+
+    def __init__(self) -> None:
+        self._waiting: list[anyio.Event] = []
+
+    async def wait(self) -> None:
+        """Wait until there is something to write."""
+        self._waiting.append(woken := anyio.Event())
+        await woken.wait()
+
+    async def wake(self) -> None:
+        """Let those write that wait."""
+        waiting, self._waiting = self._waiting, []
+        for number, one in enumerate(waiting, 1):
+            one.set()
+            if number % _AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
 
 
 class Desk:
@@ -69,18 +101,22 @@ class Desk:
         self._logins = logins
         self._complain = complain
         self._board = Board(database)
-        is_by_tls = logins.is_by_tls
+        self._is_by_tls = origin.startswith("https:")
         # Neither another host of the domain nor a page without TLS can set a cookie of this name.
-        self._cookie = "__Host-login" if is_by_tls else "login"
-        # Lax: the provider's page leads back here.
-        self._how: _Cookie = {"secure": is_by_tls, "httponly": True, "samesite": "lax"}
+        self._cookie = "__Host-login" if self._is_by_tls else "login"
         self._waiting: list[PendingRequest] = []
         self._problem = "the database has not been read yet"
-        self._changed = anyio.Event()
+        self._number = 0
+        """The number of changes of what waits."""
+        self._streams, self._beat_at = _Streams(), 0.0
         self._pages: frozenset[str] = frozenset()
         """Digests of the keys of open pages, as they were read last."""
-        self._written: dict[tuple[str, ...], tuple[float, bytes]] = {}
-        """The line of those who see the same machines, and when it was written."""
+        self._written: dict[tuple[tuple[str, ...], int], tuple[float, bytes]] = {}
+        """The line of those who see the same machines and have seen the same change, and when it
+        was written."""
+        # Of the threads that all requests share, some are left by those that wait for others.
+        self._answering = anyio.CapacityLimiter(_ANSWERS)
+        self._logging_in = anyio.Semaphore(_LOGINS)
 
     def app(self) -> Starlette:
         """Return the application, without the guard."""
@@ -95,7 +131,12 @@ class Desk:
             Route("/api/passkey", self._passkey, methods=["POST"]),
             *[Route(f"/api/{name}", self._elsewhere) for name in ("calls", "call", "day", "rule")],
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan)
+        refusals = dict.fromkeys((HTTPException, LoginError, DatabaseError), self._not_in)
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=refusals)
+
+    def guarded(self) -> PageGuard:
+        """Return the application behind its guard."""
+        return PageGuard(self.app(), _Open(), [self.origin])
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -113,61 +154,68 @@ class Desk:
             while True:
                 try:
                     # Before it reads: what comes in between gives a notice.
-                    await anyio.to_thread.run_sync(listener.wait, 0.0)
-                    found = await anyio.to_thread.run_sync(self._board.pending, utc_now())
-                    self._pages = await anyio.to_thread.run_sync(self._logins.pages)
-                    self._show(found, "")
-                    await anyio.to_thread.run_sync(
-                        listener.wait, _LOOK_SECONDS, abandon_on_cancel=True
-                    )
+                    await run_sync(listener.wait, 0.0)
+                    found = await run_sync(self._board.pending, utc_now())
+                    self._pages = await run_sync(self._logins.pages)
+                    # What changes while the streams write comes with the next look.
+                    await self._show(found, "")
+                    await run_sync(listener.wait, _LOOK_SECONDS, abandon_on_cancel=True)
                 except DatabaseError as error:
                     if not self._problem:
                         self._complain(str(error))
-                    self._show([], "the database is away: questions wait on their machines")
+                    await self._show([], _AWAY)
                     await anyio.sleep(_AWAY_SECONDS)
         finally:
             listener.close()
 
-    def _show(self, waiting: list[PendingRequest], trouble: str) -> None:
-        if (waiting, trouble) != (self._waiting, self._problem):
+    async def _show(self, waiting: list[PendingRequest], trouble: str) -> None:
+        is_new = (waiting, trouble) != (self._waiting, self._problem)
+        if is_new:
             self._waiting, self._problem = waiting, trouble
-            self._wake()
-
-    def _wake(self) -> None:
-        self._written.clear()
-        self._changed.set()
-        self._changed = anyio.Event()
+            self._number += 1
+            self._written.clear()
+        if is_new or monotonic() >= self._beat_at:
+            self._beat_at = monotonic() + _BEAT_SECONDS
+            await self._streams.wake()
 
     async def _questions(self, request: Request) -> Response:
         seen = await self._seen(key := _key(request))
-        if isinstance(seen, Response):
-            return seen
         return StreamingResponse(self._lines(key, seen), media_type="application/x-ndjson")
 
     async def _lines(self, key: str, seen: tuple[str, ...]) -> AsyncIterator[bytes]:
-        """Yield the questions at each change, until the login ends.
+        """Yield the questions, then what changes, until the login ends.
 
         Thousands of pages are looked up at once, in what `_look` has read. One that is not there
         may have been opened since.
         """
         digest = digest_of(key)
-        while not self._problem and (
-            digest in self._pages or not isinstance(await self._seen(key), Response)
-        ):
-            changed = self._changed
-            yield self._line(seen)
-            with anyio.move_on_after(_BEAT_SECONDS):
-                await changed.wait()
+        number, known = 0, list[PendingRequest]()
+        while not self._problem and (digest in self._pages or await self._is_open(key)):
+            line = self._line(seen, number, known)
+            number, known = self._number, self._waiting
+            yield line
+            if number == self._number:
+                await self._streams.wait()
 
-    def _line(self, seen: tuple[str, ...]) -> bytes:
-        """Return the questions of some machines, written once a second for all who see these."""
-        at, line = self._written.get(seen, (0.0, b""))
+    def _line(self, seen: tuple[str, ...], number: int, known: Collection[PendingRequest]) -> bytes:
+        """Return the questions of some machines, written once a second for all who see these.
+
+        Args:
+            seen: patterns of the machines' names.
+            number: the change that was written last.
+            known: the questions that were written with it.
+        """
+        at, line = self._written.get((seen, number), (0.0, b""))
         if not line or monotonic() - at > 1:
-            now = utc_now()
-            shown = [shown_question(one, None, now, is_here=False) for one in self._visible(seen)]
-            said = {"questions": shown, "passkeys": self._has_passkeys}
+            now, waiting, old = utc_now(), self._visible(seen), {one.id: one for one in known}
+            came = [one for one in waiting if old.get(one.id) != one]
+            said = {
+                "questions": [shown_question(one, None, now, is_here=False) for one in came],
+                "left": {one.id: shown_seconds(one, now) for one in waiting},
+                "passkeys": self._has_passkeys,
+            }
             line = orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
-            self._written[seen] = (monotonic(), line)
+            self._written[seen, number] = (monotonic(), line)
         return line
 
     def _visible(self, seen: tuple[str, ...]) -> list[PendingRequest]:
@@ -177,21 +225,27 @@ class Desk:
             if any(fnmatchcase(one.directory.name, names) for names in seen)
         ]
 
-    async def _seen(self, key: str) -> tuple[str, ...] | Response:
-        """Return which machines the person of a key sees, or the answer to nobody."""
-        try:
-            who = await anyio.to_thread.run_sync(self._logins.account, key)
-        except DatabaseError:
-            return problem(503, "the database is away: questions wait on their machines")
+    async def _is_open(self, key: str) -> bool:
+        with suppress(HTTPException, DatabaseError):
+            return bool(await self._seen(key))
+        return False
+
+    async def _seen(self, key: str) -> tuple[str, ...]:
+        """Return which machines the person of a key sees.
+
+        Raises:
+            HTTPException: it is nobody's, or nothing can be seen now.
+        """
+        who = await run_sync(self._logins.account, key)
         if who is None:
-            return problem(401, "log in again: open the address without /page")
-        return problem(503, self._problem) if self._problem else self._logins.machines(who)
+            raise HTTPException(401, "log in again: open the address without /page")
+        if self._problem:
+            raise HTTPException(503, self._problem)
+        return self._logins.machines(who)
 
     async def _answer(self, request: Request) -> Response:
         """Say what a passkey has to sign; or hand the signed answer to the machine that asks."""
         seen = await self._seen(_key(request))
-        if isinstance(seen, Response):
-            return seen
         fields = await body_of(request)
         found = answer_in(fields, {one.id: one for one in self._visible(seen)})
         if isinstance(found, Response):
@@ -203,11 +257,8 @@ class Desk:
         signed = assertion(said, answer)
         if signed is None:
             return problem(400, "the passkey's answer is not understood")
-        try:
-            body = signed_response_bytes(signed)
-            done = await anyio.to_thread.run_sync(self._board.answer, one, body)
-        except DatabaseError as error:
-            return self._not_in(error)
+        body = signed_response_bytes(signed)
+        done = await run_sync(self._board.answer, one, body, limiter=self._answering)
         return JSONResponse({"told": done.told}) if done.taken else problem(409, done.told)
 
     async def _passkey(self, request: Request) -> Response:
@@ -216,14 +267,11 @@ class Desk:
         The challenge is of the page's key: the line proves nothing before an administrator writes
         it beside a name.
         """
-        seen = await self._seen(key := _key(request))
-        if isinstance(seen, Response):
-            return seen
-        challenge = sha256(key.encode()).digest()
-        said = (await body_of(request)).get("made")
+        await self._seen(key := _key(request))
+        challenge, said = sha256(key.encode()).digest(), (await body_of(request)).get("made")
         if not isinstance(said, dict):
             return JSONResponse({"make": asked_of(self.origin, challenge)})
-        found = await anyio.to_thread.run_sync(made, said, self.origin, challenge)
+        found = await run_sync(made, said, self.origin, challenge)
         if found is None:
             return problem(400, "the browser has made no passkey for this page")
         return JSONResponse({"line": found.line})
@@ -234,67 +282,66 @@ class Desk:
     # --- logins ----------------------------------------------------------------------------------
 
     async def _enter(self, _request: Request) -> Response:
-        try:
-            address, browser = await anyio.to_thread.run_sync(self._logins.begin)
-        except (LoginError, DatabaseError) as error:
-            return self._not_in(error)
-        answer = RedirectResponse(address, 303)
-        answer.set_cookie(self._cookie, browser, max_age=LOGIN_SECONDS, **self._how)
-        return answer
+        address, browser = await self._at_provider(self._logins.begin)
+        return self._led_to(address, browser, LOGIN_SECONDS)
 
     async def _callback(self, request: Request) -> Response:
         asked, browser = request.query_params, request.cookies.get(self._cookie, "")
         given = (asked.get("state", ""), asked.get("code", ""), browser)
-        try:
-            ticket = await anyio.to_thread.run_sync(self._logins.end, *given)
-        except (LoginError, DatabaseError) as error:
-            return self._not_in(error)
-        answer = RedirectResponse(f"/page#{ticket}", 303)
-        answer.delete_cookie(self._cookie, **self._how)
+        ticket = await self._at_provider(partial(self._logins.end, *given))
+        return self._led_to(f"/page#{ticket}", "", 0)
+
+    def _led_to(self, address: str, browser: str, seconds: int) -> Response:
+        """Lead a browser elsewhere, with a cookie for so long."""
+        answer = RedirectResponse(address, 303)
+        # Lax: the provider's page leads back here.
+        answer.set_cookie(self._cookie, browser, seconds, secure=self._is_by_tls, httponly=True)
         return answer
 
-    def _not_in(self, error: LoginError | DatabaseError) -> Response:
+    async def _at_provider(self, ask: Callable[[], T]) -> T:
+        """Do what may wait for the provider, with few threads: pages and answers need the others.
+
+        Raises:
+            LoginError: others wait already.
+        """
+        with anyio.move_on_after(_QUEUE_SECONDS) as queue:
+            await self._logging_in.acquire()
+        if queue.cancelled_caught:
+            raise LoginError("the login's provider is slow: try again")
+        try:
+            return await run_sync(ask)
+        finally:
+            self._logging_in.release()
+
+    def _not_in(self, _request: Request, error: Exception) -> Response:
+        """Return the answer to a request that is refused."""
+        if isinstance(error, HTTPException):
+            return problem(error.status_code, error.detail)
         if isinstance(error, LoginError):
             return problem(403, str(error))
-        self._complain(str(error))
-        return problem(503, "the database is away: try again")
+        if not self._problem:
+            self._complain(str(error))
+        return problem(503, _AWAY)
 
     async def _open(self, request: Request) -> Response:
         ticket = (await body_of(request)).get("ticket")
-        try:
-            found = await anyio.to_thread.run_sync(self._logins.open_page, str(ticket))
-        except DatabaseError as error:
-            return self._not_in(error)
+        found = await run_sync(self._logins.open_page, str(ticket))
         if found is None:
-            return problem(403, "this link was used already: open the address without /page")
+            raise HTTPException(403, "this link was used already: open the address without /page")
         key, who = found
         return JSONResponse({"key": key, "person": visible(who.name)})
 
     async def _close(self, request: Request) -> Response:
         """End a login: here at once, at other copies within seconds."""
-        key = _key(request)
-        try:
-            elsewhere = await anyio.to_thread.run_sync(self._logins.close_page, key)
-        except DatabaseError as error:
-            return self._not_in(error)
+        key, elsewhere = _key(request), ""
+        await run_sync(self._logins.close_page, key)
         self._pages -= {digest_of(key)}
-        self._wake()
+        await self._streams.wake()
+        with suppress(LoginError):
+            elsewhere = await self._at_provider(self._logins.way_out)
         return JSONResponse({"elsewhere": elsewhere})
 
 
 def _key(request: Request) -> str:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key if scheme.lower() == "bearer" else ""
-
-
-def serve_desk(desk: Desk, listening: socket.socket) -> None:
-    """Serve until the person stops the command."""
-    config = uvicorn.Config(
-        PageGuard(desk.app(), _Open(), [desk.origin]),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=1,
-    )
-    uvicorn.Server(config).run(sockets=[listening])

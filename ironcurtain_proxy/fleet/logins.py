@@ -139,11 +139,6 @@ class Logins:
         self._found: Mapping[str, object] | None = None
         self.pages = words.pages
 
-    @property
-    def is_by_tls(self) -> bool:
-        """Whether browsers reach the page by TLS."""
-        return self._provider.callback.startswith("https:")
-
     def begin(self) -> tuple[str, str]:
         """Return the provider's address for a login, and a word that only this browser keeps.
 
@@ -202,13 +197,17 @@ class Logins:
         who = self._words.take("ticket", ticket)
         return None if who is None else (self._words.give("page", who, _PAGE_SECONDS), who)
 
-    def close_page(self, key: str) -> str:
-        """End a login, and return where the provider ends its own, or nothing if it says none."""
+    def close_page(self, key: str) -> None:
+        """End a login."""
         self._words.take("page", key)
-        try:
-            where = self._address("end_session_endpoint")
-        except LoginError:
-            return ""
+
+    def way_out(self) -> str:
+        """Return where the provider ends its own logins.
+
+        Raises:
+            LoginError: it cannot be reached, or names no such place.
+        """
+        where = self._address("end_session_endpoint")
         return f"{where}?{urlencode({'client_id': self._provider.client})}"
 
     def account(self, key: str) -> Account | None:

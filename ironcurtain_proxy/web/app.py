@@ -6,7 +6,8 @@ The addresses of the page and of its data.
 of an open page (`guard`), except the exchange of a ticket for such a key:
 
 - `POST /api/page` takes `{"ticket"}` and gives `{"key"}`.
-- `GET /api/questions` stays open with the page: a JSON line with all questions at each change.
+- `GET /api/questions` stays open with the page: a JSON line with all questions at each change. A
+  line with `left` has those that came, and the seconds that each question has that waits.
 - `POST /api/answers` takes `{"id", "digest", "approve", "equal", "remember"?, "note"?,
   "arguments"?}`, the last as a text of JSON; `equal` has the digests of the card's other calls. The
   digest identifies the shown bytes: a question whose file has changed
@@ -320,13 +321,10 @@ def _given(fields: Mapping[str, object], candidates: int) -> ReviewerAnswer | No
     note = fields.get("note", "")
     if not isinstance(approved, bool) or not isinstance(note, str):
         return None
-    if remember is None:
-        return ReviewerAnswer(approved=approved, note=note, place="a browser")
-    if isinstance(remember, bool) or not isinstance(remember, int) or not approved:
-        return None
-    if not 0 <= remember < candidates:
-        return None
-    return ReviewerAnswer(approved=True, remember=remember, note=note, place="a browser")
+    # `True` is an `int`, and no place in a list.
+    if remember is None or (type(remember) is int and approved and 0 <= remember < candidates):
+        return ReviewerAnswer(approved=approved, remember=remember, note=note, place="a browser")
+    return None
 
 
 def _chosen(request: Request, now: datetime) -> Selection:
@@ -401,7 +399,6 @@ def shown_question(
         is_here: whether this machine asks; the files of another are not ours.
     """
     request = one.request
-    left = seconds_left(request, now)
     change = file_change(request.tool, request.arguments) if is_here else ShownChange([])
     asker = asker_of(one).told() if is_here else visible(f"{one.session} on {one.directory.name}")
     return {
@@ -409,7 +406,7 @@ def shown_question(
         "digest": request.digest,
         "headline": summary(one),
         "asker": asker,
-        "secondsLeft": None if left is None else max(0, round(left)),
+        "secondsLeft": shown_seconds(one, now),
         "arguments": _fields(arguments_of(one, without=change.shows)),
         "changes": [*change.lines],
         "reasons": _fields(reasons_of(one)),
@@ -419,6 +416,12 @@ def shown_question(
         "equal": [_shown_equal(other, one) for other in equal],
         "editable": as_json(dict(request.arguments)) if request.may_edit else None,
     }
+
+
+def shown_seconds(one: PendingRequest, now: datetime) -> int | None:
+    """Return the seconds until a question's deadline, or None if it has none."""
+    left = seconds_left(one.request, now)
+    return None if left is None else max(0, round(left))
 
 
 def _shown_equal(other: PendingRequest, one: PendingRequest) -> Json:
@@ -466,12 +469,10 @@ def origins_of(listening: socket.socket, public_names: Sequence[str]) -> list[st
     return [f"http://{LOOPBACK}:{port}", f"http://localhost:{port}", *named]
 
 
-def serve_page(
-    page: ReviewPage, access: Access, origins: Sequence[str], listening: socket.socket
-) -> None:
+def serve_page(guarded: PageGuard, listening: socket.socket) -> None:
     """Serve until the person stops the command."""
     config = uvicorn.Config(
-        PageGuard(page.app(), access, origins),
+        guarded,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -161,13 +161,16 @@ class Persons:
         """Read the questions of one page, until all is over."""
         address = f"http://127.0.0.1:{port}/api/questions"
         while not self.ended.is_set():
+            known: dict[str, dict[str, object]] = {}
             with (
                 suppress(httpx.HTTPError, orjson.JSONDecodeError),
                 httpx.stream("GET", address, headers=self._key, timeout=15) as answer,
             ):
                 for text in answer.iter_lines() if answer.status_code == 200 else ():
-                    found = {one["id"]: one for one in orjson.loads(text)["questions"]}
-                    self.waiting = found
+                    said = orjson.loads(text)
+                    known |= {one["id"]: one for one in said["questions"]}
+                    known = {name: known[name] for name in said["left"]}
+                    self.waiting = known
                     if self.ended.is_set():
                         return
             self.ended.wait(0.2)

@@ -16,7 +16,7 @@ from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.fleet import database, relay
 from ironcurtain_proxy.fleet.database import Board, DatabaseError, FleetDatabase
 from ironcurtain_proxy.fleet.relay import Relay
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, seconds_left, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name
 from tests.fakes import FakeClock
 from tests.questions import a_question
@@ -159,7 +159,9 @@ def test_a_question_is_answered_where_machine_and_database_have_other_clocks(
         one.step()
     finally:
         one.run(lambda: True)  # closes its connection
-    assert [each.id for each in Board(found).pending(utc_now())] == [str(question.id)]
+    (shown,) = Board(found).pending(utc_now())
+    assert shown.id == str(question.id)
+    assert 0 < (seconds_left(shown.request, utc_now()) or 0) <= timedelta(hours=1).total_seconds()
     assert found.put_answer(str(question.id), b"{}") is not None
     late = "SELECT ends > now() + interval '2 hours' FROM ironcurtain_questions"
     assert found.run(lambda each: each.exec_driver_sql(late).scalar()) is False

@@ -2,8 +2,10 @@
 
 import re
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -16,7 +18,7 @@ import pytest
 from tests.e2e.raw_client import at
 from tests.fakes import NO_TLS
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, logged_in, opened
+from tests.fleet.pages import Pages, free_port, logged_in, opened
 from tests.fleet.test_relay import asks, the_only, until
 from tests.program import ROOT
 
@@ -104,6 +106,40 @@ def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Page
         assert gone.status_code == 401
 
 
+def test_a_provider_that_does_not_answer_holds_few_logins_and_nobody_else(pages: Pages) -> None:
+    with httpx.Client(verify=NO_TLS) as browser:
+        key = opened(browser, pages)
+    port, host = free_port(), {"Host": urlsplit(pages.origin).netloc}
+    page = f"http://127.0.0.1:{port}"
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent, ExitStack() as stack:
+        pages.issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        pages.start(port)
+        persons = stack.enter_context(ThreadPoolExecutor(60))
+        for _ in range(60):
+            persons.submit(httpx.get, f"{page}/", headers=host, timeout=60)
+        held = [stack.enter_context(silent.accept()[0]) for _ in range(4)]
+        answer = httpx.post(f"{page}/api/answers", headers={**host, **key}, json={}, timeout=60)
+        assert answer.status_code == 409
+        silent.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                held.append(stack.enter_context(silent.accept()[0]))
+        silent.close()
+        # One whose login was given up has hung up.
+        assert len([one for one in held if not is_ended(one)]) <= 4
+
+
+def is_ended(one: socket.socket) -> bool:
+    """Return whether the other end hung up; it has sent its one request."""
+    one.setblocking(False)
+    try:
+        while one.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    return True
+
+
 @pytest.fixture
 def browser_page() -> Iterator["Page"]:
     """A page of Chromium, which has an authenticator of its own, whose owner is verified."""
@@ -130,7 +166,9 @@ def browser_page() -> Iterator["Page"]:
 def approved(page: "Page", told: str) -> None:
     """Press "approve". What came up just now is not answered."""
     page.locator("#approve:enabled").wait_for()
-    page.evaluate("() => new Promise((done) => setTimeout(done, state.readyAt - Date.now()))")
+    page.evaluate(
+        "() => new Promise((done) => setTimeout(done, state.readyAt - performance.now()))"
+    )
     page.locator("#approve").click()
     page.get_by_text(told).wait_for()
 

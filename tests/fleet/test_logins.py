@@ -1,9 +1,10 @@
 """Nobody logs in by a token that the provider did not give to this login at this page."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx
 import orjson
 import pytest
@@ -17,8 +18,15 @@ from joserfc.jwk import ECKey, KeySet
 
 from ironcurtain_proxy.fleet.database import FleetDatabase, ShownQuestion, _read
 from ironcurtain_proxy.fleet.desk import Desk
-from ironcurtain_proxy.fleet.logins import Account, LoginError, LoginProvider, Logins, Words
-from ironcurtain_proxy.mailbox.mailboxes import this_process, utc_now
+from ironcurtain_proxy.fleet.logins import (
+    Account,
+    LoginError,
+    LoginProvider,
+    Logins,
+    Words,
+    digest_of,
+)
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes
 from ironcurtain_proxy.signing.passkeys import base64_of
 from tests.questions import a_question
@@ -119,7 +127,7 @@ def test_a_token_of_this_login_counts_also_where_clocks_differ_a_little(
     assert found is not None
     key, who = found
     assert provider.logins.account(key) == who == Account(id="ada", name="ada")
-    assert provider.logins.close_page(key) == ""
+    provider.logins.close_page(key)
     assert provider.logins.account(key) is None
 
 
@@ -225,16 +233,56 @@ def desk_of(provider: Provider, origin: str = "https://page.example.com") -> Des
     return Desk(FleetDatabase("postgresql://nobody@localhost/none"), provider.logins, origin, print)
 
 
+def waiting(number: int, host: str) -> PendingRequest:
+    """A question of a machine, as a copy of the page has read it."""
+    asked = utc_now()
+    question = a_question(identifier=f"7db5443e-0000-4000-8000-00000000000{number}")
+    one = replace(question, signing=needing(1), created=asked)
+    raw = request_bytes(replace(one, deadline=asked.replace(year=2100)), this_process())
+    shown = _read(ShownQuestion(one.id, host, raw), asked)
+    assert shown is not None
+    return shown
+
+
+@pytest.mark.anyio
+async def test_a_page_is_sent_what_changed_alone_also_where_it_missed_a_change() -> None:
+    desk, one, two, three = desk_of(Provider()), *[waiting(number, "m") for number in (1, 2, 3)]
+    desk._pages = frozenset({digest_of("key")})
+    quick, slow = (desk._lines("key", ("*",)) for _ in range(2))
+
+    async def sent(page: AsyncIterator[bytes]) -> tuple[list[str], list[str]]:
+        said = orjson.loads(await anext(page))
+        return [one["id"] for one in said["questions"]], [*said["left"]]
+
+    await desk._show([one], "")
+    assert await sent(quick) == await sent(slow) == ([one.id], [one.id])
+    await desk._show([one, two], "")
+    assert await sent(quick) == ([two.id], [one.id, two.id])
+    await desk._show([two, three], "")
+    assert await sent(quick) == ([three.id], [two.id, three.id])
+    assert await sent(slow) == ([two.id, three.id], [two.id, three.id])
+    # What thousands of pages are sent is written once.
+    assert desk._line(("*",), 1, [one]) is desk._line(("*",), 1, [one])
+    found: list[tuple[list[str], list[str]]] = []
+
+    async def keep(page: AsyncIterator[bytes]) -> None:
+        found.append(await sent(page))
+
+    async with anyio.create_task_group() as tasks:
+        for page in (quick, slow):
+            tasks.start_soon(keep, page)
+        await anyio.wait_all_tasks_blocked()
+        assert found == []
+        await desk._show([three], "")
+    assert found == [([], [three.id])] * 2
+    await desk._show([], "the database is away")
+    assert [line async for line in quick] == []
+
+
 def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
-    provider, asked = Provider(SEES), utc_now()
+    provider = Provider(SEES)
     desk = desk_of(provider)
-    for number, host in enumerate(("web-1", "pay-1", "pay-2")):
-        question = a_question(identifier=f"7db5443e-0000-4000-8000-00000000000{number}")
-        one = replace(question, signing=needing(1), created=asked)
-        raw = request_bytes(replace(one, deadline=asked.replace(year=2100)), this_process())
-        shown = _read(ShownQuestion(one.id, host, raw))
-        assert shown is not None
-        desk._waiting.append(shown)
+    desk._waiting = [waiting(*one) for one in enumerate(("web-1", "pay-1", "pay-2"))]
     desk._problem = ""
     page = TestClient(desk.app(), "https://page.example.com")  # not entered: nothing is read
     for groups, sees in ((["payments"], {"web-1", "pay-1", "pay-2"}), (["ops"], {"web-1"})):
@@ -247,7 +295,8 @@ def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
             about = {"id": each.id, "digest": each.request.digest, "approve": True}
             answer = page.post("/api/answers", json=about, headers=key)
             assert answer.status_code == (200 if each.directory.name in sees else 409)
-        line = desk._line(provider.logins.machines(Account(id="", name="", groups=(*groups,))))
+        seen = provider.logins.machines(Account(id="", name="", groups=(*groups,)))
+        line = desk._line(seen, 0, ())
         assert line.count(b'"headline"') == len(sees)
 
 

@@ -150,6 +150,23 @@ async def test_a_row_keeps_focus_and_click_while_the_list_refreshes(
         await press(page, "d", first, box)
 
 
+async def test_a_clock_that_is_set_meanwhile_moves_no_countdown_and_holds_no_key_up(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    asked = escalation(seconds=PATIENCE)
+    set_clock = "hours => { const now = Date.now; Date.now = () => now() + hours * 3600e3; }"
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
+        await expect(page.locator("#headline")).to_contain_text("files/read_file")
+        await page.evaluate(set_clock, 1)
+        shown = "() => { drawList(); return document.querySelector('#waiting small').textContent }"
+        assert await page.evaluate(shown) in {
+            f"{at // 60}:{at % 60:02} left" for at in range(1, 121)
+        }
+        await page.evaluate(set_clock, -2)
+        assert await page.evaluate("() => state.readyAt - performance.now()") <= 400
+        await press(page, "d", asked, box)
+
+
 async def test_a_phone_has_room_for_the_call_and_the_keys(
     browser: BrowserContext, tmp_path: Path
 ) -> None:

@@ -82,14 +82,19 @@ async function readLines(reader) {
 
 // --- questions ----------------------------------------------------------------------------------
 
-function show({ questions: waiting, passkeys }) {
+// A line has all questions; or those that came, and how many seconds each that waits has left.
+function show({ questions, left, passkeys }) {
   state.passkeys = Boolean(passkeys) && "PublicKeyCredential" in window;
   $("passkey").hidden = !state.passkeys;
-  const known = new Set(state.waiting.map((one) => one.id));
-  const came = waiting.filter((one) => !known.has(one.id));
-  const at = Date.now();
-  state.waiting = waiting.map((one) => ({ ...one, ends: one.secondsLeft === null ? null
-    : at + one.secondsLeft * 1000 }));
+  const known = new Map(state.waiting.map((one) => [one.id, one]));
+  const came = questions.filter((one) => !known.has(one.id));
+  for (const one of questions) known.set(one.id, one);
+  const all = left || Object.fromEntries(questions.map((one) => [one.id, one.secondsLeft]));
+  const waiting = Object.keys(all).filter((id) => known.has(id)).map((id) => known.get(id));
+  // The clock of this device may be set to another time meanwhile: `performance.now` goes on.
+  const at = performance.now();
+  state.waiting = waiting.map((one) => ({ ...one, ends: all[one.id] === null ? null
+    : at + all[one.id] * 1000 }));
   const count = waiting.reduce((sum, one) => sum + 1 + one.equal.length, 0);
   $("count").textContent = count;
   document.title = (count ? `(${count}) ` : "") + "ironcurtain-proxy";
@@ -145,7 +150,7 @@ function update(button, one) {
   if (state.shown && one.id === state.shown.id) button.setAttribute("aria-current", "true");
   else button.removeAttribute("aria-current");
   if (one.ends === null) return;
-  const left = Math.max(0, Math.round((one.ends - Date.now()) / 1000));
+  const left = Math.max(0, Math.round((one.ends - performance.now()) / 1000));
   const time = button.querySelector("small");
   time.textContent = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} left`;
   time.className = left < 60 ? "soon" : "";
@@ -153,7 +158,7 @@ function update(button, one) {
 
 function choose(one, byItself) {
   state.shown = one;
-  if (byItself) state.readyAt = Date.now() + GUARD_MS;
+  if (byItself) state.readyAt = performance.now() + GUARD_MS;
   for (const id of ["question", "actions"]) $(id).hidden = one === null;
   $("empty").hidden = one !== null;
   if (one === null) return;
@@ -232,8 +237,8 @@ async function answer(approve, remember, edited) {
   const name = approve ? (remember === null ? "approve" : "remember") : "deny";
   const button = $(edited === undefined ? name : "edit");
   if (one === null || button.disabled) return;
-  if (Date.now() < state.readyAt) {
-    state.readyAt = Date.now() + GUARD_MS;
+  if (performance.now() < state.readyAt) {
+    state.readyAt = performance.now() + GUARD_MS;
     tell("That came too soon: another call had just come up.");
     return;
   }
