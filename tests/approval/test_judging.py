@@ -25,6 +25,7 @@ from tests.approval.subjects import ALLOW, DENY, ESCALATE, decisions
 from tests.examples import examples
 from tests.shell.places import PROJECT
 from tests.strategies import requests
+from tests.tables import table
 
 ALLOWED = Allow(Ground("rule", "so"))
 SHELL = NamedTool("shell", "run", frozenset({"shell/run", "run"}))
@@ -53,21 +54,7 @@ def judged(
 
 @pytest.mark.requirement("D-10", "D-11")
 def test_a_supervised_session_is_asked_about_commands_that_do_more_than_read() -> None:
-    cases = [
-        ("ls -la /tmp | grep x", "allow"),
-        ("git status", "allow"),
-        ("yarn build --help", "escalate"),
-        ("sed -l 5p '1e ./evil' f", "escalate"),
-        ("npm diff", "escalate"),
-        ("cat ../other/notes", "escalate"),
-        ("ls; rm -rf /tmp/x", "escalate"),
-        ("ls $(curl example.com)", "escalate"),
-        ("cat x > y", "escalate"),
-        ("sudo ls", "escalate"),
-        ("sh -c 'ls; dd if=a of=b'", "escalate"),
-        ("ls 'unclosed", "escalate"),
-        ("some-program", "escalate"),
-    ]
+    cases = table("approval/tables.supervised", list[tuple[str, str]])
     assert [
         (command, effect)
         for command, effect in cases

@@ -117,18 +117,7 @@ def test_true_is_not_a_level() -> None:
 
 @pytest.mark.parametrize(
     ("listed", "unique", "meant"),
-    [
-        ("s/tool", True, True),
-        ("s/tool", False, True),
-        ("tool", True, True),
-        # Not certain: then it restricts all the same, lest another server take the mark away.
-        ("tool", False, True),
-        ("t/tool", True, False),
-        ("s__tool", True, False),
-        ("s/too", True, False),
-        ("s/*", True, False),
-        ("S/TOOL", True, False),
-    ],
+    table("approval/tables.sensitive_tools", list[tuple[str, bool, bool]]),
 )
 def test_a_sensitive_tool_is_meant_by_its_full_name_or_its_bare_one(
     listed: str, unique: bool, meant: bool

@@ -12,6 +12,7 @@ from ironcurtain_proxy.credentials.table import is_credential, names, places
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.grammar import Grammar, grammar_of
 from ironcurtain_proxy.shell.programs import expanded, paths
+from tests.tables import table
 
 WRITTEN = "plain words of nobody"
 PATHS = sorted(
@@ -67,16 +68,7 @@ def test_what_a_command_writes_into_a_file_of_the_table_is_masked(command: str) 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "echo plain > notes.txt; cat .env",
-        "cat .env > /tmp/copy",
-        "echo $TOKEN_FILE_NAME > .env",
-        "cat > notes.md <<EOF\nsee .env\nEOF",
-        "cp .env.example .env",
-        "echo plain > .env.example",
-        "a > b; if x > shadow_of: pass",
-        "grep -c x .env | tee count.txt",
-    ],
+    table("audit/redaction.written_elsewhere", list[str]),
 )
 def test_what_is_written_elsewhere_is_shown(text: str) -> None:
     assert redact_text(text) == text
@@ -100,18 +92,7 @@ def test_an_argument_with_the_content_of_such_a_file_is_a_secret_that_is_sent() 
 
 @pytest.mark.parametrize(
     "piece",
-    [
-        "echo ",
-        "echo a>",
-        "> .env ",
-        "<<",
-        "cat >.env <<A\n",
-        "tee .env",
-        "echo 'a'>.env;",
-        '"',
-        ".env",
-        "tee -a ",
-    ],
+    table("audit/redaction.long_pieces", list[str]),
 )
 def test_a_long_hostile_text_is_read_in_linear_time(piece: str) -> None:
     # Quadratic time would be 10^10 steps, which the limit of a test ends.

@@ -14,6 +14,7 @@ from ironcurtain_proxy.cli.arguments import COMMANDS
 from tests import program
 from tests.cli.test_decide import run
 from tests.program import FRESH
+from tests.tables import table
 
 
 def named(text: str) -> set[str]:
@@ -43,22 +44,7 @@ def test_help_of_a_command_is_that_commands() -> None:
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [
-        ("undo", "rollback"),
-        ("log", "audit"),
-        ("setup", "init"),
-        ("uninstall", "init --undo"),
-        ("start", "serve"),
-        ("version", "--version"),
-        ("reviw", "review"),
-        ("doctr", "doctor"),
-        ("protect", "init"),
-        ("tools", "annotate"),
-        ("sessions", "status"),
-        ("dashboard", "web"),
-        ("learn", "sandbox learn"),
-        ("replay", "policy replay"),
-    ],
+    table("cli/words.slips", list[tuple[str, str]]),
 )
 def test_a_word_of_other_programs_or_a_slip_leads_to_the_command(word: str, meant: str) -> None:
     result = run(word)
@@ -167,19 +153,7 @@ def test_an_output_on_a_full_disk_ends_with_one_line_and_a_failure(
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "init --dry-run --yes --from FILE",
-        "init --dry-run --yes --workspace FILE --servers FILE",
-        "report --log FILE --json",
-        "audit tail FILE --json",
-        "audit verify --heads . --root-key FILE",
-        "auto-approve eval --scenarios FILE",
-        "reviewers add ada FILE --risk low",
-        "bundle sign . --person FILE --machine FILE",
-        "hooks install claude --managed FILE",
-        "shell ls --workspace FILE",
-        "shell ls --workspace ~nobody-has-this-name",
-    ],
+    table("cli/words.no_files", list[str]),
 )
 def test_a_command_neither_waits_for_what_is_no_file_nor_breaks(line: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}

@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
 )
 from ironcurtain_proxy.model.values import RealPath
+from tests.tables import table
 
 WORK = RealPath.from_text("/work")
 
@@ -162,20 +163,7 @@ def test_a_workspace_inside_a_protected_directory_can_be_used() -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_closed"),
-    [
-        ("/work/.git/hooks", True),
-        ("/work/.git/hooks/pre-push", True),
-        ("/work/deep/.GIT/Hooks/x", True),
-        ("/work/.git/hooks.d", False),
-        ("/work/.git/objects", False),
-        ("/work/hooks/.git/x", False),
-        ("/work/.claude/settings.local.json", True),
-        ("/work/.claude/SETTINGS.json", True),
-        ("/work/.claude/my-settings.json", False),
-        ("/work/sub/.bare", True),
-        ("/work/sub/.bare/x", False),
-        ("/work/.bare.txt", False),
-    ],
+    table("decision/names.closed", list[tuple[str, bool]]),
 )
 def test_a_name_is_closed_wherever_it_lies_and_however_it_is_written(
     text: str, is_closed: bool

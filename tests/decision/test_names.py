@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
 from ironcurtain_proxy.model.values import RealPath
 from tests.decision.test_authorizer import WORK, path, request, said, within
+from tests.tables import table
 
 READ: tuple[ArgumentRole, ...] = ("read-path",)
 
@@ -65,17 +66,7 @@ def test_a_git_server_is_asked_too() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "text", "holds"),
-    [
-        (".aws/*", "/h/.aws/config", True),
-        (".aws/*", "/h/.aws/sub/config", False),
-        (".aws/*", "/h/x.aws/config", False),
-        ("id_*", "/h/id_rsa", True),
-        ("*a*b*", "/h/xxabxx", True),
-        ("*a*b*", "/h/a/b", False),
-        ("a.c", "/h/abc", False),
-        ("*.key", "/h/x.key\n", False),
-        ("*.key", "/h/two\nlines.key", True),
-    ],
+    table("decision/names.stars", list[tuple[str, str, bool]]),
 )
 def test_a_star_stands_for_any_part_of_one_name(pattern: str, text: str, holds: bool) -> None:
     assert names(pattern).covers(PathValue(text, RealPath.from_text(text))) is holds

@@ -12,6 +12,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
+from tests.tables import table
 
 GIT_ROLES: Roles = {
     "git_push": {"path": ["read-path"], "remote": ["git-remote-url"], "branch": ["branch-name"]},
@@ -246,18 +247,7 @@ def test_a_url_is_sent_as_it_came(url: str, fetching: Connected) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "https://evil.example/",
-        "https://example.com.evil.example/",
-        "https://example.com@evil.example/",
-        "https://evil.example\\@example.com/",
-        "https://evil.example/?https://example.com/",
-        "https:\\\\evil.example/https://example.com",
-        "//evil.example",
-        "file:///etc/passwd",
-        "javascript:alert(1)",
-        "",
-    ],
+    table("e2e/urls.elsewhere", list[str]),
 )
 def test_a_url_that_leads_elsewhere_is_not_sent(url: str, fetching: Connected) -> None:
     installation, agent = fetching
@@ -268,19 +258,7 @@ def test_a_url_that_leads_elsewhere_is_not_sent(url: str, fetching: Connected) -
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "http://localhost/",
-        "http://LOCALHOST:8080/",
-        "http://127.0.0.1/",
-        "http://2130706433/",
-        "http://0x7f.1/",
-        "http://[::1]/",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://metadata.google.internal/",
-        "file:///etc/passwd",
-        "no url at all",
-        "",
-    ],
+    table("e2e/urls.this_machine", list[str]),
 )
 def test_any_host_does_not_mean_this_machine_or_no_host(url: str, fetching: Connected) -> None:
     """G11."""

@@ -26,26 +26,10 @@ from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, text
 from tests.e2e.website import Website
 from tests.program import FRESH
+from tests.tables import table
 
 SECRET: Final = "neighbours-secret-7261"  # noqa: S105  of no account
-ODD: Final = (
-    "two words",
-    "it's",
-    'say "x"',
-    "$(touch injected)",
-    "`touch injected`",
-    "a; touch injected",
-    "a && touch injected #",
-    "first\nsecond",
-    "\ttab ",
-    "back\\slash\\",
-    "$HOME ${HOME} ~ * ? [a] {a,b} !x",
-    "%s é \u2028",
-    "--",
-    "-s",
-    "",
-    "last",
-)
+ODD: Final = table("e2e/attacks.odd_words", tuple[str, ...])
 """Arguments that a shell would make something else of."""
 
 pytestmark = pytest.mark.usefixtures("sandbox")

@@ -8,21 +8,11 @@ import pytest
 
 from tests.e2e.coding_session import CodingSession, picture
 from tests.e2e.package_registry import open_registry
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
-COMMANDS = (
-    "printf 'new\\n' > new.txt && chmod 755 new.txt && ln -s new.txt link && mkdir empty",
-    "sed -i s/a/b/ README.md && rm -rf tests",
-    "make build && make test",
-    "git add -A && git commit -qm 'All of it' --allow-empty",
-    "git checkout -q -b other && git branch -qD old-idea",
-    "echo x >> README.md && git stash -q && git stash drop -q",
-    "git checkout -q main && git reset -q --hard HEAD~1 && git clean -qfdx",
-    "git commit -q --amend -m 'Another word' && git reflog expire --all",
-    "git init -q nested && git -C nested commit -q --allow-empty -m start",
-    "mv calc lib && mv Makefile GNUmakefile",
-)
+COMMANDS = table("e2e/attacks.undone_by_hand", tuple[str, ...])
 
 
 @pytest.fixture(scope="module")

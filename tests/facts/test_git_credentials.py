@@ -55,21 +55,7 @@ def test_without_a_password_it_is_none(project: Path, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "git status",
-        "git log --oneline",
-        "git fetch origin",
-        "git push",
-        "git remote",
-        "git config user.name",
-        "git config user.email me@example.org",
-        "git commit -m 'read .git/config and git remote -v'",
-        "cat .gitignore",
-        "cat .github/config.yml",
-        "cat config",
-        "ls .git",
-        "cat .git/HEAD",
-    ],
+    table("facts/commands.not_showing", list[str]),
 )
 def test_what_shows_no_configuration_stays_as_it_was(project: Path, command: str) -> None:
     assert not shows(facts_of(project, command=command))

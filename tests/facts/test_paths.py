@@ -23,6 +23,7 @@ from ironcurtain_proxy.facts.paths import (
 from ironcurtain_proxy.model.values import RealPath
 from tests.facts.conftest import Tree
 from tests.facts.unprivileged import without_privileges
+from tests.tables import table
 
 
 def judged(tree: Tree, text: str) -> str:
@@ -87,20 +88,7 @@ def test_a_path_that_only_shorter_steps_could_reach_is_refused(tree: Tree) -> No
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "/proc/self/root/etc/passwd",
-        "/proc/self/cwd",
-        "/proc/thread-self/fd/0",
-        "/proc/1/root",
-        "/proc/1/status",
-        "/proc/99999999/cwd/x",
-        "/proc/mounts",
-        "/dev/fd/3",
-        "/dev/stdin",
-        "cwd/x",
-        "root/proc/self/cwd",
-        "/etc/../proc/./self",
-    ],
+    table("facts/urls.other_processes", list[str]),
 )
 def test_what_means_another_thing_in_another_process_is_refused(tree: Tree, text: str) -> None:
     assert isinstance(tree.reader().read(text), Refusal)

@@ -7,33 +7,8 @@ from ironcurtain_proxy.model.values import SqlEffect, gravest, is_at_most
 from tests.tables import table
 
 READS = table("facts/commands.sql_reads", tuple[str, ...])
-WRITES = (
-    "insert into t values (1)",
-    "UPDATE t SET a = 1",
-    "create table t (a int)",
-    "with a as (select 1) insert into t select * from a",
-    "select * into copy from t",
-    "select * from t for update",
-    "select nextval('s')",
-    "select setval('s', 1)",
-    "select unheard_of(1)",
-    "select other.lower('a')",
-    "pragma writable_schema = 1",
-    "pragma journal_mode",
-    "explain analyze update t set a = 1",
-)
-DESTROYS = (
-    "drop table q",
-    "DELETE FROM t",
-    "truncate t",
-    "alter table t drop column c",
-    "with gone as (delete from t returning *) select * from gone",
-    "explain analyze delete from t",
-    "select 1 -- harmless\n; drop table y",
-    "select 1; drop table y",
-    "select '\\'; drop table x; --'",
-    "merge into t using s on a = b when matched then delete",
-)
+WRITES = table("facts/commands.sql_writes", tuple[str, ...])
+DESTROYS = table("facts/commands.sql_destroys", tuple[str, ...])
 RUNS = (
     "copy t to program 'sh'",
     "COPY (SELECT 1) TO '/tmp/x'",

@@ -12,26 +12,11 @@ from ironcurtain_proxy.facts.arguments import (
     is_ordinary_remote,
     is_unambiguous,
 )
+from tests.tables import table
 
 
 def test_urls_are_read_as_the_url_standard_says() -> None:
-    cases = [
-        ("HTTPS://Docs.Example.COM:443/a/../b", "https://docs.example.com/b", "docs.example.com"),
-        ("https://example.com/", "https://example.com", "example.com"),
-        ("https://example.com/a/", "https://example.com/a", "example.com"),
-        ("https://example.com/?q=a/", "https://example.com/?q=a", "example.com"),
-        ("https://example.com//", "https://example.com/", "example.com"),
-        ("http://0x7f.1/", "http://127.0.0.1", "127.0.0.1"),
-        ("http://2130706433", "http://127.0.0.1", "127.0.0.1"),
-        ("http://[::1]:80/", "http://[::1]", "[::1]"),
-        ("http://b\u00fccher.example", "http://xn--bcher-kva.example", "xn--bcher-kva.example"),
-        ("https:\\\\example.com\\a", "https://example.com/a", "example.com"),
-        (" https://exa\tmple.com ", "https://example.com", "example.com"),
-        ("ssh://git@GitHub.com:22/", "ssh://git@GitHub.com:22", "GitHub.com"),
-        ("file:///etc/passwd", "file:///etc/passwd", ""),
-        ("not a url", "not a url", "not a url"),
-        ("", "", ""),
-    ]
+    cases = table("facts/urls.as_the_standard_says", list[tuple[str, str, str]])
     assert [
         (text, spelled, host)
         for text, spelled, host in cases
@@ -41,18 +26,7 @@ def test_urls_are_read_as_the_url_standard_says() -> None:
 
 @pytest.mark.parametrize(
     ("text", "domain"),
-    [
-        ("git@github.com:acme/x.git", "github.com/acme/x"),
-        ("github.com:acme/x/", "github.com/acme/x"),
-        ("git@GitHub.com:acme/x", "GitHub.com/acme/x"),
-        ("https://github.com/acme/x.git", "github.com/acme/x"),
-        ("https://github.com", "github.com"),
-        ("ssh://git@github.com:22/acme/x.git/", "github.com/acme/x"),
-        ("file:///h/r.git", "/h/r"),
-        ("ext::sh -c id", "ext/:sh -c id"),
-        ("origin", "origin"),
-        ("../other", "../other"),
-    ],
+    table("facts/urls.remotes", list[tuple[str, str]]),
 )
 def test_a_remote_leads_to_a_host_and_a_path(text: str, domain: str) -> None:
     assert git_domain(canonical_git_url(text)) == domain
@@ -92,21 +66,7 @@ def test_what_every_reader_understands_alike_is_unambiguous(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "https://good.example\\@evil.example/",
-        "https://good.example@evil@good.example/",
-        "https:good.example",
-        "https:/good.example",
-        "https:\\\\good.example",
-        " https://good.example",
-        "https://go\tod.example",
-        "https://good%2eexample/",
-        "https://fa\u00df.example",
-        "https://good\u3002example",
-        "https://good.example\uff0fevil.example",
-        "https://good.example/a\nHost: evil",
-        "javascript:alert(1)",
-    ],
+    table("facts/urls.two_readings", list[str]),
 )
 def test_a_url_with_two_readings_is_told(text: str) -> None:
     """G24: it is sent as it came, so the server's own parser must agree on the host."""

@@ -92,20 +92,7 @@ def test_a_push_without_words_from_another_branch_is_another_family(project: Pro
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        "remote.origin.url=https://evil.example/x",
-        "remote.origin.pushurl=https://evil.example/x",
-        "url.https://evil.example/.insteadOf=https://example.org/",
-        "url.https://evil.example/.pushInsteadOf=https://example.org/",
-        "remote.origin.receivepack=./evil",
-        "remote.origin.push=refs/heads/feature-x:refs/heads/main",
-        "remote.origin.vcs=evil",
-        "core.sshCommand=./evil",
-        "credential.https://example.org.helper=!./evil",
-        "http.proxy=evil.example",
-        "push.followTags=true",
-        "push.recurseSubmodules=on-demand",
-    ],
+    table("grants/stretched.settings", list[str]),
 )
 def test_another_remote_or_another_way_to_it_ends_the_grant(project: Project, setting: str) -> None:
     project.approve("git push origin feature-x")
@@ -170,18 +157,7 @@ def test_a_fetch_of_a_remote_covers_its_branches_and_nothing_else(project: Proje
         "git fetch -q origin x | tail",
     ):
         assert project.covers(command), command
-    for command in (
-        "git fetch origin main:main",
-        "git fetch origin +main",
-        "git fetch origin a..b",
-        "git fetch fork main",
-        "git fetch --multiple origin fork",
-        "git fetch --mult origin fork",
-        "git fetch -m origin fork",
-        "git fetch -qm origin fork",
-        "git fetch --all",
-        "git fetch --upload-pack=./x origin main",
-    ):
+    for command in table("grants/stretched.fetches", tuple[str, ...]):
         assert not project.covers(command), command
     project.grants.clear()
     project.approve("git fetch -m origin fork")

@@ -103,17 +103,7 @@ FETCHES = [
     "git ls-remote --heads origin main",
 ]  # fmt: skip
 PULLS = ["git pull", "git pull --rebase", "git pull --ff-only origin", "git pull origin main"]
-NO_FETCHES = [
-    "git fetch fork", "git fetch --all", "git fetch --prune", "git pull --prune",
-    "git fetch origin a:b", "git fetch origin +a",
-    "git fetch --upload-pack=./x origin", "git fetch -m origin fork", "git pull fork main",
-    "git fetch https://evil.example/x", "git ls-remote https://evil.example/x", "git pull -s ours",
-    "git ls-remote --upload-pack=./x origin", "git pull origin a:b", "git pull origin a b",
-    "git pull --rebase=interactive", "git fetch --recurse-submodules", "git pull --exec ./x",
-    "git -c core.sshCommand=./x fetch", "git fetch; ./x.sh", "GIT_SSH=./x git fetch",
-    "git push origin main", "git remote set-url origin https://evil.example/x && git fetch",
-    "git ls-remote fork", "git ls-remote ext::./x", "git -C .. fetch", "git pull origin 'x y'",
-]  # fmt: skip
+NO_FETCHES = table("grants/stretched.no_fetches", list[str])
 
 
 @pytest.mark.parametrize("approved", ["git fetch origin", "git pull --rebase"])

@@ -8,6 +8,7 @@ import pytest
 from ironcurtain_proxy.facts import repositories
 from ironcurtain_proxy.facts.repositories import repository_of
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 MAKEFILE = "test:\n\tgo test ./...\n"
 
@@ -93,18 +94,7 @@ def test_a_script_is_covered_while_it_is_the_same_in_the_worktree(project: Proje
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "tool --out ../there",
-        "tool --out=../there",
-        "tool --out @../there",
-        "tool --out ~/project/x",
-        "tool --out {project}/x",
-        "tool --out={project}",
-        "go build -o ../there ./...",
-        "go test ./... > ../log",
-        "X={project}/x go test ./...",
-        "go test -o {project}/bin ./...",
-    ],
+    table("grants/stretched.other_places", list[str]),
 )
 def test_a_family_that_names_another_place_holds_in_its_own_worktree_alone(
     project: Project, command: str

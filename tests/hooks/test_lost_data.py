@@ -10,32 +10,12 @@ import pytest
 
 from tests.e2e.confined_installation import PATH
 from tests.hooks.hooked import HookedHome, as_claude, decision_in
+from tests.tables import table
 
 pytestmark = pytest.mark.timeout(240)
 
-LOSSES = {
-    "untracked files": "git checkout -f . && rm -rf drafts",
-    "ignored files": "rm -f .env && rm -rf secrets.d",
-    "a clean": "git clean -fdx",
-    "a wrong mirror": "rm -rf mirror && cp -r empty mirror",
-    "a failed move": "mv drafts/a.txt drafts/b.txt missing/ ; rm -rf drafts",
-    "a file moved over another": "mv notes.txt plan.txt",
-    "a worktree": "git worktree remove --force tree",
-    "a database": "rm -f data.sqlite && touch data.sqlite",
-    "a reset": "git reset --hard && git stash clear",
-}
-HELD = {
-    "a database table": "sqlite3 data.sqlite 'drop table t'",
-    "a file moved over another": "mv notes.txt plan.txt",
-    "a failed move": "mv drafts/a.txt drafts/b.txt missing/ ; rm -r drafts",
-    "a wrong mirror": "rsync -a --delete empty/ mirror/ || (rm -rf mirror && cp -r empty mirror)",
-    "untracked files": "rm -rf more",
-    "ignored files": "rm -rf build",
-    "a worktree": "git worktree remove --force tree",
-    "a database": "rm -f data.sqlite && touch data.sqlite",
-    "a reset": "git reset --hard && git stash clear",
-    "a clean": "git clean -fdx",
-}
+LOSSES = table("hooks/commands.losses", dict[str, str])
+HELD = table("hooks/commands.held", dict[str, str])
 """Those that a sandbox can hold, in an order in which each destroys something."""
 
 

@@ -23,6 +23,7 @@ from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, as_claude, decision_in, until
+from tests.tables import table
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -58,23 +59,7 @@ def run(home: HookedHome, command: str, **variables: str) -> tuple[int, bytes, b
     return found
 
 
-ALIKE = {
-    "its output": "touch a; echo out; echo err >&2; echo out",
-    "its status": "touch a; exit 3",
-    "a command that is not there": "touch a; no-such-program",
-    "a signal that ends it": "touch a; kill -TERM $$",
-    "a signal that kills it": "touch a; kill -KILL $$",
-    "a broken pipe": "touch a; yes | head -c 5",
-    "empty input": "touch a; cat; wc -c",
-    "long output": "touch a; seq 1 200000",
-    "quotes": """touch a; printf '%s|' "it's" "\\$HOME" 'a"b' $'c\\n'""",
-    "text in it": "touch a; cat <<'EOF'\na 'b' \"c\" $d `e`\nEOF",
-    "variables": 'touch a; printf \'%s|\' "$FOO" "$BAR" "$HOME" "${IRONCURTAIN_X-none}"',
-    "a descriptor of its own": "touch a; exec 3>&1; echo three >&3; echo x > /dev/stderr",
-    "files that it makes": "mkdir -p new/a; echo x > new/a/b; ln -s a new/c; chmod 751 new/a/b",
-    "a mask": "umask 077; touch private; stat -c %a private",
-    "a pipe that fails": "touch a; set -o pipefail; false | cat",
-}
+ALIKE = table("hooks/commands.alike", dict[str, str])
 
 
 def test_a_held_command_does_what_it_does_without_us(home: HookedHome, tmp_path: Path) -> None:

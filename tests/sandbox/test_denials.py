@@ -99,18 +99,7 @@ def test_an_open_site_that_sent_the_server_on_to_a_closed_one_which_the_text_nam
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Failed to fetch http://open.example/x - status code 403",
-        "Request failed with status code 403",
-        "TypeError: fetch failed",
-        '403 Forbidden {"documentation_url": "https://docs.closed.example/rest"}',
-        "Failed to fetch https://open.example/x: see https://closed.example/help, error 403",
-        (
-            "Client error '403 Forbidden' for url 'https://open.example/x'\nFor more information "
-            "check: https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/403"
-        ),
-        "Failed to fetch https://closed.example/x - status code 500",
-    ],
+    table("sandbox/denials.open_sites", list[str]),
 )
 def test_an_open_site_may_have_said_no_itself(text: str) -> None:
     assert marks(text, of_call("open.example")) is None

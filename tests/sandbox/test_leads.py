@@ -229,18 +229,7 @@ def test_a_file_that_the_users_own_settings_run_is_closed_and_put_back(
 
 @pytest.mark.parametrize(
     ("place", "text", "path"),
-    [
-        (".envrc", "PATH_add bin", "bin/git"),
-        ("mise.toml", """[env]\n_.path = ["{{config_root}}/x", './bin']""", "bin/git"),
-        ("deep/.envrc", "dotenv_if_exists", "deep/.env"),
-        (".envrc", "use x; source_env_if_exists local.rc", "local.rc"),
-        (".claude/settings.json", '{"command": "$CLAUDE_PROJECT_DIR/t/run.py"}', "t/run.py"),
-        (".envrc", 'export PATH="$PWD/x:$(pwd)/y:$PATH"', "y/git"),
-        (".envrc", "load_prefix ./x", "x/bin/ls"),
-        (".envrc", "layout php", "vendor/bin/git"),
-        (".envrc", 'eval "$(pixi shell-hook)"', "pixi.toml"),
-        ("lefthook.yml", "source_dir: checks", "checks/pre-commit/x"),
-    ],
+    table("sandbox/leads.loaded_at_once", list[tuple[str, str, str]]),
 )
 def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
     w: Watched, place: str, text: str, path: str

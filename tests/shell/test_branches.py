@@ -4,22 +4,13 @@ import pytest
 
 from ironcurtain_proxy.shell.operations import branches_of_command
 from ironcurtain_proxy.shell.statements import parse_command
+from tests.tables import table
 
 
 @pytest.mark.requirement("B-76", "B-77")
 @pytest.mark.parametrize(
     ("text", "branches"),
-    [
-        ("git commit -m a", ("HEAD",)),
-        ("git add . && git commit -m 'cd /tmp; GIT_DIR=x'", ("HEAD",)),
-        ("/usr/bin/git --no-pager commit --amend", ("HEAD",)),
-        ("git -P push -u origin feature/x", ("feature/x",)),
-        ("git push origin HEAD:refs/heads/feature/x main", ("HEAD:refs/heads/feature/x", "main")),
-        ("git commit -m a && git push origin feature/x", ("HEAD", "feature/x")),
-        ("pytest -q && git commit -m a", ("HEAD",)),
-        ("ls; git status > log", ()),
-        ("> log", ()),
-    ],
+    table("shell/parsing.branches", list[tuple[str, tuple[str, ...]]]),
 )
 def test_the_branches_are_those_that_the_command_names(
     text: str, branches: tuple[str, ...]

@@ -135,21 +135,7 @@ def test_a_glob_counts_by_the_directory_that_is_known(command: str, effect: str)
 
 
 def test_what_the_sandbox_holds_is_not_asked_about_first() -> None:
-    cases = [
-        # A launcher starts what is installed; told to fetch, it leaves.
-        ("npx tsc --noEmit", "local"), ("npm exec tsc", "local"), ("bunx vitest run", "local"),
-        ("pnpm --filter web exec tsc", "local"), ("npx --no-install jest", "local"),
-        ("npx -y tsc", "outward"), ("npx tsc@5", "outward"), ("npx -p evil tsc", "outward"),
-        ("npx github:me/x", "outward"), ("npx https://e.example/x.tgz", "outward"),
-        ("npx me/x", "outward"), ("npx -c tsc", "outward"), ("npm exec --package=x tsc", "outward"),
-        ("bunx --package x y", "outward"), ("pnpm dlx tsc", "outward"), ("uvx ruff", "outward"),
-        # The version of a program is asked of itself.
-        ("pnpm -v", "local"), ("yarn --version", "local"), ("docker compose version", "local"),
-        ("pnpm", "outward"), ("yarn --frozen-lockfile", "outward"), ("gh -R x", "outward"),
-        # What there is, is listed.
-        ("mount", "local"), ("mount -l | grep x", "local"), ("crontab -l", "local"),
-        ("mount /dev/sda /mnt", "beyond"), ("crontab x", "beyond"), ("umount -l", "beyond"),
-    ]  # fmt: skip
+    cases = table("shell/effects.held_by_the_sandbox", list[tuple[str, str]])
     assert [
         (text, effect)
         for text, effect in cases
@@ -164,19 +150,7 @@ def test_a_launcher_still_counts_as_one_that_may_use_the_network() -> None:
 
 @pytest.mark.parametrize(
     ("text", "reads"),
-    [
-        ("ls -la apps/web/.env* 2>/dev/null", True), ("ls .env && echo YES || echo NO", True),
-        ("stat .env", True), ("du -h .env", True), ("git diff --stat .env", True),
-        ("git log --oneline -- .env", True), ("git ls-files .env", True),
-        ("git check-ignore .env", True), ("git diff --name-only -- .env", True),
-        ("git status -s .env", True),
-        ("git diff .env", False), ("git diff --stat -p .env", False), ("git log -p .env", False),
-        ("git log -S abc -- .env", False), ("git status -v .env", False), ("wc -c .env", False),
-        ("git log -L1,2:.env", False), ("git diff --stat -U3 .env", False),
-        ("git show --stat --patch HEAD .env", False), ("ls ~/.ssh", False), ("ls ~/.ssh/*", False),
-        ("ls /home/u/.aws", False), ("ls ../.env*", False), ("ls .env | xargs cat", False),
-        ("cat $(ls .env*)", False), ("grep -c x .env", False), ("ls .env > out; cat out", False),
-    ],
+    table("shell/effects.names_of_secrets", list[tuple[str, bool]]),
 )  # fmt: skip
 def test_names_of_secret_files_are_read_without_their_content(text: str, *, reads: bool) -> None:
     parsed = parse_command(text)

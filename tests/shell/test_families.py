@@ -55,21 +55,7 @@ def test_what_can_change_the_effect_leaves_the_family() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "git push origin main", "git push --force origin x", "git push", "git merge x",
-        "git reset --hard", "npm publish", "docker push x", "kubectl apply -f x", "ssh h uptime",
-        "sudo ls", "python3 -c 'x'", "psql -c 'drop table x'", "rm x",
-        "terraform apply", "gh pr merge 1", "kubectl get secrets",
-        # What these do is not said by their words but by their input.
-        "psql", "psql -At shop", "echo 'select 1' | psql shop", "psql -f -", "mysql -u me shop",
-        "sqlite3 a.db", "sqlite3 -readonly a.db", "mongosh shop", "source /dev/stdin",
-        ". /dev/stdin", "make -f -", "make -f - test", "make -kf- test", "make --makefile=- x",
-        "sed -f - a.txt", "echo 's/a/b/w x' | sed -f - a.txt", "sed -i -f s.sed a.txt",
-        "sed -nf s.sed a.txt", "sed --file=s.sed a.txt", "tar x", "tar xz", "tar -x -C build",
-        "tar xf -", "tar -x --file=-", "cat a.tar | tar x", "7z x a.7z", "cpio -id < a",
-        "jar xf a.jar", "cp -r a b", "cp -fa a/. .", "cp a --recursive b", "cp --arch a b",
-        "cp a/* .",
-    ],
+    table("shell/families.never_remembered", list[str]),
 )  # fmt: skip
 def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
     families = families_of(parse_command(command), PROJECT)

@@ -16,6 +16,7 @@ from ironcurtain_proxy.shell.family_table import Task, task_of, task_texts
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.examples import sample
 from tests.shell.places import PROJECT, covers
+from tests.tables import table
 
 READ_NO_MODES: Final = words(
     """
@@ -100,22 +101,7 @@ def test_each_program_whose_words_all_count_as_files_was_looked_up() -> None:
 
 
 def test_a_first_word_that_is_a_mode_is_another_family() -> None:
-    cases = [
-        ("ar t a.a", "ar x a.a"),
-        ("ar t a.a", "ar d a.a b.o"),
-        ("7z l a.7z", "7z x a.7z"),
-        ("7z t a.7z", "7z d a.7z b"),
-        ("jar tf a.jar", "jar xf a.jar"),
-        ("jar tf a.jar", "jar uf a.jar b"),
-        ("cpio -t", "cpio -i"),
-        ("unzip -l a.zip", "unzip a.zip"),
-        ("unzip -l a.zip", "unzip -o a.zip"),
-        ("cucumber a.feature", "cucumber RUBYOPT=-r./evil.rb a.feature"),
-        ("publint pkg/a.x", "publint deps"),
-        ("dotnet format a/b.sln", "dotnet format analyzers"),
-        ("npm run test -- a.test.ts", "npm run test -- install"),
-        ("eslint_d src/a.js", "eslint_d stop"),
-    ]
+    cases = table("shell/families.modes", list[tuple[str, str]])
     assert [
         (approved, then) for approved, then in cases if _stretched(approved, (then,)) != []
     ] == []

@@ -18,23 +18,7 @@ def families(command: str) -> object:
 
 
 def test_what_a_person_takes_for_one_thing_is_one_family() -> None:
-    cases = [
-        ("gh pr view 12", "gh pr diff 13"),
-        ("gh pr view 12 --json title", "gh run list --limit 5"),
-        ("gh pr checks", "gh run view 1 --log-failed | tail -5"),
-        ("gh pr view 1 --repo a/b", "gh issue list -R A/B"),
-        ("gh pr view 1 --repo a/b", "gh api repos/a/b/pulls/1/files --paginate"),
-        ("gh api repos/a/b/pulls/1", "gh api -X GET /repos/a/b/actions/runs/7/jobs"),
-        ("gh api repos/a/b/commits", "gh api repos/a/b/commits?per_page=3"),
-        ("gh api repos/{owner}/{repo}/pulls", "gh pr list"),
-        ("glab mr view 1", "glab ci status"),
-        ("gh api repos/a/b/x/1/replies -f body=b", "gh api -XPOST -F body=c repos/a/b/x/2/replies"),
-        ("gh api repos/a/b/x/1/replies -f body=one", "gh api repos/a/b/x/1/replies -f 'body=@x y'"),
-        (
-            "gh api repos/a/b/x/1/replies -f body=one",
-            "gh api --method post repos/a/b/x/1/replies -f body=\"$(cat <<'E'\ntwo\nE\n)\"",
-        ),
-    ]  # fmt: skip
+    cases = table("shell/families.one_thing", list[tuple[str, str]])
     assert [(one, other) for one, other in cases if families(one) != families(other)] == []
 
 

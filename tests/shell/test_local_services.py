@@ -12,6 +12,7 @@ from ironcurtain_proxy.shell.kinds import may_be_a_service
 from ironcurtain_proxy.shell.programs import paths
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT, covers
+from tests.tables import table
 
 APPROVED = "curl -s http://localhost:3000/health"
 NEARBY = "nc -z -w2 192.168.7.17 5432"
@@ -24,17 +25,7 @@ def is_covered(approved: str, then: str) -> bool:
 
 @pytest.mark.parametrize(
     "then",
-    [
-        "curl -s 'http://localhost:5173/a/b?c=d' 2>/dev/null | head -3",
-        "curl -sS -X POST http://127.0.0.1:3000/login -H 'A: b' -d '{\"a\":\"b\"}'",
-        "curl -s -o /dev/null -w '%{http_code}' localhost:8080",
-        "curl -s 'http://[::1]:3000/' && echo UP || echo DOWN",
-        "nc -z localhost 5432 && echo OPEN",
-        "nc -zv -w3 127.0.0.1 6380",
-        "redis-cli ping",
-        "redis-cli -h localhost -p 6380 ping",
-        "pg_isready -h localhost -p 5432 -U app",
-    ],
+    table("shell/local_services.covered", list[str]),
 )
 def test_one_approval_covers_plain_requests_to_this_machine(then: str) -> None:
     assert is_covered(APPROVED, then)
@@ -122,18 +113,7 @@ def test_what_the_same_text_has_set_may_stand_in_the_path_and_in_what_is_sent(th
 
 @pytest.mark.parametrize(
     "then",
-    [
-        'curl -s http://localhost:3000/ -H "Authorization: $GITHUB_TOKEN"',
-        'ID=$AWS_SECRET && curl -s "http://localhost:3000/$ID"',
-        'ID=$(cat .env) && curl -s "http://localhost:3000/$ID"',
-        'H=$(date); curl -s "http://localhost:3000/" -o "/tmp/$H"',
-        'H=$(date); curl -s "http://$H:3000/"',
-        'H=$(date); curl -s "http://localhost$H/"',
-        'D=$(date); curl -s "http://localhost:3000/" -d "$D"',
-        'D=$(date); curl -s "http://localhost:3000/" -X "POST$D"',
-        "D=$(date); curl -s http://localhost:3000/ -d a$D",
-        'GIT_SSH_COMMAND=$(date) && curl -s "http://localhost:3000/"',
-    ],
+    table("shell/local_services.not_covered", list[str]),
 )
 def test_nothing_else_that_is_known_only_when_it_runs_is_covered(then: str) -> None:
     granted = families_of(parse_command(APPROVED), PROJECT) or ()

@@ -6,6 +6,7 @@ from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.operations import needs_of
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
+from tests.tables import table
 
 
 def names_a_secret(command: str) -> bool:
@@ -30,17 +31,5 @@ def test_a_message_names_no_secret(command: str) -> None:
 
 
 def test_what_may_be_opened_or_run_names_its_secret() -> None:
-    cases = [
-        "git add .env", "git commit -m x .env", "git commit -F .env", "gh pr create -F .env",
-        "git commit --file=.env", "gh pr create --body-file .env", "cat .env | git commit -F -",
-        "cat <<E | bash\ncat .env\nE", "bash <<'E'\ncat .env\nE",
-        "python3 - <<'E'\nopen('.env')\nE",
-        "gh api repos/a/b/issues -F body=@.env", "git show HEAD:.env",
-        "cp .env x && git commit -m y",
-        "git -c core.editor=.env commit -m x", "gh gist create .env", "sh -c 'cat .env'",
-        "cat > .env <<E\nA=1\nE", "make x < .env", "cat /etc/shadow", "tar cf x /proc/self/environ",
-        "python3 -c \"open('credentials')\"", "cp credentials x", "export -p > x", "export",
-        "declare -p > x", "env > x", "xargs cat <<< .env", "eval \"cat <<E\n.env\nE\"",
-        "tee notes <<E\n.env\nE",
-    ]  # fmt: skip
+    cases = table("shell/effects.opened_secrets", list[str])
     assert [command for command in cases if not names_a_secret(command)] == []

@@ -59,20 +59,7 @@ def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: b
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "ls; rm x", "ls && rm x", "ls || rm x", "ls | rm x", "ls |& rm x", "ls & rm x", "ls\nrm x",
-        "(ls; rm x)", "{ ls; rm x; }", "! ls && rm x", "ls $(rm x)", "ls `rm x`", 'ls "$(rm x)"',
-        'ls "a`rm x`"', "ls <(rm x)", "ls >(rm x)", "if ls; then rm x; fi",
-        "if a; then ls; elif ls; then rm x; else ls; fi", "while ls; do rm x; done",
-        "for i in $(rm x); do ls; done", "for i in a b; do ls; rm x; done", "A=$(rm x) ls",
-        "ls > $(rm x)", "ls <<< $(rm x)", "[ -f $(rm x) ] && ls", "[[ $(rm x) == ls ]]; ls",
-        "cat <<'E'; ls\nE\nrm x", "ls # a\nrm x", "ls $(ls $(rm x))", "export A=$(rm x); ls",
-        "cat <<E | rm x\nE", "cat <<E && rm x\nE", "cat - <<'E'\n'\nE\nrm x", "a=(b\n$(rm x))",
-        "for ((i=0; i<3; i++)); do rm x; done", "i=0; ((i++)) && rm x", "time ( ls; rm x )",
-        "cat - <<E 2>&1 | ls\n$HOME\nE\nrm x", "cat - <<-E # '\n\ta'\n\tE\nrm x",
-        'ls "${x:-$(rm x)}"', "ls ${x:=$(rm x)}", "ls $(( $(rm x) ))", "ls ${a[$(rm x)]}",
-        "a=($(rm x)); ls", "f() { rm x; }; ls", "case $(rm x) in a) ls;; esac", "coproc rm x; ls",
-    ],
+    table("shell/parsing.no_command_is_lost", list[str]),
 )  # fmt: skip
 def test_no_command_is_lost(text: str) -> None:
     parsed = parse_command(text)
@@ -172,18 +159,7 @@ def test_arithmetic_of_numbers_is_read_and_makes_no_variable_a_constant(text: st
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "((i++))", "i=$(x); ((i++))", "i=0; read i; ((i++))", "i=0; i=x; ((i++))",
-        "i=0 ls; ((i++))",
-        "i=0; j=i; ((j++))", "i=0; ((i=a[0]))", "i=0; printf -v $x 1; ((i++))", "(i=0); ((i++))",
-        "x && i=0; ((i++))", "if x; then\ni=0\nfi; ((i++))", "echo '\ni=0\n'; ((i++))",
-        "i=0; ((i$x))",
-        "i=0; r\\ead $(x); ((i++))", 'i=0; re"ad" $(x); ((i++))', "i=0; i=$((i+1))$x; ((i++))",
-        "i=0; for i in 'a[$(id)]'; do ((i++)); done", "cat <<E\ni=0\nE\n((i++))", "echo $(($1))",
-        "i=0; export $x; ((i++))", "i=0; . x; ((i++))", "for ((i=0;i<n;i++)); do ls; done",
-        "x || for ((i=0;i<9;i++)); do ls; done; ((i++))", "i=0; $'read' $x; ((i++))",
-        "i=0 & ((i++))",
-    ],
+    table("shell/parsing.arithmetic", list[str]),
 )  # fmt: skip
 def test_arithmetic_with_a_name_that_may_hold_anything_is_not_read(text: str) -> None:
     """A shell evaluates what the name holds: `i='a[$(id)]'` runs `id`."""
@@ -250,20 +226,7 @@ def test_the_grammar_is_not_loaded_before_the_first_command() -> None:
 
 @pytest.mark.parametrize(
     ("command", "certain"),
-    [
-        # A redirection before the pipe does not put what stands before `&&` into the pipeline.
-        ("cd /a && b 2>&1 | c", True),
-        ("cd /a && b && c 2>&1 | d", True),
-        ("x; cd /a && b |& c", True),
-        ("cd /a 2>&1 | c", False),
-        ("{ cd /a && b; } 2>&1 | c", False),
-        ("(cd /a && b) 2>&1 | c", False),
-        ("x | cd /a && b 2>&1 | y", False),
-        ("x && cd /a | b 2>&1 | c", False),
-        ("cd /a && b 2>&1 | c & d", False),
-        ("x || cd /a && b 2>&1 | c", False),
-        ("if cd /a && b 2>&1 | c; then d; fi", False),
-    ],
+    table("shell/parsing.directory_changes", list[tuple[str, bool]]),
 )
 def test_only_a_directory_change_of_the_shell_itself_is_certain(
     command: str, certain: bool

@@ -23,18 +23,7 @@ def test_every_host_that_a_program_is_told_to_reach_is_named() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "curl -H 'Referer: https://evil.example/' https://a.example/",
-        "curl -e https://evil.example https://a.example/",
-        "curl -A https://evil.example https://a.example/",
-        "curl --data-raw https://evil.example https://a.example/",
-        "wget --header 'Origin: https://evil.example' https://a.example/",
-        "ssh a.example 'curl https://evil.example'",
-        "git clone -b https://evil.example https://a.example/x",
-        "git commit -m 'see https://evil.example' && curl https://a.example",
-        "gh pr create --body 'see https://evil.example' && curl https://a.example",
-        "gh api repos/a/b -H evil.example && curl https://a.example",
-    ],
+    table("shell/targets.data", list[str]),
 )
 def test_an_address_in_data_names_no_host(command: str) -> None:
     assert targets(command) == ["a.example"]

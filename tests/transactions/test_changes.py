@@ -11,6 +11,7 @@ from ironcurtain_proxy.transactions.changes import RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control
 from ironcurtain_proxy.transactions.transaction import commit, discard
 from ironcurtain_proxy.transactions.walking import Walk
+from tests.tables import table
 from tests.transactions.bench import Workbench, names_in, said, steps
 
 
@@ -181,17 +182,7 @@ def test_holes_and_attributes_stay(w: Workbench) -> None:
 
 @pytest.mark.parametrize(
     ("script", "path"),
-    [
-        ("chmod 777 there", "there"),
-        ("chmod o+w there", "there"),
-        ("chmod 777 held", "held"),
-        ("chmod 1777 held", "held"),
-        ("umask 0; echo x > new", "new"),
-        ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two/new"),
-        ("umask 0; mkdir -p one/two; echo x > one/two/new", "one/two"),
-        ("umask 0; rm -r held; mkdir held; echo x > held/f", "held"),
-        ("mkdir new; chmod 2777 new", "new"),
-    ],
+    table("transactions/control.other_users", list[tuple[str, str]]),
 )
 def test_no_other_user_of_the_machine_can_write_what_a_command_left(
     w: Workbench, script: str, path: str

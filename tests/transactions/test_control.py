@@ -48,20 +48,7 @@ def repository(w: Workbench, seed: Path) -> Workbench:
 
 @pytest.mark.parametrize(
     ("script", "is_kept"),
-    [
-        ("git remote add fork https://example.com/fork.git", False),
-        ("git branch -q topic origin/main", False),
-        ("git config branch.topic.remote .", False),
-        ("git clone -q . lib; git -C lib remote add fork https://example.com/fork.git", False),
-        ("git remote add fork https://example.com/x; git config branch.main.remote fork", True),
-        ("git config branch.main.remote ssh/host", True),
-        ("git config branch.main.pushRemote origin", True),
-        ("git config remote.pushDefault fork", True),
-        ("git config remote.origin.pushurl https://example.com/x", True),
-        ("git config remote.origin.url https://example.com/x", True),
-        ("git config url.https://example.com/x.pushInsteadOf https://example.com/", True),
-        ("git remote rename origin old; git remote add origin https://example.com/x", True),
-    ],
+    table("transactions/control.later_pushes", list[tuple[str, bool]]),
 )
 def test_no_later_push_of_the_user_s_goes_elsewhere(
     repository: Workbench, script: str, *, is_kept: bool
@@ -259,17 +246,7 @@ def test_what_was_data_is_judged_when_its_directory_becomes_a_repository(
 
 @pytest.mark.parametrize(
     "script",
-    [
-        "echo b >> a; git add -A; git commit -qm second",
-        "git switch -qc topic; echo b > b; git add b; git commit -qm b; git switch -q main",
-        "echo b >> a; git stash -q; git stash pop -q",
-        "git tag v1; git branch other; git branch -D other",
-        "git switch -qc t; git commit -q --allow-empty -m t; git switch -q main; git merge -q t",
-        "git gc -q",
-        "git init -q nested; cd nested; echo x > y; git add y; git commit -qm nested",
-        "git rm -qr .frobnicate; git commit -qm less; git clone -q . copy",
-        "git reset -q --hard; git clean -fdq; git rebase -q main",
-    ],
+    table("transactions/control.everyday", list[str]),
 )
 def test_everyday_commands_of_git_come_in_whole(repository: Workbench, script: str) -> None:
     who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=b"
