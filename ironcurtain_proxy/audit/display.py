@@ -45,6 +45,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "DENIED": "\x1b[31m",
     "REFUSED": "\x1b[33m",
     "HELD": "\x1b[35m",
+    "left": "\x1b[33m",
 }
 PLAIN: Final = "\x1b[0m"
 
@@ -61,7 +62,8 @@ class LogEntry(Struct, frozen=True, kw_only=True):
     client: str
     is_intent: bool
     decision: str
-    """`allowed`, `approved`, `DENIED`, `REFUSED` (nobody approved it), or `HELD` (it waits)."""
+    """`allowed`, `approved`, `DENIED`, `REFUSED` (nobody approved it), `HELD` (it waits), or
+    `left` (to the client's dialog, and the client did not say that the call ran)."""
     by: str
     """The decider: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
     tool: str
@@ -197,6 +199,13 @@ def _decision(fields: Mapping[str, object], decision: Mapping[str, object], stat
         return "HELD"
     if status == "denied" and by in _BY_THE_KERNEL:
         return "DENIED"
+    if fields.get("decidedBy") == "client" and status == "error":
+        # A refusal in the client's dialog has no event of its own with every client.
+        error = text_of(object_of(fields.get("result")).get("error"))
+        if error.startswith("refused in the client"):
+            return "REFUSED"
+        if error.startswith("the client did not say"):
+            return "left"
     match text_of(decision.get("status")), settled:
         case "escalate", "approved":
             return "approved"
@@ -428,7 +437,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """Aware: the call ended before this time."""
     decisions: frozenset[str] = frozenset()
-    """Words of the column DECISION: `allowed`, `approved`, `DENIED`, `REFUSED`, `HELD`."""
+    """Words of the column DECISION: `allowed`, `approved`, `DENIED`, `REFUSED`, `HELD`, `left`."""
     by: str = ""
     """A word of the column BY, such as `person`."""
     tool: str = ""

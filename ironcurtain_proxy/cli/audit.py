@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,10 @@ _FORMATS: Final[dict[str, Callable[[Iterable[RecordedCall]], Iterator[bytes]]]] 
 
 def export_calls(logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit export`."""
-    lines = _FORMATS[options.style](recorded_calls(logs.members(), selection_of(options)))
+    calls = recorded_calls(logs.members(), selection_of(options))
+    # Where there is no log, this fails, before a header is written.
+    first = [*islice(calls, 1)]
+    lines = _FORMATS[options.style](chain(first, calls))
     output: Path | None = options.output
     if output is None:
         sys.stdout.flush()
@@ -68,6 +72,8 @@ def export_calls(logs: Logs, options: argparse.Namespace) -> int:
         # Arguments and reasons are not for everyone: only the user can read the file.
         write_pieces(output, lines)
     except OSError as error:
+        if error.filename != str(output):
+            raise
         raise ConfigurationError(f"--output {output}: {error.strerror or error}") from error
     complain(f"wrote {output}")
     return 0

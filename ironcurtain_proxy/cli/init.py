@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     workspace, why = proposed_workspace(options.workspace, Path.cwd(), home)
     if options.servers is not None:
         return _without_client(talk, options, home, workspace)
+    hooked = [] if options.given or options.json else _hookable(home, home / STATE_DIRECTORY)
     wish = SetupOptions(
         preset=options.preset,
         own_shell=options.own_shell,
@@ -76,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         force=options.force,
         dry_run=options.dry_run,
+        hooked=tuple([file for _, file in hooked]),
     )
-    hooked = [] if options.given or options.json else _hookable(home, wish.state)
     for client, file in hooked:
         talk.say(f"{client}: its own shell, edits and fetches are offered to the policy, by hooks "
                  f"in {short(file, home)}")  # fmt: skip

@@ -127,6 +127,8 @@ class SetupOptions(Struct, frozen=True, kw_only=True):
     seconds: float
     force: bool
     dry_run: bool
+    hooked: tuple[Path, ...] = ()
+    """The clients' files that hooks are offered for."""
 
     @property
     def state(self) -> Path:
@@ -437,9 +439,10 @@ def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) 
     """Return the files whose servers are to move. One answer accepts all, `s` asks about each."""
     files = {id(one.file): one.file for one in moving}
     where = f"{counted(len(moving), 'server')} of {counted(len(files), 'file')}"
+    hooks = ", ".join(short(file, wish.home) for file in wish.hooked)
     question = (
-        f"Put {where} behind the proxy: install what is missing, start each once, and write?"
-        "\n(s asks before each step)"
+        f"Put {where} behind the proxy: install what is missing, start each once, and write"
+        f"{f',{chr(10)}hooks into {hooks}, too' if hooks else ''}?\n(s asks before each step)"
     )
     answer = talk.ask(question, ("y", "n", "s"))
     talk.all_steps = answer == "y"

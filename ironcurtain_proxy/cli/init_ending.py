@@ -134,7 +134,7 @@ def _lines(
     is_first: bool,
 ) -> Iterator[str]:
     total = len(inside) + len(left)
-    what = "server" if is_first else "further server"
+    what = "server" if is_first else "added server"
     yield ""
     if not left:
         yield f"{_all(total, what)} protected."

@@ -155,6 +155,8 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     if spec.remote is not None:
         return Failure(why=f"its url: {words}", remedy="run init again when it can be reached")
     remedy = "start its command in a terminal, and run init again when it starts"
+    if "its command was not found" in words:
+        remedy = f"install {spec.command}, and run init again"
     return Failure(why=f"it does not start: {words}", remedy=remedy)
 
 

@@ -127,7 +127,7 @@ def take_back(
     def confirm(outcome: RollbackOutcome) -> bool:
         if as_json or request.force:
             return True
-        _tell_besides(outcome)
+        _tell_besides(outcome, is_trial=False)
         if not sys.stdin.isatty():
             return True
         return is_confirmed("go on?")
@@ -160,7 +160,7 @@ def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
     _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
     _some(_unseen(outcome.unseen))
     if request.dry_run:
-        _tell_besides(outcome)
+        _tell_besides(outcome, is_trial=True)
         if outcome.conflicts:
             complain("it would be refused without --force:")
             for one in outcome.conflicts[:_MOST_SHOWN]:
@@ -181,16 +181,12 @@ def _tell_failed(failed: tuple[tuple[str, str], ...]) -> None:
     complain("end what writes there, and run it again with --force")
 
 
-def _tell_besides(outcome: RollbackOutcome) -> None:
+def _tell_besides(outcome: RollbackOutcome, *, is_trial: bool) -> None:
+    too = "would also be taken back" if is_trial else "is also taken back"
+    _some([f"{too}  {one.call}  {_when(one.at)}  {_what(one)}" for one in outcome.others])
     _some(
         [
-            f"would also be taken back  {one.call}  {_when(one.at)}  {_what(one)}"
-            for one in outcome.others
-        ]
-    )
-    _some(
-        [
-            f"would also be taken back, though no known call did it  {one.kind} {visible(one.path)}"
+            f"{too}, though no known call did it  {one.kind} {visible(one.path)}"
             for one in outcome.nobodys
         ]
     )

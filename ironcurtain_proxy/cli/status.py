@@ -204,7 +204,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Workspace", fields["workspace"] or "not set: run `ironcurtain-proxy init`"),
         ("Approval Policy", fields["approvalPolicy"]),
         ("Profile", profile),
-        ("Sandboxes", _ISOLATION[str(fields["isolation"])]),
+        *([("Sandboxes", _ISOLATION[str(fields["isolation"])])] if fields["servers"] else []),
         ("Auto-approver", fields["autoApprove"]),
         *([("Its evidence", _HEARS)] if fields["autoApprove"] != "off" else []),
         ("Auto-confirm", fields["autoConfirm"]),

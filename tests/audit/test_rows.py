@@ -64,3 +64,21 @@ def test_in_a_pipe_nothing_is_cut() -> None:
     line = line_of(None, path)
     assert f"  {path}  " in line
     assert "…" not in line
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        ("refused in the client: User rejected tool use", "REFUSED"),
+        ("the client did not say how the call ended", "left"),
+        ("Exit code 3", "approved"),
+    ],
+)
+def test_what_the_client_s_user_refused_is_not_shown_as_approved(error: str, word: str) -> None:
+    fields: dict[str, object] = {
+        "policyDecision": {"status": "allow"},
+        "escalationResult": "approved",
+        "decidedBy": "client",
+        "result": {"status": "error", "error": error},
+    }
+    assert (entry_of(fields).decision, entry_of(fields).by) == (word, "client")

@@ -136,3 +136,16 @@ def test_an_export_that_cannot_be_written_leaves_what_was_there(
     code, _, err = audit("export", "-o", str(tmp_path / "none" / "week.csv"))
     assert (code, "--output" in err) == (2, True)
     assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+@pytest.mark.parametrize("style", ["csv", "ocsf", "otlp"])
+def test_where_there_is_no_log_an_export_says_so_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, style: str, *, to_file: bool
+) -> None:
+    output = ["-o", str(tmp_path / "out")] if to_file else []
+    missing = str(tmp_path / "none.jsonl")
+    code = main(["audit", "export", "--format", style, *output, "--log", missing])
+    out, err = capsys.readouterr()
+    assert (code, out, [*tmp_path.iterdir()]) == (2, "", [])
+    assert f"there is no audit log {missing}" in err

@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.reply import ResultSummary
 from tests.audit.specimens import record
 from tests.fakes import NO_TLS
-from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
+from tests.mailbox.mailbox_fixture import APPROVED, Box, a_box, escalation, until
 from tests.questions import ETC, SRV
 from tests.sessions.session_fixture import a_session
 from tests.web.page_process import a_command, a_tab
@@ -429,3 +429,36 @@ async def test_equal_calls_share_a_card_and_arguments_can_be_changed(
     ruling = box.rulings[third.id]
     assert isinstance(ruling, Approved)
     assert ruling.changed == {"path": "/etc/four"}
+
+
+async def test_a_page_that_hears_nothing_does_not_say_that_nothing_waits_and_answers_nothing(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    asked = escalation(seconds=PATIENCE)
+    async with a_box(tmp_path / "box", assume_listener=False) as box:
+        async with a_command(box.path, tmp_path) as command:
+            link = await command.link()
+            async with a_tab(browser, link[:-6] + "wrong!") as stranger:
+                await expect(stranger.locator("#empty")).to_contain_text("open the one it shows")
+            async with a_tab(browser, link) as page:
+                await expect(page.locator("#link")).to_have_text("listening")
+                await until(box.mailbox.is_reachable)
+                async with box.asked(asked, PATIENCE):
+                    await expect(page.locator("#approve")).to_be_enabled()
+                    command.process.terminate()
+                    await expect(page.locator("#hint")).to_contain_text("has ended")
+                    for name in ("#approve", "#deny"):
+                        await expect(page.locator(name)).to_be_disabled()
+                    box.answer(asked, APPROVED)
+
+
+async def test_a_call_that_is_answered_elsewhere_does_not_go_without_a_word(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/shells"})
+    async with a_page(browser, tmp_path) as (box, page):
+        async with box.asked(asked, PATIENCE):
+            await expect(page.locator("#headline")).to_contain_text("/etc/shells")
+            box.answer(asked, APPROVED)
+        await expect(page.locator("#told")).to_contain_text("answered elsewhere: files/read_file")
+        await expect(page.locator("#empty")).to_contain_text("Nothing is waiting")

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.private_files import closed_after, read_regular
+from ironcurtain_proxy.private_files import closed_after, read_regular, write_whole
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -218,7 +218,12 @@ def claim(parent: Path, workspace: RealPath) -> TimelineLock:
         except BlockingIOError:
             os.close(descriptor)
             continue
-        (directory / _NAME).write_bytes(os.fsencode(str(workspace)))
+        try:
+            # Read without the lock. The beginning of a path would be another workspace.
+            write_whole(directory / _NAME, os.fsencode(str(workspace)))
+        except OSError:
+            os.close(descriptor)
+            raise
         return TimelineLock(directory, descriptor)
     raise OSError(0, "too many proxies keep a timeline of this workspace")
 

@@ -5,7 +5,9 @@ const GUARD_MS = 400; // no key answers what came up by itself just now
 const $ = (id) => document.getElementById(id);
 const state = {
   key: "", waiting: [], shown: null, readyAt: 0, seen: "", busy: false, passkeys: false,
+  trouble: "", answered: "",
 };
+const GONE = "the command has ended, or cannot be reached";
 
 // --- the server ---------------------------------------------------------------------------------
 
@@ -44,8 +46,17 @@ async function ask(path, fields) {
     const found = await answer.json();
     return answer.ok ? found : { problem: found.problem || `error ${answer.status}` };
   } catch {
-    return { problem: "the command has ended, or cannot be reached" };
+    return { problem: GONE };
   }
+}
+
+// While there is trouble, nobody knows what waits: nothing can be answered.
+function connected(trouble) {
+  state.trouble = trouble;
+  $("link").textContent = trouble || "listening";
+  $("link").className = trouble ? "lost" : "";
+  $("empty").textContent = trouble || "Nothing is waiting. A call that needs you will appear here.";
+  setButtons();
 }
 
 async function follow() {
@@ -55,14 +66,14 @@ async function follow() {
         headers: { Authorization: `Bearer ${state.key}` },
       });
       if (!answer.ok) {
-        $("link").textContent = (await answer.json()).problem;
+        connected((await answer.json()).problem);
         if (answer.status === 401) return;
       } else {
-        $("link").textContent = "listening";
+        connected("");
         await readLines(answer.body.getReader());
       }
     } catch {
-      $("link").textContent = "the command has ended, or cannot be reached";
+      connected(GONE);
     }
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
@@ -104,7 +115,12 @@ function show({ questions, left, passkeys }) {
   if (shown && shown.digest === state.shown.digest) {
     state.shown = { ...shown, equal: state.shown.equal };
   }
-  else choose(state.waiting[0] || null, true);
+  else {
+    if (state.shown && !shown && state.shown.id !== state.answered) {
+      tell(`No longer waits, or was answered elsewhere: ${state.shown.headline}`);
+    }
+    choose(state.waiting[0] || null, true);
+  }
   drawList();
 }
 
@@ -223,12 +239,12 @@ function setButtons() {
   const one = state.shown;
   if (one === null) return;
   const seen = state.seen === one.digest;
-  const may = (!one.objection || state.passkeys) && !state.busy;
+  const may = (!one.objection || state.passkeys) && !state.busy && !state.trouble;
   $("approve").disabled = !may || !seen;
   $("remember").disabled = !may || !seen || one.candidates.length === 0;
   $("deny").disabled = !may;
   $("edit").disabled = !may || !seen;
-  $("hint").textContent = one.objection
+  $("hint").textContent = state.trouble || one.objection
     || (seen ? "" : "More below: read to the end to approve.");
 }
 
@@ -243,6 +259,7 @@ async function answer(approve, remember, edited) {
     return;
   }
   state.busy = true;
+  state.answered = one.id;
   setButtons();
   const fields = {
     id: one.id, digest: one.digest, approve, remember, note: $("note").value,
@@ -486,7 +503,7 @@ async function start() {
   }
   document.addEventListener("keydown", onKey);
   const problem = await openPage();
-  if (problem) { $("link").textContent = problem; return; }
+  if (problem) { connected(problem); return; }
   setInterval(drawList, 1000);
   follow();
 }

@@ -292,6 +292,25 @@ def test_two_proxies_on_one_workspace_keep_a_timeline_each(tmp_path: Path) -> No
         one.release()
 
 
+def test_where_the_workspace_cannot_be_noted_the_old_note_stays_and_the_place_is_free(
+    tmp_path: Path,
+) -> None:
+    workspace = RealPath.from_text(str(tmp_path))
+    first = claim(tmp_path / "t", workspace)
+    first.release()
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, usual[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            claim(tmp_path / "t", workspace)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert (first.directory / "workspace").read_text() == str(tmp_path)
+    again = claim(tmp_path / "t", workspace)
+    assert again.directory == first.directory
+    again.release()
+
+
 def test_the_state_of_the_proxy_is_left_alone_in_a_workspace_around_it(tmp_path: Path) -> None:
     state = tmp_path / "home" / ".ironcurtain"
     workspace = RealPath.from_text(str(tmp_path / "home"))
