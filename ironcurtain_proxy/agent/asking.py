@@ -276,29 +276,22 @@ class ElicitationReviewer:
 
 
 def _form(escalation: Escalation) -> "dict[str, Json]":
-    decisions: list[Json] = [_APPROVE, _DENY]
-    decisions[1:1] = _remembering(escalation)
+    decisions: list[Json] = [_APPROVE, *_remembering(escalation), _DENY]
     return {
         "message": "\n".join(question(escalation)),
         "requestedSchema": {
             "type": "object",
             "properties": {
-                "decision": {
-                    "type": "string",
-                    "title": "Decision",
-                    "description": "Approve this call, or not",
-                    "enum": decisions,
-                },
-                "note": {
-                    "type": "string",
-                    "title": "Note",
-                    "description": "Message to the agent (optional)",
-                    "maxLength": MAX_NOTE,
-                },
+                "decision": {**_text("Decision", "Approve this call, or not"), "enum": decisions},
+                "note": {**_text("Note", "Message to the agent (optional)"), "maxLength": MAX_NOTE},
             },
             "required": ["decision"],
         },
     }
+
+
+def _text(title: str, description: str) -> "dict[str, Json]":
+    return {"type": "string", "title": title, "description": description}
 
 
 def _remembering(escalation: Escalation) -> list[str]:

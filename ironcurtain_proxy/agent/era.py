@@ -143,8 +143,7 @@ def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answe
 def unsupported_version(asked: str) -> "_Answer":
     """Return the error for a version that is not served without a handshake."""
     data: dict[str, Json] = {"supported": [*VERSIONS], "requested": asked[:_MOST_ASKED]}
-    message = f"this version is not served; {', '.join(VERSIONS)} is"
-    return fault(UNSUPPORTED_VERSION, message, data)
+    return fault(UNSUPPORTED_VERSION, f"this version is not served; {', '.join(VERSIONS)} is", data)
 
 
 def without_tasks(caller: Caller) -> "_Answer | None":
@@ -152,8 +151,7 @@ def without_tasks(caller: Caller) -> "_Answer | None":
     if caller.knows_tasks:
         return None
     data: dict[str, Json] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-    message = f"the client has to declare {TASKS}"
-    return fault(MISSING_CAPABILITY, message, data)
+    return fault(MISSING_CAPABILITY, f"the client has to declare {TASKS}", data)
 
 
 def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":

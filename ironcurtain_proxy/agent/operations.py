@@ -72,7 +72,7 @@ def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
 
 
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-_UPDATED: Final = "notifications/resources/updated"
+UPDATED: Final = "notifications/resources/updated"
 _RESOURCES: Final = "resourceSubscriptions"
 _LISTS: Final[Mapping[str, str]] = {
     "notifications/tools/list_changed": "toolsListChanged",
@@ -91,9 +91,11 @@ _END: Final = 2.0
 class _Listening(Struct, eq=False):
     wanted: Mapping[str, None]
     """The resources that it asks for."""
-    lists: frozenset[str] = frozenset()
-    uris: list[str] = field(default_factory=list)
-    """Those that it may read. It is told of nothing before it has been told which."""
+    lists: frozenset[str]
+    uris: list[str] | None = None
+    """Those that it may read, or None if it has not been told which yet."""
+    early: dict[tuple[str, object], Mapping[str, Json]] = field(default_factory=dict)
+    """The newest news of each that came before: it is told of nothing until then."""
     ended: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -110,6 +112,8 @@ class Subscriptions:
         self._transport = transport
         self._operate = operate
         self._open: dict[MessageId, _Listening] = {}
+        self._leaving: dict[str, anyio.Event] = {}
+        """The resources that are given back now."""
 
     async def listen(
         self, caller: "Caller", request_id: "MessageId", params: "Mapping[str, Json]"
@@ -121,39 +125,61 @@ class Subscriptions:
         if len(self._open) >= _MOST:
             return fault(INTERNAL_ERROR, "too many requests listen")
         texts = [uri for uri in list_of(wanted.get(_RESOURCES)) if isinstance(uri, str)]
+        lists = frozenset(key for key in _LISTS.values() if wanted.get(key) is True)
         # Open from now on: it counts, and nobody gives back what it is about to take.
-        one = self._open[request_id] = _Listening(dict.fromkeys(texts[:_MOST_URIS]))
+        one = self._open[request_id] = _Listening(dict.fromkeys(texts[:_MOST_URIS]), lists)
         taken: list[str] = []
         try:
             for uri in one.wanted:
+                while uri in self._leaving:  # else this would end with the one before
+                    await self._leaving[uri].wait()
                 # One by one: each that was taken is given back, also if the next is cancelled.
                 taken += [uri] * await self._is_done("resources/subscribe", uri, caller)
-            lists = frozenset(key for key in _LISTS.values() if wanted.get(key) is True)
-            told: dict[str, Json] = dict.fromkeys(sorted(lists), True)
-            if taken:
-                told[_RESOURCES] = [*taken]
-            self._transport.post(_message(_ACKNOWLEDGED, {"notifications": told}, request_id))
-            one.lists, one.uris = lists, taken
+            self._acknowledge(request_id, one, taken)
             await one.ended.wait()
         finally:
             del self._open[request_id]
             with anyio.move_on_after(_END, shield=True):
                 for uri in taken:
-                    if not any(uri in other.wanted for other in self._open.values()):
-                        await self._is_done("resources/unsubscribe", uri, caller)
+                    await self._give_back(uri, caller)
         return {"result": {"_meta": {SUBSCRIPTION_KEY: request_id}}}
+
+    def _acknowledge(self, request_id: "MessageId", one: _Listening, taken: list[str]) -> None:
+        """Tell what a request will be told of, then what has come meanwhile."""
+        told: dict[str, Json] = dict.fromkeys(sorted(one.lists), True)
+        told |= {_RESOURCES: [*taken]} if taken else {}
+        self._transport.post(_message(_ACKNOWLEDGED, {"notifications": told}, request_id))
+        one.uris = taken
+        for (method, uri), params in one.early.items():
+            if uri is None or uri in taken:
+                self._transport.post(_message(method, params, request_id))
 
     async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
         """Send a notification to the requests that listen for it."""
+        uri = (params or {}).get("uri") if method == UPDATED else None
         for request_id, one in [*self._open.items()]:
-            is_news = method == _UPDATED and params is not None and params.get("uri") in one.uris
-            if is_news or _LISTS.get(method) in one.lists:
+            of = one.wanted if one.uris is None else one.uris
+            if uri not in of and _LISTS.get(method) not in one.lists:
+                continue
+            if one.uris is None:
+                one.early[method, uri] = params or {}
+            elif request_id in self._open:
                 await self._transport.send(_message(method, params or {}, request_id))
 
     def end(self) -> None:
         """End all requests with their result: the connection ends, or other resources are shown."""
         for one in self._open.values():
             one.ended.set()
+
+    async def _give_back(self, uri: str, caller: "Caller") -> None:
+        if any(uri in other.wanted for other in self._open.values()):
+            return
+        left = self._leaving[uri] = anyio.Event()
+        try:
+            await self._is_done("resources/unsubscribe", uri, caller)
+        finally:
+            del self._leaving[uri]
+            left.set()
 
     async def _is_done(self, method: Method, uri: str, caller: "Caller") -> bool:
         reply = await self._operate(method, {"uri": uri}, None, caller=caller)

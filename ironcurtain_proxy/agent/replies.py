@@ -168,9 +168,9 @@ def is_as_given(reply: Reply) -> bool:
     """Return whether the reply is a server's answer with nothing added."""
     if not isinstance(reply, Answered):
         return False
-    is_plain = reply.recorded and not reply.put_back and not reply.result.refused_host
-    is_plain = is_plain and not (reply.allowed and reply.allowed.changed)
-    return is_plain or not _notes(reply)
+    changed = reply.allowed and reply.allowed.changed
+    has_notes = not reply.recorded or reply.put_back or reply.result.refused_host or changed
+    return not (has_notes and _notes(reply))
 
 
 def error_result(*texts: str) -> dict[str, Json]:
@@ -192,17 +192,14 @@ def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> l
         return [f"Error: {ground.reason}"]
     # One pass over our own text: the reason may hold an agent's or server's words, no template.
     # A reason is a sentence, and some of the blocks go on after it.
-    clause = ground.reason.removesuffix(".")
-    note = (
-        f' The reviewer says: "{refused.note}".'
-        if refused.by == "declined" and refused.note
-        else refused.note
-    )
+    note = refused.note
+    if refused.by == "declined" and note:
+        note = f' The reviewer says: "{note}".'
     said = {
         "name": exposed_name,
         "kind": kind,
         "reason": ground.reason,
-        "clause": clause,
+        "clause": ground.reason.removesuffix("."),
         "rule": ground.rule,
         "note": note,
         "whom": decider_in_words(refused.decider),
@@ -219,17 +216,10 @@ def decider_in_words(decider: Decider) -> str:
             return f"the reviewer {visible(name)}"
         case LlmApprover():
             return "the auto-approver"
-        case (
-            Person()
-            | Signers()
-            | Engine()
-            | Grants()
-            | Contained()
-            | ClientDialog()
-            | ProxyItself()
-            | Nobody()
-        ):
+        case Person() | Signers() | Engine() | Grants() | Contained():
             # Agents know the words of the original program, which has no other reviewers.
+            return "user"
+        case ClientDialog() | ProxyItself() | Nobody():
             return "user"
         case _:
             assert_never(decider)
@@ -301,13 +291,12 @@ def preflight_result(
     needs = f" It may: {', '.join(capabilities)}." if capabilities else ""
     later = "".join([f"\nStill asked about when it is made: {text}" for text in asked_later])
     text = f"The plan may be carried out as run {run}.{needs}{later}"
-    content: list[Json] = [{"type": "text", "text": text}]
     structured: dict[str, Json] = {
         "run": run,
         "capabilities": list(capabilities),
         "askedLater": list(asked_later),
     }
-    return {"content": content, "structuredContent": structured, "isError": False}
+    return {**text_result(text), "structuredContent": structured}
 
 
 def text_result(text: str, *, failed: bool = False) -> dict[str, Json]:
@@ -361,5 +350,4 @@ def status_result(
         if isinstance(row, dict)
     ]
     text = "\n".join(lines) or "No call of yours waits for an approval."
-    content: list[Json] = [{"type": "text", "text": text}]
-    return {"content": content, "structuredContent": {"escalations": rows}, "isError": False}
+    return {**text_result(text), "structuredContent": {"escalations": rows}}

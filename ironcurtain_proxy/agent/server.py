@@ -89,6 +89,9 @@ _UNSERVED: Final[Mapping[object, str]] = {
 }
 """The rule in the record, by error code; `invalid-params` for any other code."""
 
+_ASKING: Final[tuple[Method, ...]] = ("resources/read", "prompts/get", "completion/complete")
+"""The operations that belong to a call, with progress, log messages and questions of their own."""
+
 _MARKS: Final = frozenset({"resultType", "_meta"})
 """The keys of a result that the newer era adds to."""
 
@@ -174,10 +177,10 @@ class AgentServer:
             "server/discover": self._discover,
             "subscriptions/listen": self.subscriptions.listen,
             "tools/call": self._in_rounds("tools/call", self._call),
-            "resources/read": self._in_rounds(
-                "resources/read", partial(self._operate, "resources/read")
-            ),
-            "prompts/get": self._in_rounds("prompts/get", partial(self._operate, "prompts/get")),
+            **{
+                method: self._in_rounds(method, partial(self._operate, method))
+                for method in _ASKING
+            },
             **{method: partial(self.rounds.look, method) for method in TASK_METHODS},
         }
 
@@ -270,8 +273,7 @@ class AgentServer:
         if answer is not None and message.method == "initialize" and "result" in answer:
             answer = await self._with_instructions(answer)
         if answer is not None:
-            await self._note(message.method, answer)
-            await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
+            await self._answer(message, answer)
             return
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
@@ -279,6 +281,10 @@ class AgentServer:
 
     def _is_modern(self, message: Message) -> bool:
         return self._is_shared or is_modern(message.method, message.params)
+
+    async def _answer(self, message: Message, answer: ServerAnswer) -> None:
+        await self._note(message.method, answer)
+        await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
 
     async def _note(self, method: str, answer: ServerAnswer) -> None:
         """Record an answer that refuses a request."""
@@ -315,8 +321,7 @@ class AgentServer:
             answer = without_tasks(found)
         answer = answer or _fault(message.method, message.params)
         if answer is not None:
-            await self._note(message.method, answer)
-            await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
+            await self._answer(message, answer)
             return
         await self.transport.until_read()
         self._begin_modern(message)

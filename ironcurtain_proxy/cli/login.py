@@ -162,17 +162,8 @@ async def _revoke(found: RemoteServer, login: "Login") -> bool:
         open_client,
     )
 
-    if login.revocation_endpoint is None:
-        return False
     async with open_client(GuardedTransport(found.name, found.endpoint)) as client:
         try:
-            return await revoke(
-                client,
-                login.revocation_endpoint,
-                login.refresh_token or login.access_token,
-                client_id=login.client_id,
-                secret=login.client_secret,
-                method=login.auth_method,
-            )
+            return await revoke(client, login)
         except DownstreamError:
             return False

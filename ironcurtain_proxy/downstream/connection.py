@@ -6,7 +6,8 @@ errors are handed back as they came.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.downstream.conversation import Conversation, Standing
 from ironcurtain_proxy.downstream.eras import ServerDescription
-from ironcurtain_proxy.downstream.listing import list_entries, list_tools
+from ironcurtain_proxy.downstream.listing import TOOLS, list_entries
 from ironcurtain_proxy.downstream.notifications import (
     ServerSubscriptions,
     TokenKey,
@@ -60,6 +61,22 @@ _DOUBT: Final = 5.0
 class Connection:
     """A conversation over a wire. `run` must be running for anything to be answered."""
 
+    is_modern = False
+    """Whether the server knows no handshake."""
+    log_level: str | None = None
+    """The least severe log messages that the agent wants, or None if it has not said so."""
+    _serves_both = False
+    """Whether it has had a handshake, and knows requests without one, too."""
+    _group: TaskGroup | None = None
+    _looked_at = -math.inf
+    """When the server was last asked what it is."""
+    _asks_for_roots = False
+    _asked = 0
+    """The number of lists of tools that were asked for."""
+    _tools: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
+    """The newest of them that has come, with its number: over HTTP answers overtake each other."""
+    _task_tools: frozenset[str] = frozenset()
+
     def __init__(
         self,
         server: str,
@@ -80,23 +97,14 @@ class Connection:
         self._progress: dict[TokenKey, ProgressListener] = {}
         self.greeted = ServerDescription()
         """The server's answer to `initialize` or `server/discover`."""
-        self.is_modern = False
-        """Whether the server knows no handshake."""
-        self._serves_both = False
-        """Whether it has had a handshake, and knows requests without one, too."""
-        self.log_level: str | None = None
-        """The least severe log messages that the agent wants, or None if it has not said so."""
         self._ages: dict[str, float] = {}
         """Seconds for which each list may be shown, by its method."""
         self.mirrored: dict[str, MirroredPaths] = {}
         """The arguments that stand in headers, by the tool."""
-        self._task_tools: frozenset[str] = frozenset()
-        self._group: TaskGroup | None = None
-        self._looked_at = -math.inf
-        """When the server was last asked what it is."""
+        self._in_session: dict[str, AbstractSet[object]] = {}
+        """What a server of both eras shows in its session alone, by the list."""
         self._tasks: set[str] = set()
         """The names of the server's tasks under way."""
-        self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
         self._questions = OpenServerQuestions(listeners.asked)
@@ -183,8 +191,11 @@ class Connection:
         if found is not None and not has_session():
             self._go_without_handshake(found)
             return
-        self._serves_both = found is not None
         self.notify("notifications/initialized")
+        if found is not None:
+            self._serves_both = True
+            # What a request without a handshake changes need not be told in the session.
+            self._subscriptions.follow(found.capabilities)
 
     def _go_without_handshake(self, found: ServerDescription) -> None:
         self.is_modern = True
@@ -229,8 +240,11 @@ class Connection:
 
     async def list_entries(
         self, method: str, keys: tuple[str, str], seconds: float
-    ) -> tuple[Mapping[str, Json], ...]:
-        """Return all entries of another list of the server, in its order.
+    ) -> Mapping[str, Mapping[str, Json]]:
+        """Return all entries of a list by their names, in the server's order.
+
+        A server of both eras is asked in both: what a call has changed in its session may be shown
+        there alone. What only the session shows is used there.
 
         Args:
             method: `resources/list` and the like.
@@ -240,11 +254,21 @@ class Connection:
         Raises:
             DownstreamError: it does not list them, or a page takes longer.
         """
-        ask = partial(self._page, method, seconds)
-        return await list_entries(self._server, ask, keys, self._dropped.note)
 
-    def _page(self, method: str, seconds: float, params: dict[str, Json]) -> Awaitable[ToolResult]:
-        return self.request(method, params, seconds)
+        async def page(params: dict[str, Json]) -> ToolResult:
+            return await self.request(method, params, seconds)
+
+        async def page_of_session(params: dict[str, Json]) -> ToolResult:
+            return await self._talk.exchange(method, params, seconds)
+
+        hide = self._listeners.hidden if keys == TOOLS else None
+        found = await list_entries(self._server, page, keys, self._dropped.note, hide)
+        if self._serves_both and not self.has("tasks") and self.has(method.partition("/")[0]):
+            with suppress(DownstreamError):
+                more = await list_entries(self._server, page_of_session, keys, lambda _: None)
+                self._in_session[method] = more.keys() - found.keys()
+                found |= {name: more[name] for name in more if name not in found}
+        return found
 
     def has(self, capability: str) -> bool:
         """Return whether the server declared this capability."""
@@ -256,11 +280,15 @@ class Connection:
         Raises:
             DownstreamError: it does not list them, or a page takes longer than `seconds`.
         """
-        ask = partial(self._page, "tools/list", seconds)
-        found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        self._asked = number = self._asked + 1
+        listed = await self.list_entries("tools/list", TOOLS, seconds)
+        if number < self._tools[0]:
+            return self._tools[1]
+        found = tuple([ToolDefinition(self._server, name, raw) for name, raw in listed.items()])
         if self._serves_both or (self.is_modern and self._talk.over_http):
             found = self._with_headers(found)
         self._task_tools = eras.task_tools(found, self.greeted.capabilities)
+        self._tools = number, found
         return found
 
     def _with_headers(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
@@ -300,8 +328,9 @@ class Connection:
                     return await eras.call_as_task(
                         self._server, self.request, params, seconds, self._tasks
                     )
-                may_choose = self._serves_both and method not in SUBSCRIBING
-                if self.is_modern or (may_choose and caller is not None):
+                if method in SUBSCRIBING:
+                    answer = await self._subscribe(method, params, seconds)
+                elif self.is_modern or (caller is not None and self._is_shown_to_all(params)):
                     answer = await self._call_modern(method, params, seconds, caller)
                 else:
                     answer = await self.request(method, params, seconds)
@@ -316,14 +345,28 @@ class Connection:
                 del self._progress[key]
             self._questions.end(caller)
 
+    async def _subscribe(
+        self, method: Method, params: Mapping[str, Json], seconds: float
+    ) -> ToolResult:
+        """Subscribe to a resource, or no longer: in the session, and without one, as can be."""
+        answer = ToolResult(error={})
+        if not self.is_modern:
+            answer = await self.request(method, params, seconds)
+        if self.is_modern or self._serves_both:
+            wanted = method == "resources/subscribe"
+            other = await self._subscriptions.change(str(params["uri"]), seconds, wanted=wanted)
+            answer = other if answer.error is not None else answer
+        return answer
+
+    def _is_shown_to_all(self, params: Mapping[str, Json]) -> bool:
+        """Return whether a server of both eras has what a request names without a session, too."""
+        name = params.get("name", params.get("uri"))
+        return self._serves_both and not any(name in one for one in self._in_session.values())
+
     async def _call_modern(
         self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
     ) -> ToolResult:
         """Carry out an operation without a handshake; what it wants to know is asked meanwhile."""
-        if method in SUBSCRIBING:
-            return await self._subscriptions.change(
-                str(params["uri"]), seconds, wanted=method == "resources/subscribe"
-            )
         offered = await self._listeners.capabilities(caller)
         level = self.log_level if caller is None else caller.log_level or None
         sent = eras.enveloped(params, {**offered, **eras.NO_CAPABILITIES}, level)
@@ -393,7 +436,7 @@ class Connection:
 
     async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
         """Act on a notification of the server; whom it concerns is told."""
-        known = eras.without_subscription(params) if self.is_modern else params
+        known = eras.without_subscription(params)
         match method:
             case "notifications/progress":
                 key = token_key(known.get("progressToken"))
@@ -405,12 +448,15 @@ class Connection:
                     await self._tell(self._listeners.logged, known)
             case str() if method in PASSED_ON:
                 await self._pass_on(method, known, size)
+            case eras.ACKNOWLEDGED:
+                if self._subscriptions.note_acknowledged(params):
+                    await self._listeners.missed()
             case _:
                 self._note(method, params)
 
-    async def note_stream_ended(self) -> None:
-        """Tell our front that the server has ended the stream of a call before its answer."""
-        await self._pass_on(STREAM_ENDED, {}, 0)
+    async def note_stream_ended(self, *, of_call: bool) -> None:
+        """Tell our front of a call's stream, and the rest of what may have been missed."""
+        await (self._pass_on(STREAM_ENDED, {}, 0) if of_call else self._listeners.missed())
 
     def _note(self, method: Json, params: Mapping[str, Json]) -> None:
         """Act on a notification that nobody else is told of."""
@@ -419,8 +465,6 @@ class Connection:
                 self._listeners.tools_changed()
             case "notifications/cancelled":
                 self._questions.withdraw(message_id(params.get("requestId")))
-            case eras.ACKNOWLEDGED:
-                self._subscriptions.note_acknowledged(params)
             case _:
                 pass
 

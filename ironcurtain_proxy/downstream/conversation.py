@@ -144,8 +144,8 @@ class Peer(Protocol):
     async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
         """Act on a notification of so many bytes."""
 
-    async def note_stream_ended(self) -> None:
-        """Note that the stream of a call has ended before its answer."""
+    async def note_stream_ended(self, *, of_call: bool) -> None:
+        """Note that the stream of a call has ended before its answer, or that of no request."""
 
 
 class Conversation:
@@ -292,7 +292,7 @@ class Conversation:
             self._answers.fail(line.id, line.error)
             return
         if isinstance(line, StreamEnded):
-            await self._peer.note_stream_ended()
+            await self._peer.note_stream_ended(of_call=line.of_call)
             return
         await self._capacity.wait(len(line))
         guess = guess_digest(line)

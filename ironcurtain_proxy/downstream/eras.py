@@ -16,7 +16,7 @@ task outlives its call, because nobody would see how it ended.
 Every message of a server is untrusted. No function here does I/O itself.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
 
@@ -42,7 +42,7 @@ from ironcurtain_proxy.model.operation import (
     VERSIONS,
 )
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.version import VERSION as OUR_VERSION
 
 PROTOCOL_VERSION: Final = HANDSHAKE_VERSIONS[0]
@@ -309,6 +309,15 @@ def wanted_news(capabilities: Mapping[str, Json], uris: Sequence[str]) -> dict[s
         if value_at(capabilities, kind, "listChanged") is True
     }
     return {**found, "resourceSubscriptions": [*uris]} if uris else found
+
+
+def news_besides(wanted: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Yield method and params of all that may be told, besides changes of the tools."""
+    for kind in ("prompts", "resources"):
+        if wanted.get(f"{kind}ListChanged"):
+            yield f"notifications/{kind}/list_changed", {}
+    for uri in list_of(wanted.get("resourceSubscriptions")):
+        yield "notifications/resources/updated", {"uri": uri}
 
 
 def without_subscription(params: Mapping[str, Json]) -> Mapping[str, Json]:

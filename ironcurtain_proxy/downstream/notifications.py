@@ -109,17 +109,24 @@ class ServerSubscriptions(Struct, eq=False):
                 return ToolResult(error=error)
         return ToolResult(result={})
 
-    def note_acknowledged(self, params: Mapping[str, Json]) -> None:
-        """Note what the server grants to a request; end those before."""
+    def note_acknowledged(self, params: Mapping[str, Json]) -> bool:
+        """Note what the server grants to a request; end those before.
+
+        Returns:
+            True: the same was listened for before, and nobody has listened since.
+        """
         number = value_at(params, "_meta", SUBSCRIPTION_KEY)
         for at, one in enumerate(self._open):
-            if one.id == number and not one.is_settled.is_set():
+            if one.id == number and one.is_settled.is_set():
+                return one is self._open[-1]
+            if one.id == number:
                 texts = list_of(value_at(params, "notifications", "resourceSubscriptions"))
                 one.granted = frozenset([uri for uri in texts if isinstance(uri, str)])
                 one.is_settled.set()
                 for old in self._open[:at]:
                     old.granted = one.granted if old.granted is None else old.granted
                     old.scope.cancel()
+        return False
 
     def _renew(self) -> _Listening | None:
         """Ask for what is wanted now, or return None if that is nothing."""

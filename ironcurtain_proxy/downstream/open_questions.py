@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.eras import ROOTS
@@ -206,6 +207,8 @@ class Listeners(Struct, frozen=True):
     """Gives the `roots` to answer `roots/list` with."""
     noticed: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _not_passed_on
     """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
+    missed: Callable[[], Awaitable[None]] = checkpoint
+    """Called when news may have been missed, because nobody has listened for a while."""
     asked: QuestionHandler | None = None
     """Decides on the server's own questions and answers them, or None if all are refused."""
     capabilities: Callable[[Caller | None], Awaitable[Mapping[str, Json]]] = _roots_only

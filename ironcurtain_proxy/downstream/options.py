@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
@@ -60,14 +61,22 @@ class DownstreamOptions(Struct, frozen=True, kw_only=True):
         return directory is not None and Path(directory).parent == self.state
 
 
+async def _nothing(*_: object) -> None:
+    return
+
+
+async def _roots_only(_server: str, _caller: Caller | None) -> Mapping[str, Json]:
+    return ROOTS
+
+
 class Hooks(Struct, kw_only=True):
     """Callbacks for events of servers; set by `wiring` before the servers run."""
 
-    on_tools_changed: Callable[[], Awaitable[None]] | None = None
-    """Called when the tools have changed, or a server is ready again."""
-    on_log: Callable[[str, Mapping[str, Json]], Awaitable[None]] | None = None
+    on_tools_changed: Callable[[bool], Awaitable[None]] = _nothing
+    """Called when the tools have changed, or a server is ready again; with whether it tells so."""
+    on_log: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _nothing
     """Called with a server's name and the raw `params` of its `notifications/message`."""
-    on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] | None = None
+    on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] = _nothing
     """Called with a server's name, and the method and raw `params` of a notification."""
     on_question: (
         Callable[
@@ -76,11 +85,10 @@ class Hooks(Struct, kw_only=True):
         | None
     ) = None
     """Answers a question of a server's own; see `QuestionHandler`, or None if all are refused."""
-    capabilities: Callable[[str, Caller | None], Awaitable[Mapping[str, Json]]] | None = None
-    """Gives the client capabilities for a server, of the client of one request. `None` offers only
-    roots."""
-    roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
-    """Gives the roots of a server, or None if it has none."""
+    capabilities: Callable[[str, Caller | None], Awaitable[Mapping[str, Json]]] = _roots_only
+    """Gives the client capabilities for a server, of the client of one request."""
+    roots: Callable[[str], Sequence[Mapping[str, Json]]] = lambda _: ()
+    """Gives the roots of a server."""
     capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
     """The capacity for large answers of all servers."""
     batch: Batch = field(default_factory=Batch)

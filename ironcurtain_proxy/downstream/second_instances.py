@@ -268,5 +268,5 @@ class SecondInstances(Struct, eq=False):
                 second_instance.scope.cancel()
 
 
-async def _nothing() -> None:
+async def _nothing(_: bool) -> None:  # noqa: FBT001  as it is called
     return

@@ -309,10 +309,11 @@ class DownstreamServers:
             DownstreamError: the server is missing, or does not list them in time.
         """
         connection = self._supervisor(server).connection
-        if not connection.has(method.partition("/")[0]):
-            return ()
+        if not connection.has(method.partition("/")[0]) and len(self._supervisors) > 1:
+            return ()  # alone it is asked all the same: some have what they do not declare
         with anyio.move_on_after(self._options.list_timeout):
-            return await connection.list_entries(method, keys, self._options.list_timeout)
+            found = await connection.list_entries(method, keys, self._options.list_timeout)
+            return tuple(found.values())
         raise CallTimedOutError(f'server "{server}" takes too long to answer {method}')
 
     def forward(
@@ -508,12 +509,11 @@ class DownstreamServers:
         except KeyError:
             raise ServerUnavailableError(f'there is no server "{server}"') from None
 
-    async def _announce(self) -> None:
-        if self.hooks.on_tools_changed is not None:
-            try:
-                await self.hooks.on_tools_changed()
-            except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
-                _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)
+    async def _announce(self, is_told: bool) -> None:  # noqa: FBT001  private
+        try:
+            await self.hooks.on_tools_changed(is_told)
+        except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
+            _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)
 
 
 def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
@@ -18,17 +19,17 @@ import anyio
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, Connection
 from ironcurtain_proxy.downstream.conversation import Standing
 from ironcurtain_proxy.downstream.environment import secrets_of
-from ironcurtain_proxy.downstream.eras import ROOTS, ServerDescription
+from ironcurtain_proxy.downstream.eras import ServerDescription, news_besides, wanted_news
 from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
-from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED, Listeners
+from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
 from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.escalation import visible
-from ironcurtain_proxy.model.operation import Caller, Method
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json
 
@@ -76,7 +77,7 @@ _SET_LEVEL: Final = 5.0
 class Supervisor:
     """One server, across all its processes.
 
-    `announce` is called whenever its tools may be others than before.
+    `announce` is called whenever its tools may be others than before, with whether it says so.
     """
 
     _listed_at = math.inf
@@ -88,7 +89,7 @@ class Supervisor:
         options: DownstreamOptions,
         hooks: Hooks,
         log: SessionLog,
-        announce: Callable[[], Awaitable[None]],
+        announce: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.spec = spec
         self.tools: tuple[ToolDefinition, ...] = ()
@@ -97,7 +98,7 @@ class Supervisor:
         """Set once the server was ready, or its first start has failed."""
         self._options = options
         self._hooks = hooks
-        self.roots = ServerRoots(lambda: hooks.roots(spec.name) if hooks.roots else ())
+        self.roots = ServerRoots(lambda: hooks.roots(spec.name))
         """The server's roots."""
         self._log = log
         self._announce = announce
@@ -324,7 +325,7 @@ class Supervisor:
             self._state = "restarting"
 
     async def _connect(self, started: Life) -> Connection:
-        cap = self._options.max_message_bytes
+        cap, ask, name = self._options.max_message_bytes, self._hooks.on_question, self.spec.name
         wire = await started.open(cap, self._hooks.batch)
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
@@ -334,11 +335,12 @@ class Supervisor:
             capacity=self._hooks.capacity,
             notices=self._left_out.notices,
             noticed=self._pass_on_notice,
-            asked=self._ask if self._hooks.on_question is not None else None,
-            capabilities=self._capabilities,
+            missed=self._note_missed,
+            asked=None if ask is None else partial(ask, name),
+            capabilities=partial(self._hooks.capabilities, name),
         )
         standing = Standing(started.still if isinstance(started, Started) else None)
-        return Connection(self.spec.name, wire, listeners, self._dropped, cap, standing)
+        return Connection(name, wire, listeners, self._dropped, cap, standing)
 
     async def _look_after(
         self,
@@ -397,19 +399,32 @@ class Supervisor:
         self._connection = connection
         self._ready_since = anyio.current_time()
         self._state, self._error = "ready", ""
+        was_ready = self.settled.is_set()
         self.settled.set()
-        await self._announce()
+        await self._announce(False)  # noqa: FBT003  private
+        if was_ready:
+            await self._tell_missed()
+
+    async def _note_missed(self) -> None:
+        self._tools_changed.set()
+        await self._tell_missed()
+
+    async def _tell_missed(self) -> None:
+        """Tell of what the server tells of besides its tools: nobody has listened for a while."""
+        wanted = wanted_news(self.greeted.capabilities, [*self._subscribed])
+        for method, params in news_besides(wanted):
+            await self._pass_on_notice(method, params)
 
     async def _list_again(self, connection: Connection, *, is_told: bool = False) -> None:
         """List the tools, and announce other ones, or whatever the server tells of itself."""
+        before = self.tools
         try:
-            before = self.tools
             await self._list(connection)
         except DownstreamError as error:
             self._dropped.note(f"its tools changed, but: {error}")
-            return
+            self._listed_at = -math.inf  # whoever asks next asks it again
         if is_told or before != self.tools:
-            await self._announce()
+            await self._announce(is_told)
 
     async def _list(self, connection: Connection) -> None:
         found = await connection.list_tools(self._options.initialize_timeout)
@@ -465,24 +480,10 @@ class Supervisor:
         self._tools_changed.set()
 
     async def _pass_on_notice(self, method: str, params: Mapping[str, Json]) -> None:
-        if self._hooks.on_notice is not None:
-            await self._hooks.on_notice(self.spec.name, method, params)
-
-    async def _ask(
-        self, method: str, params: Mapping[str, Json], under_way: Sequence[Caller | None]
-    ) -> Mapping[str, object]:
-        if self._hooks.on_question is None:
-            return NOT_OFFERED
-        return await self._hooks.on_question(self.spec.name, method, params, under_way)
-
-    async def _capabilities(self, caller: Caller | None) -> Mapping[str, Json]:
-        if self._hooks.capabilities is None:
-            return ROOTS
-        return await self._hooks.capabilities(self.spec.name, caller)
+        await self._hooks.on_notice(self.spec.name, method, params)
 
     async def _pass_on_log(self, params: Mapping[str, Json]) -> None:
-        if self._hooks.on_log is not None:
-            await self._hooks.on_log(self.spec.name, params)
+        await self._hooks.on_log(self.spec.name, params)
 
     async def _fail(self, why: str) -> None:
         # A repeated failure is reported once, whatever numbers its last words hold.
@@ -493,7 +494,7 @@ class Supervisor:
         self.tools = ()
         self.settled.set()
         if had_tools:
-            await self._announce()
+            await self._announce(False)  # noqa: FBT003  private
 
     def _say_once(self, what: str) -> None:
         if what not in self._said:

@@ -17,7 +17,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
@@ -317,9 +317,7 @@ class LineReader(asyncio.Protocol):
     def _put(self, line: bytes) -> None:
         size, waiter = len(line), self._waiter
         if size > self._max_line:
-            edges = _Edges()
-            edges.add(line)
-            self._lines.append(edges.line())
+            self._lines.append(_Edges().add(line).line())
         elif line and not line.isspace():
             is_idle = waiter is not None and not self._lines and not waiter.done()
             if is_idle and self._taker is not None and self._taker(line):
@@ -349,11 +347,12 @@ class _Edges:
         self._tail = bytearray()
         self._size = 0
 
-    def add(self, part: bytes | bytearray) -> None:
+    def add(self, part: bytes | bytearray) -> Self:
         self._size += len(part)
         self._head += part[: _EDGE - len(self._head)]
         self._tail += part[-_EDGE:]
         del self._tail[:-_EDGE]
+        return self
 
     def line(self) -> Oversize:
         return Oversize(self._head, bytes(self._tail), self._size)
@@ -429,7 +428,11 @@ takes it out."""
 
 
 class StreamEnded(Struct, frozen=True):
-    """A server over HTTP ended the stream of a call before its answer, which is to be asked for."""
+    """A server over HTTP ended a stream."""
+
+    of_call: bool
+    """Whether it is that of a call before its answer, which is to be asked for. Else it is that of
+    no request, which is read again: what was said meanwhile is lost."""
 
 
 class LineSource(Protocol):

@@ -95,11 +95,8 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         """Return whether a name is that of one of the proxy's own tools."""
         if not exposed_name.startswith(PREFIX):
             return False
-        return (
-            (exposed_name == STATUS and self.questions.holds)
-            or (exposed_name == PREFLIGHT and self.plans)
-            or exposed_name.removeprefix(COMPOSITE) in self.composites
-        )
+        offered = {STATUS: self.questions.holds, PREFLIGHT: self.plans}
+        return offered.get(exposed_name, exposed_name.removeprefix(COMPOSITE) in self.composites)
 
     async def handle(
         self,

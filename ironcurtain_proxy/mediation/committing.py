@@ -27,7 +27,7 @@ from ironcurtain_proxy.ports import PreparedViews, World
 
 _log = logging.getLogger(__name__)
 
-_MOST_NAMED: Final = 50
+MOST_NAMED: Final = 50
 
 
 class Committed(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ async def commit(world: World, case: Case, result: ToolResult) -> Committed:
     if others := (*found.others, *late):
         case.note(("notTaken", _named(others)))
     if late:
-        result = _told(result, f"[CONFLICT, left as it is: {_listed(late)}]", is_error=True)
+        result = _told(result, f"[CONFLICT, left as it is: {listed(late)}]", is_error=True)
     return Committed(result=result, kept_back=found.kept_back, changes=changes)
 
 
@@ -146,9 +146,10 @@ def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:
 
 
 def _named(notes: Sequence[NotTaken]) -> list[Json]:
-    return [str(one) for one in notes[:_MOST_NAMED]]
+    return [str(one) for one in notes[:MOST_NAMED]]
 
 
-def _listed(notes: Sequence[NotTaken]) -> str:
-    more = f" and {len(notes) - _MOST_NAMED} more" if len(notes) > _MOST_NAMED else ""
-    return ", ".join([str(one) for one in notes[:_MOST_NAMED]]) + more
+def listed(named: Sequence[object]) -> str:
+    """Return what a question, a reason or an answer names, at most a few of it."""
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return ", ".join(map(str, named[:MOST_NAMED])) + more

@@ -42,7 +42,7 @@ from ironcurtain_proxy.decision.authorizer import (
     is_asked_to_read,
     rule_for_reviewers,
 )
-from ironcurtain_proxy.mediation.committing import commit
+from ironcurtain_proxy.mediation.committing import MOST_NAMED, commit, listed
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -64,8 +64,6 @@ _MOST_TRIED: Final = 4096
 """The largest number of remembered calls that tried to leave; beyond it, no call is contained."""
 _MOST_SAID: Final = 3
 """The largest number of paths that a question names; the rest are counted."""
-_MOST_NAMED: Final = 50
-"""The largest number of changed paths that a record names; the timeline has all of them."""
 
 
 class _Marked(Struct, frozen=True):
@@ -145,9 +143,7 @@ class Containing(Struct, kw_only=True):
             found = replace(found, paths=(*found.paths, *kept))
         named = () if found is None else map(str, found.paths)
         unnamed = [_quoted(one) for one in named if one != one.encode(errors="ignore").decode()]
-        return (
-            f"no sandbox opens a name that is not UTF-8: {_listed(unnamed)}" if unnamed else found
-        )
+        return f"no sandbox opens a name that is not UTF-8: {listed(unnamed)}" if unnamed else found
 
     def needs_the_same(
         self, case: Case, facts: Facts, tried: str, opening: SandboxOpening | None
@@ -230,7 +226,7 @@ class Containing(Struct, kw_only=True):
             said.append(("It reads", f"{needs} may need {', '.join(map(str, opening.reads))}"))
         said += [("The sandbox stopped it on its way to", shown_host(tried))] if tried else []
         if places := self._kept_back.get(self.world.fingerprint(case)):
-            kept = _listed([f"{_quoted(one.path)} ({one.why})" for one in places])
+            kept = listed([f"{_quoted(one.path)} ({one.why})" for one in places])
             said.append(("It was kept from changing", kept))
         if opening is not None:
             said.append((OPENS, ", ".join(opening.shown())))
@@ -407,7 +403,7 @@ class Containing(Struct, kw_only=True):
         if any(len(one) >= _MOST_TRIED for one in known):
             return "too many calls have tried to leave the sandbox"
         if places := self._kept_places(case):
-            return f"the same call was kept from changing {_listed([*map(_quoted, places)])}"
+            return f"the same call was kept from changing {listed([*map(_quoted, places)])}"
         return self._discarded.get(self.world.fingerprint(case))
 
     async def _why_unheld(
@@ -511,12 +507,6 @@ def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...
     return (*paths, repository)
 
 
-def _listed(named: Sequence[str]) -> str:
-    """Return what a question or a reason names, at most a few of it."""
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return ", ".join(named[:_MOST_NAMED]) + more
-
-
 def _quoted(path: str) -> str:
     return repr(path.encode("utf-8", "backslashreplace").decode())
 
@@ -524,7 +514,7 @@ def _quoted(path: str) -> str:
 def _named(changes: Iterable[Change]) -> list[Json]:
     return [
         f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
-        for one in sorted(changes, key=lambda one: one.path)[:_MOST_NAMED]
+        for one in sorted(changes, key=lambda one: one.path)[:MOST_NAMED]
     ]
 
 

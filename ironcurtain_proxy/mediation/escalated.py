@@ -174,15 +174,9 @@ class SignedAnswers(Struct, kw_only=True):
                 return self._used(question, ruling)
             case Person() | ClientDialog():
                 is_enough = question.signing is None
-            case (
-                Program()
-                | LlmApprover()
-                | Engine()
-                | Grants()
-                | Contained()
-                | ProxyItself()
-                | Nobody()
-            ):
+            case Program() | LlmApprover() | Engine() | Grants() | Contained():
+                is_enough = not needs
+            case ProxyItself() | Nobody():
                 is_enough = not needs
             case _:
                 assert_never(ruling.by)

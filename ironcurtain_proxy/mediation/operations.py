@@ -6,7 +6,7 @@ about another entry: its request has the same answer whether the entry exists or
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct, field
@@ -96,11 +96,9 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
         asked = asked_by(server, method, params)
         case = self.session.journal.open_operation(asked, able[0] if able else None)
         case.note(("underWay", len(under_way)))
-        if not under_way:
-            life = self.session.journal.refuse(case, "policy", _TO_NOTHING)
-            return _answer(method, await self.session.journal.guard(case, life))
         if not able:
-            life = self.session.journal.refuse(case, "policy", _NO_CLIENT)
+            ground = _NO_CLIENT if under_way else _TO_NOTHING
+            life = self.session.journal.refuse(case, "policy", ground)
             return _answer(method, await self.session.journal.guard(case, life))
         return _answer(method, await self.session.mediator.carry(case))
 
@@ -148,6 +146,8 @@ _NOBODY: Final = "unknown"
 
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
+_SMALL: Final = 16 * 1024
+"""Characters of news that are kept until a subscription is noted."""
 
 LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
     "resources": ("resources/list", "uri"),
@@ -212,6 +212,11 @@ class Operations(Struct, kw_only=True):
     """Servers with their own URIs, as they were sent."""
     _subscribing: int = 0
     """The subscriptions that are decided, or asked for, now."""
+    tell: Callable[[Mapping[str, Json]], Awaitable[None]] | None = None
+    """Tells the agent of a resource, under the name that it knows."""
+    _early: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
+    """The newest news of each resource that may be subscribed to already: a server tells of it as
+    soon as it has answered, and the answer is recorded first."""
 
     async def handle(
         self,
@@ -251,15 +256,23 @@ class Operations(Struct, kw_only=True):
             reply = await self.session.mediator.carry(case, on_progress)
             if isinstance(reply, Answered) and reply.result.error is None:
                 key = asked.server, str(case.arguments.get("uri"))
-                # The policy may have changed while the server was asked.
-                if subscribes and await self._could_be_allowed(key[0], "resources", key[1]):
-                    self._subscribed.add(key)
+                if subscribes:
+                    await self._note_subscribed(key)
                 elif asked.method == "resources/unsubscribe":
                     self._subscribed.discard(key)
                 return _renamed(reply, self.naming.result(asked.server, reply.result))
             return _as_not_available(reply) if is_hidden and isinstance(reply, Refused) else reply
         finally:
             self._subscribing -= subscribes
+            if not self._subscribing:
+                self._early.clear()
+
+    async def _note_subscribed(self, key: tuple[str, str]) -> None:
+        # The policy may have changed while the server was asked.
+        if await self._could_be_allowed(key[0], "resources", key[1]):
+            self._subscribed.add(key)
+            if self.tell is not None and (early := self._early.pop(key, None)) is not None:
+                await self.tell(early)
 
     async def listing(self, kind: ListKind) -> list[Json]:
         """Return the entries of all servers that could be allowed, under the agent's names."""
@@ -328,9 +341,14 @@ class Operations(Struct, kw_only=True):
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """Return the news of a resource for the agent, or None if it has not subscribed to it."""
         uri = params.get("uri")
-        if not isinstance(uri, str) or (server, uri) not in self._subscribed:
+        if not isinstance(uri, str):
             return None
-        return {**params, "uri": self.naming.uri(server, uri)}
+        news = {**params, "uri": self.naming.uri(server, uri)}
+        if (server, uri) in self._subscribed:
+            return news
+        if self._subscribing and len(self._early) < _MOST_SUBSCRIBED and len(str(news)) < _SMALL:
+            self._early[server, uri] = news
+        return None
 
     async def forget_what_is_denied(self) -> None:
         """End subscriptions that the policy in force denies."""

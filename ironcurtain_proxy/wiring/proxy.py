@@ -264,13 +264,13 @@ class Proxy(Struct, kw_only=True):
             self.views.close()
         remove_private(self.settings.session_dir)
 
-    async def _tools_changed(self) -> None:
+    async def _tools_changed(self, is_told: bool = False) -> None:  # noqa: FBT001, FBT002  a hook
         before = self.catalogue.tools
         after = self.catalogue.refresh().tools
         known = {tool.server for tool in before}
         has_changed = before != tuple([tool for tool in after if tool.server in known])
         # An agent that has not asked for the list needs no notice of a server that started.
-        if (self._has_listed or has_changed) and self.on_tools_changed is not None:
+        if (self._has_listed or has_changed or is_told) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
     async def _policy_changed(self) -> None:

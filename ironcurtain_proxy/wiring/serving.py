@@ -27,6 +27,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.agent.asking import ElicitationReviewer, Introduction
+from ironcurtain_proxy.agent.operations import UPDATED
 from ironcurtain_proxy.agent.requests import RequestCapacity
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
@@ -494,11 +495,11 @@ def _noticing(
     proxy: Proxy, agent: AgentServer
 ) -> Callable[[str, str, Mapping[str, Json]], Awaitable[None]]:
     """Return what passes on servers' notifications of subscribed resources and lists."""
+    proxy.operations.tell = partial(agent.notice, UPDATED)
 
     async def noticed(server: str, method: str, params: Mapping[str, Json]) -> None:
-        if method == "notifications/resources/updated":
-            news = proxy.operations.updated(server, params)
-            if news is not None:
+        if method == UPDATED:
+            if (news := proxy.operations.updated(server, params)) is not None:
                 await agent.notice(method, news)
         elif method.endswith("/list_changed"):
             for section in LISTED_ANEW.get(method, ()):

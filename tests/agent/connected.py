@@ -44,6 +44,8 @@ MARKS: dict[str, dict[str, Json]] = {
 }
 """What the results of some calls hold, too."""
 
+GIVEN_BACK_SLOWLY = ("resources/unsubscribe", "memo://kept")
+
 TOOLS: list[Json] = [{"name": "echo", "inputSchema": {"type": "object"}, "x-unknown": 1.0}]
 
 
@@ -133,7 +135,7 @@ class Calls:
         caller: Caller | None = None,
     ) -> Reply:
         self.begun.append(method)
-        if params.get("uri") == "memo://slow":
+        if params.get("uri") == "memo://slow" or (method, params.get("uri")) == GIVEN_BACK_SLOWLY:
             await self.open.wait()
         return Answered(result=ToolResult(result={"echo": dict(params)}))
 

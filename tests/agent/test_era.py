@@ -11,6 +11,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ironcurtain_proxy.agent import rounds
 from ironcurtain_proxy.agent.era import REMOVED
 from ironcurtain_proxy.agent.sealing import Sealing
+from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
@@ -525,6 +526,55 @@ async def test_a_client_is_told_of_what_it_listens_to_and_of_nothing_else() -> N
         agent.send(method="notifications/cancelled", params={"requestId": "l"})
         await until(lambda: "resources/unsubscribe" in agent.calls.begun)
         assert agent.calls.begun == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_news_that_come_before_it_is_told_what_it_listens_to_come_afterwards() -> None:
+    """A server tells of a resource as soon as it has answered, while the next one is decided."""
+    async with an_agent() as agent:
+        wanted: Json = {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["memo://a", "memo://slow"],
+        }
+        params: Json = {"_meta": ENVELOPE, "notifications": wanted}
+        agent.send(id="l", method="subscriptions/listen", params=params)
+        await until(lambda: agent.calls.begun.count("resources/subscribe") == 2)
+        for number in range(3):
+            news: dict[str, Json] = {"uri": "memo://a", "number": number}
+            await agent.server.notice("notifications/resources/updated", news)
+        await agent.server.notice("notifications/resources/updated", {"uri": "memo://b"})
+        await agent.server.notice("notifications/prompts/list_changed", None)
+        await agent.server.tools_changed()
+        agent.calls.open.set()
+        told = [await agent.receive() for _ in range(3)]
+        assert [one["method"] for one in told] == [
+            "notifications/subscriptions/acknowledged",
+            "notifications/resources/updated",
+            "notifications/tools/list_changed",
+        ]
+        assert value_at(told[1], "params", "number") == 2
+        assert value_at(told[1], "params", "_meta") == {f"{KEY}subscriptionId": "l"}
+        assert "result" in await agent.ask_alone("tools/list"), "nothing else came"
+
+
+async def test_a_resource_that_is_given_back_now_is_subscribed_to_again_after_that() -> None:
+    """Over HTTP two requests overtake each other: the second listener would hear nothing."""
+    async with an_agent() as agent:
+
+        def listen(number: int) -> None:
+            wanted: Json = {"resourceSubscriptions": ["memo://kept"]}
+            params: Json = {"_meta": ENVELOPE, "notifications": wanted}
+            agent.send(id=number, method="subscriptions/listen", params=params)
+
+        listen(1)
+        await agent.receive()
+        agent.send(method="notifications/cancelled", params={"requestId": 1})
+        await until(lambda: agent.calls.begun[-1] == "resources/unsubscribe")
+        listen(2)
+        assert "result" in await agent.ask_alone("tools/list"), "it has been taken by now"
+        assert agent.calls.begun == ["resources/subscribe", "resources/unsubscribe"]
+        agent.calls.open.set()
+        assert (await agent.receive())["method"] == "notifications/subscriptions/acknowledged"
+        assert agent.calls.begun[-1] == "resources/subscribe"
 
 
 async def test_requests_that_begin_to_listen_count_and_keep_what_they_are_about_to_take() -> None:

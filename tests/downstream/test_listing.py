@@ -1,9 +1,17 @@
 """What counts as a tool, and when a list is at its end."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_entries, list_tools
+from ironcurtain_proxy.downstream.listing import (
+    MAX_PAGES,
+    MAX_TOOLS,
+    TOOLS,
+    AskForPage,
+    list_entries,
+)
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import ShownTools, ToolResult
 from ironcurtain_proxy.model.values import Json
@@ -24,6 +32,13 @@ class Pages:
         return ToolResult(result=self.results[min(len(self.asked), len(self.results)) - 1])
 
 
+async def list_tools(
+    ask: AskForPage, drop: Callable[[str], None], hide: Callable[[str], None] | None = None
+) -> list[str]:
+    """The names of all tools of a server."""
+    return [*await list_entries("s", ask, TOOLS, drop, hide)]
+
+
 def forget(_: str) -> None:
     """Nobody wants to know."""
 
@@ -31,8 +46,8 @@ def forget(_: str) -> None:
 async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_name() -> None:
     dropped: list[str] = []
     entries: list[Json] = [{"name": "a", "v": 1}, 5, {}, {"name": ""}, {"name": "a", "v": 2}]
-    found = await list_tools("s", Pages({"tools": entries}), dropped.append)
-    assert [tool.raw for tool in found] == [{"name": "a", "v": 1}]
+    found = await list_entries("s", Pages({"tools": entries}), TOOLS, dropped.append)
+    assert found == {"a": {"name": "a", "v": 1}}
     assert len(dropped) == 4
 
 
@@ -44,8 +59,8 @@ async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_
 async def test_a_tool_whose_name_misleads_the_eye_is_hidden_and_said(name: str) -> None:
     hidden: list[str] = []
     entries: list[Json] = [{"name": name}, {"name": "plain"}, {"name": "x" * 128}]
-    found = await list_tools("s", Pages({"tools": entries}), forget, hidden.append)
-    assert [tool.name for tool in found] == ["plain", "x" * 128]
+    found = await list_tools(Pages({"tools": entries}), forget, hidden.append)
+    assert found == ["plain", "x" * 128]
     (said,) = hidden
     assert said.isascii()
     assert said.isprintable()
@@ -57,7 +72,7 @@ async def test_a_prompt_whose_name_misleads_the_eye_is_hidden_too() -> None:
     entries: list[Json] = [{"name": "a\x1b[2J"}, {"name": "p\u202ey"}, {"name": "x" * 129}]
     pages = Pages({"prompts": [*entries, {"name": "plain"}]})
     found = await list_entries("s", pages, ("prompts", "name"), dropped.append)
-    assert [dict(one) for one in found] == [{"name": "plain"}]
+    assert found == {"plain": {"name": "plain"}}
     assert len(dropped) == 3
     assert all(said.isascii() and said.isprintable() for said in dropped)
 
@@ -66,25 +81,25 @@ async def test_cursors_are_followed_as_they_came() -> None:
     pages = Pages(
         {"tools": [{"name": "a"}], "nextCursor": "x y"}, {"tools": [], "nextCursor": None}
     )
-    assert [tool.name for tool in await list_tools("s", pages, forget)] == ["a"]
+    assert await list_tools(pages, forget) == ["a"]
     assert pages.asked == [{}, {"cursor": "x y"}]
 
 
 @pytest.mark.parametrize("page", [{}, {"tools": {}}, {"tools": "none"}])
 async def test_what_is_no_list_is_an_error(page: dict[str, Json]) -> None:
     with pytest.raises(DownstreamError, match='server "s" does not list its tools'):
-        await list_tools("s", Pages(page), forget)
+        await list_tools(Pages(page), forget)
 
 
 async def test_an_empty_list_may_be_null_and_a_number_of_a_page_ends_the_list() -> None:
-    assert await list_tools("s", Pages({"tools": None}), forget) == ()
+    assert await list_tools(Pages({"tools": None}), forget) == []
     said: list[str] = []
     long = Pages({"tools": [{"name": "a"}], "nextCursor": "x" * 8193})
-    assert len(await list_tools("s", long, said.append)) == 1
+    assert len(await list_tools(long, said.append)) == 1
     assert len(said) == 1
     assert said.pop().isascii()
     numbered = Pages({"tools": [{"name": "a"}], "nextCursor": 2})
-    assert [tool.name for tool in await list_tools("s", numbered, said.append)] == ["a"]
+    assert await list_tools(numbered, said.append) == ["a"]
     assert len(said) == 1
 
 
@@ -93,7 +108,7 @@ async def test_what_a_server_answers_instead_of_its_list_is_for_the_operator() -
         return ToolResult(error={"code": -32603, "message": "run foo\x1b[2J login"})
 
     with pytest.raises(DownstreamError) as raised:
-        await list_tools("s", ask, forget)
+        await list_tools(ask, forget)
     assert str(raised.value) == 'server "s" does not list its tools'
     assert raised.value.__notes__ == ['; it answered "run foo\\u001b[2J login"']
 
@@ -102,7 +117,7 @@ async def test_a_server_without_tools_may_not_know_the_method() -> None:
     async def ask(_: dict[str, Json]) -> ToolResult:
         return ToolResult(error={"code": -32601, "message": "Method not found"})
 
-    assert await list_tools("s", ask, forget) == ()
+    assert await list_tools(ask, forget) == []
 
 
 async def test_a_list_without_end_is_an_error() -> None:
@@ -110,10 +125,10 @@ async def test_a_list_without_end_is_an_error() -> None:
         {"tools": [], "nextCursor": str(n)} for n in range(MAX_PAGES + 1)
     ]
     with pytest.raises(DownstreamError, match="more than 1000 pages"):
-        await list_tools("s", Pages(*endless), forget)
+        await list_tools(Pages(*endless), forget)
     many: list[Json] = [{"name": str(n)} for n in range(MAX_TOOLS + 1)]
     with pytest.raises(DownstreamError, match="more than 10000 tools"):
-        await list_tools("s", Pages({"tools": many}), forget)
+        await list_tools(Pages({"tools": many}), forget)
 
 
 async def test_a_tool_that_the_entry_does_not_show_does_not_exist() -> None:

@@ -541,8 +541,7 @@ async def test_a_young_list_is_asked_for_again_for_a_tool_that_it_lacks(
 
 async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_least() -> None:
     async def aged(heard: Heard) -> Response | None:
-        if heard.said == "tools/list":
-            assert VERSION_KEY in str(heard.body), "the older era has no ages"
+        if heard.said == "tools/list" and VERSION_KEY in str(heard.body):
             is_last = "cursor" in str(heard.body)
             more: Message = {} if is_last else {"nextCursor": "2"}
             page: Message = {"tools": [], "ttlMs": 9000 if is_last else 5000, **more}

@@ -170,7 +170,7 @@ async def test_a_crash_fails_the_call_at_once_and_the_server_comes_back_with_its
     async with running(scripted("one"), scripted("two")) as servers:
         changes: list[int] = []
 
-        async def changed() -> None:
+        async def changed(_: bool) -> None:
             changes.append(len((await servers.tools())["one"]))
 
         servers.hooks.on_tools_changed = changed
@@ -249,7 +249,7 @@ async def test_tools_that_change_are_listed_again_and_announced() -> None:
     async with running() as servers:
         changed = anyio.Event()
 
-        async def note() -> None:
+        async def note(_: bool) -> None:
             changed.set()
 
         servers.hooks.on_tools_changed = note
@@ -325,7 +325,7 @@ async def test_tools_waits_no_longer_than_the_start_deadline_and_late_comers_are
     async with running(late, scripted()) as servers:
         announced = anyio.Event()
 
-        async def note() -> None:
+        async def note(_: bool) -> None:
             announced.set()
 
         servers.hooks.on_tools_changed = note

@@ -139,7 +139,7 @@ async def test_a_server_whose_tools_never_stay_the_same_is_listed_more_and_more_
     monkeypatch.setattr(supervisor, "_SLOW", 600.0)
     announced: list[object] = []
 
-    async def note() -> None:
+    async def note(_: bool) -> None:
         announced.append(None)
 
     async with running(scripted("one", {"restless": True})) as servers:

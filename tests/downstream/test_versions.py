@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream.eras import check_version, greet, supported_version
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS, Caller
+from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS, VERSION_KEY, Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, remote, serving
@@ -77,7 +77,8 @@ async def test_a_server_of_both_that_has_no_such_method_keeps_its_session() -> N
 
     async def handler(heard: Heard) -> Response | None:
         if heard.said in {"tools/list", "completion/complete"}:
-            return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], **error}, 404)
+            status = 404 if VERSION_KEY in str(heard.body) else 200
+            return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], **error}, status)
         return found_out(heard, BOTH)
 
     site = Site(handler=handler)

@@ -9,6 +9,7 @@ import pytest
 
 from ironcurtain_proxy.facts.live_catalogue import Names
 from ironcurtain_proxy.mediation.operations import Operations
+from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.server import ToolResult
@@ -119,3 +120,36 @@ async def test_what_waits_for_its_server_counts_as_subscribed_and_is_looked_at_a
     assert replies == {Answered: 1000, Refused: 3}
     news = [asked.updated("files", {"uri": f"memo://{number}"}) for number in range(1003)]
     assert len([one for one in news if one]) == (0 if is_denied_meanwhile else 1000)
+
+
+@pytest.mark.parametrize("is_denied_meanwhile", [False, True])
+async def test_news_between_a_servers_answer_and_its_record_come_once_it_is_recorded(
+    is_denied_meanwhile: bool,
+) -> None:
+    """A server tells of a resource as soon as it has answered. Nobody subscribes again for that."""
+    harness, told = Harness(ALLOWED), list[Mapping[str, Json]]()
+
+    async def wait() -> str:
+        return ""
+
+    async def tell(news: Mapping[str, Json]) -> None:
+        told.append(news)
+
+    async def answered(call: AuthorizedCall) -> ToolResult:
+        if call.arguments["uri"] == "memo://b":
+            return ToolResult(result={})
+        for uri in ("memo://other", "memo://a", "memo://b"):
+            for number in (1, 2):
+                assert asked.updated("files", {"uri": uri, "_meta": {"of": number}}) is None
+        assert asked.updated("files", {"uri": "memo://a", "large": "x" * 99_999}) is None
+        if is_denied_meanwhile:
+            harness.in_force.policy = Policy(rules=(), version="v2")
+        return ToolResult(result={})
+
+    harness.servers.act = answered
+    asked = operations(harness, wait)
+    asked.tell = tell
+    await asked.handle("resources/subscribe", {"uri": "memo://a"})
+    assert told == ([] if is_denied_meanwhile else [{"uri": "memo://a", "_meta": {"of": 2}}])
+    await asked.handle("resources/subscribe", {"uri": "memo://b"})
+    assert len(told) < 2, "what came before it was asked for is no news of it"

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from secrets import compare_digest
-from typing import Final, TypedDict
+from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
@@ -30,8 +30,12 @@ from msgspec.json import Decoder
 from pydantic import AnyUrl
 
 from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, PROTOCOL_VERSION, enveloped
-from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
-from ironcurtain_proxy.downstream.remote.network import GuardedTransport, RefusedAddressError
+from ironcurtain_proxy.downstream.remote.logins import BASIC, Login, ends_at
+from ironcurtain_proxy.downstream.remote.network import (
+    GuardedTransport,
+    RefusedAddressError,
+    body_of,
+)
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.headers import headers_of_message
@@ -68,11 +72,6 @@ class Token(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "Token()"
-
-
-class _Given(TypedDict):
-    data: dict[str, str]
-    headers: dict[str, str]
 
 
 class TokenRefusedError(Exception):
@@ -123,23 +122,14 @@ async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
     raise ServerUnavailableError("the authorization server names no token endpoint")
 
 
-async def request_token(
-    client: httpx2.AsyncClient,
-    endpoint: str,
-    form: Mapping[str, str],
-    *,
-    client_id: str,
-    secret: str | None,
-    method: str | None,
-) -> Token:
-    """Ask for a token.
+async def request_token(client: httpx2.AsyncClient, login: Login, form: Mapping[str, str]) -> Token:
+    """Ask for a token at the endpoint of a login, as its client.
 
     Raises:
         TokenRefusedError: there is none for this form.
         ServerUnavailableError: it cannot be asked, or answers otherwise.
     """
-    given = _identified(form, client_id=client_id, secret=secret, method=method)
-    status, body = await _ask(client, _posted(client, endpoint, given))
+    status, body = await _ask(client, _posted(client, login.token_endpoint, login, form))
     if status in _REFUSALS:
         raise TokenRefusedError
     try:
@@ -151,59 +141,49 @@ async def request_token(
     return found
 
 
-async def revoke(
-    client: httpx2.AsyncClient,
-    endpoint: str,
-    token: str,
-    *,
-    client_id: str,
-    secret: str | None,
-    method: str | None,
-) -> bool:
-    """Tell the authorization server that a token is not used any more (RFC 7009)."""
-    given = _identified({"token": token}, client_id=client_id, secret=secret, method=method)
-    status, _ = await _ask(client, _posted(client, endpoint, given))
+async def revoke(client: httpx2.AsyncClient, login: Login) -> bool:
+    """Tell the authorization server that a login is not used any more (RFC 7009).
+
+    Returns:
+        False: it does not take that.
+    """
+    if login.revocation_endpoint is None:
+        return False
+    form = {"token": login.refresh_token or login.access_token}
+    status, _ = await _ask(client, _posted(client, login.revocation_endpoint, login, form))
     return status == _OK
 
 
-def _posted(client: httpx2.AsyncClient, endpoint: str, given: _Given) -> httpx2.Request:
+def _posted(
+    client: httpx2.AsyncClient, endpoint: str, login: Login, form: Mapping[str, str]
+) -> httpx2.Request:
     """Return the request to an endpoint, which the authorization server named."""
+    headers, data, secret = {"Accept": "application/json"}, dict(form), login.client_secret
+    if login.auth_method == BASIC and secret is not None:
+        pair = f"{quote(login.client_id, safe='')}:{quote(secret, safe='')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    else:
+        data |= {
+            "client_id": login.client_id,
+            **({} if secret is None else {"client_secret": secret}),
+        }
     try:
-        return client.build_request("POST", endpoint, **given)
+        return client.build_request("POST", endpoint, data=data, headers=headers)
     except httpx2.InvalidURL:
         raise ServerUnavailableError("the authorization server names no address") from None
-
-
-def _identified(
-    form: Mapping[str, str], *, client_id: str, secret: str | None, method: str | None
-) -> _Given:
-    headers = {"Accept": "application/json"}
-    if method == "client_secret_basic" and secret is not None:
-        pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        return {"data": dict(form), "headers": headers}
-    own = {"client_id": client_id, **({} if secret is None else {"client_secret": secret})}
-    return {"data": {**form, **own}, "headers": headers}
 
 
 async def _ask(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, bytes]:
     """Return the status and the body, in a bounded time and size."""
     await refuse_plain(request)
-    body = b""
     try:
         with anyio.fail_after(_DEADLINE):
             response = await client.send(request, stream=True)
-            try:
-                async for part in response.aiter_raw():
-                    body += part
-                    if len(body) > _LARGEST:
-                        raise ServerUnavailableError(
-                            "the authorization server sent too large an answer"
-                        )
-            finally:
-                await response.aclose()
+            body = await body_of(response, _LARGEST)
     except (httpx2.TransportError, TimeoutError):
         raise ServerUnavailableError("the authorization server cannot be reached") from None
+    if body is None:
+        raise ServerUnavailableError("the authorization server sent too large an answer")
     return response.status_code, body
 
 
@@ -432,7 +412,7 @@ class _Tokens:
             client_id=self._own.client_id,
             client_secret=self._secret,
             issuer=self._own.issuer,
-            token_endpoint_auth_method="none" if self._secret is None else "client_secret_basic",
+            token_endpoint_auth_method="none" if self._secret is None else BASIC,
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -457,14 +437,9 @@ class _Bounded(httpx2.AsyncBaseTransport):
         if self._tokens.given is not None:
             return httpx2.Response(204)
         response = await self._inner.handle_async_request(request)
-        body = b""
-        try:
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > _LARGEST:
-                    raise LoginFailedError(f"{request.url.host} sent an answer that is too large")
-        finally:
-            await response.aclose()
+        body = await body_of(response, _LARGEST)
+        if body is None:
+            raise LoginFailedError(f"{request.url.host} sent an answer that is too large")
         headers = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
         found = httpx2.Response(response.status_code, headers=headers, content=body)
         # The SDK would use any Python codec that the charset names; some of them unpack archives.

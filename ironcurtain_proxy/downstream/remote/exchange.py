@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from ironcurtain_proxy.downstream.remote.network import USER_AGENT
+from ironcurtain_proxy.downstream.remote.network import USER_AGENT, body_of
 from ironcurtain_proxy.errors import (
     CallLostError,
     DownstreamError,
@@ -105,14 +105,7 @@ class Response:
 
     async def body(self, largest: int) -> bytes | None:
         """Read the whole body, or return None if it is larger."""
-        parts: list[bytes] = []
-        size = 0
-        async for part in self._raw.aiter_raw():
-            size += len(part)
-            if size > largest:
-                return None
-            parts.append(part)
-        return b"".join(parts)
+        return await body_of(self._raw, largest)
 
     async def close(self) -> None:
         """Read no more. Only a connection whose body was read whole is used again."""
@@ -400,9 +393,9 @@ class Inbound:
         """Note that a request gets no answer, unless it has got one."""
         self._append(Lost(request_id, error))
 
-    def note_stream_ended(self) -> None:
-        """Note that the stream of a request was ended before its answer."""
-        self._append(StreamEnded())
+    def note_stream_ended(self, *, of_call: bool) -> None:
+        """Note the end of a stream, see `StreamEnded`."""
+        self._append(StreamEnded(of_call))
 
     def end(self, why: str) -> None:
         """Note that no more can come."""

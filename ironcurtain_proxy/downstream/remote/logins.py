@@ -38,6 +38,9 @@ _PATIENCE: Final = 40.0
 _LOOK_AGAIN: Final = 0.05
 
 
+BASIC: Final = "client_secret_basic"
+
+
 class Login(Struct, frozen=True, kw_only=True):
     """The tokens of an authorization server, and the data to renew them."""
 

@@ -264,6 +264,21 @@ def _named(error: Exception) -> httpx2.TransportError:
     return kind(str(error))
 
 
+async def body_of(response: httpx2.Response, largest: int) -> bytes | None:
+    """Read a whole body, and close it; return None if it is larger."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in response.aiter_raw():
+            size += len(part)
+            if size > largest:
+                return None
+            parts.append(part)
+    finally:
+        await response.aclose()
+    return b"".join(parts)
+
+
 def open_client(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
     """Return a client for requests that are not messages of MCP.
 

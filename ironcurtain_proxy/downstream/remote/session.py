@@ -36,6 +36,7 @@ from ironcurtain_proxy.downstream.remote.exchange import (
     Sending,
 )
 from ironcurtain_proxy.downstream.remote.logins import (
+    BASIC,
     Login,
     LoginFile,
     ends_at,
@@ -58,7 +59,6 @@ from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, ServerSp
 _MARGIN: Final = 30.0
 """Seconds before its end from which a token is renewed."""
 _SCOPE: Final = re.compile(r'\bscope="([\x20-\x21\x23-\x5b\x5d-\x7e]{1,1000})"')
-_BASIC: Final = "client_secret_basic"
 
 
 class StoredLogin(Struct, eq=False):
@@ -139,15 +139,7 @@ class StoredLogin(Struct, eq=False):
         form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
         if login.resource is not None:
             form["resource"] = login.resource
-        token = await request_token(
-            self.client,
-            login.token_endpoint,
-            form,
-            client_id=login.client_id,
-            secret=login.client_secret,
-            method=login.auth_method,
-        )
-        return _with(login, token)
+        return _with(login, await request_token(self.client, login, form))
 
     async def _as_client(self, own: OAuthClient) -> Login:
         """Return a login of the operator's own client, which needs no person."""
@@ -158,19 +150,13 @@ class StoredLogin(Struct, eq=False):
         form = {"grant_type": "client_credentials", "resource": url}
         if own.scope is not None:
             form["scope"] = own.scope
-        secret = secret_of(own, self.credentials, self.server)
-        token = await request_token(
-            self.client,
-            found.token_endpoint,
-            form,
-            client_id=own.client_id,
-            secret=secret,
-            method=_BASIC,
-        )
         empty = Login(
             url=url, issuer=own.issuer, token_endpoint=found.token_endpoint, access_token=""
         )
-        return _with(empty, token)
+        secret = secret_of(own, self.credentials, self.server)
+        # The secret is the operator's, and is not kept with the login.
+        asked = replace(empty, client_id=own.client_id, client_secret=secret, auth_method=BASIC)
+        return _with(empty, await request_token(self.client, asked, form))
 
 
 def _scopes(response: Response) -> str:

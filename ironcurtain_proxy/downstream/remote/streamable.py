@@ -301,7 +301,7 @@ class StreamableHttp(Sending):
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
         if place.last_event and not place.is_torn:
-            self._inbound.note_stream_ended()
+            self._inbound.note_stream_ended(of_call=True)
         while place.last_event and place.attempts < _ATTEMPTS:
             await anyio.sleep(place.pause())
             headers = {**EVENTS, **self._session, _LAST_EVENT: place.last_event}
@@ -369,6 +369,7 @@ class StreamableHttp(Sending):
                     self._check(response)
                     if not response.is_stream or response.status >= _REFUSED:
                         return
+                    self._note_open(place)
                     await self._read(response, place, None)
             except SessionForgottenError:
                 await self._until_idle()
@@ -380,6 +381,11 @@ class StreamableHttp(Sending):
                 # Too large, or no stream: the same event is not asked for again.
                 place.last_event = ""
             await anyio.sleep(place.pause())
+
+    def _note_open(self, place: "StreamPosition") -> None:
+        if place.was_open and not place.last_event:
+            self._inbound.note_stream_ended(of_call=False)
+        place.was_open = True
 
     def _has_no_stream(self, status: int) -> bool:
         """Return whether a server says that it has no such stream.
@@ -408,6 +414,7 @@ class StreamPosition:
         self._resumes = resumes
         self.last_event = ""
         self.attempts = 0
+        self.was_open = False
         self.is_torn = False
         """Whether a connection broke; else the server ended its streams itself."""
         self._retry = _RETRY
