@@ -259,7 +259,7 @@ class Connection:
             return await self.request(method, params, seconds)
 
         async def page_of_session(params: dict[str, Json]) -> ToolResult:
-            return await self._talk.exchange(method, params, seconds)
+            return await self._talk.exchange(method, params, min(seconds, _DISCOVER))
 
         hide = self._listeners.hidden if keys == TOOLS else None
         found = await list_entries(self._server, page, keys, self._dropped.note, hide)
@@ -370,8 +370,10 @@ class Connection:
         offered = await self._listeners.capabilities(caller)
         level = self.log_level if caller is None else caller.log_level or None
         sent = eras.enveloped(params, {**offered, **eras.NO_CAPABILITIES}, level)
+        began = anyio.current_time()
         answer = await self.request(method, sent, seconds)
         for _ in range(eras.MOST_ROUNDS):
+            seconds += began - anyio.current_time()  # its own time; what is asked takes another's
             wanted = eras.wanted_by(method, answer)
             if wanted is None:
                 break
@@ -380,6 +382,7 @@ class Connection:
                 break  # it is withheld as a question that nobody may ask
             if not responses:
                 await anyio.sleep(_STATE_ONLY)
+            began = anyio.current_time()
             try:
                 answer = await self.request(method, wanted.retried(sent, responses), seconds)
             except UnansweredError:

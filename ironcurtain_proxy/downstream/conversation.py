@@ -216,7 +216,7 @@ class Conversation:
             self._cancel(request_id, method, "the deadline has passed")
             said = self._dropped.printed if self._dropped.lines_printed > printed else ""
             raise CallTimedOutError(
-                f'server "{self._server}" did not answer within {seconds:g} s{said}'
+                f'server "{self._server}" did not answer within {round(seconds, 1):g} s{said}'
             ) from None
         except anyio.get_cancelled_exc_class():
             self._answers.forget(request_id)

@@ -57,10 +57,13 @@ class _Listening:
         self.granted: frozenset[Json] | None = None
         """The resources that its server tells of; None: it has not said which."""
         self.refusal: Mapping[str, Json] | None = None
+        self.is_heard = self.was_heard = False
+        """Whether its server has acknowledged it, and whether an earlier one of the same."""
 
     def note_id(self, number: int) -> None:
-        """Note the id under which it is sent."""
+        """Note the id under which it is sent, perhaps once more."""
         self.id = number
+        self.was_heard, self.is_heard = self.is_heard, False
 
     def why_not(self, uri: str) -> Mapping[str, Json] | None:
         """Return the error if its server does not tell of a resource."""
@@ -117,15 +120,15 @@ class ServerSubscriptions(Struct, eq=False):
         """
         number = value_at(params, "_meta", SUBSCRIPTION_KEY)
         for at, one in enumerate(self._open):
-            if one.id == number and one.is_settled.is_set():
-                return one is self._open[-1]
-            if one.id == number:
+            if one.id == number and not one.is_heard:
+                one.is_heard = True
                 texts = list_of(value_at(params, "notifications", "resourceSubscriptions"))
                 one.granted = frozenset([uri for uri in texts if isinstance(uri, str)])
                 one.is_settled.set()
                 for old in self._open[:at]:
                     old.granted = one.granted if old.granted is None else old.granted
                     old.scope.cancel()
+                return one.was_heard
         return False
 
     def _renew(self) -> _Listening | None:

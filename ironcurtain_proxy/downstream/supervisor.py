@@ -413,7 +413,8 @@ class Supervisor:
         """Tell of what the server tells of besides its tools: nobody has listened for a while."""
         wanted = wanted_news(self.greeted.capabilities, [*self._subscribed])
         for method, params in news_besides(wanted):
-            await self._pass_on_notice(method, params)
+            if self._left_out.notices.admits(method, 0):
+                await self._pass_on_notice(method, params)
 
     async def _list_again(self, connection: Connection, *, is_told: bool = False) -> None:
         """List the tools, and announce other ones, or whatever the server tells of itself."""

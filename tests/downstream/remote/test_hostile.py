@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from ironcurtain_proxy.errors import DownstreamError
 from tests.downstream.remote.site import (
+    Handler,
     Heard,
     Site,
     done,
@@ -22,6 +23,7 @@ from tests.downstream.remote.site import (
     talking_to,
 )
 from tests.downstream.scripted_servers import a_call, running, text_of
+from tests.downstream.test_modern import modern_site
 
 pytestmark = pytest.mark.anyio
 
@@ -133,35 +135,42 @@ async def test_what_a_library_quotes_of_a_server_is_not_said_as_the_proxys_own_w
     assert "PLEASE" not in error
 
 
-def only_calls(make: Maker, times: int) -> "tuple[Site, list[Heard]]":
-    """A site of which the first calls are answered so."""
-    met: list[Heard] = []
+def only_calls(make: Maker, times: int, era: str) -> tuple[Site, Handler | None]:
+    """A site of an era, of which the first calls are answered so, and what answers the others."""
+    site, met = modern_site() if era == "modern" else Site(), list[Heard]()
+    plain = site.handler
 
     async def handler(heard: Heard) -> Response | None:
         if heard.said != "tools/call" or len(met) >= times:
-            return None
+            return None if plain is None else await plain(heard)
         met.append(heard)
         return make(heard)
 
-    return Site(handler=handler), met
+    site.handler = handler
+    return site, plain
 
 
+ERAS: Final = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+@ERAS
 @pytest.mark.parametrize("make", FAILING.values(), ids=FAILING)
-async def test_what_is_no_answer_ends_its_call_alone(make: Maker) -> None:
-    site, _ = only_calls(make, 10)
+async def test_what_is_no_answer_ends_its_call_alone(make: Maker, era: str) -> None:
+    site, plain = only_calls(make, 10, era)
     async with talking_to(site) as servers:
         with pytest.raises(DownstreamError) as raised:
             await servers.forward(a_call("echo"))
         assert "did not answer within" not in str(raised.value)
-        site.handler = None
+        site.handler = plain
         assert await text_of(servers, "echo") == "done"
     assert len(site.said("initialize")) == 1
     assert max(len(said) for one in site.heard for said in one.headers.values()) < 2000
 
 
+@ERAS
 @pytest.mark.parametrize("make", ANSWERED.values(), ids=ANSWERED)
-async def test_what_stands_around_an_answer_changes_nothing(make: Maker) -> None:
-    site, _ = only_calls(make, 1)
+async def test_what_stands_around_an_answer_changes_nothing(make: Maker, era: str) -> None:
+    site, _ = only_calls(make, 1, era)
     async with talking_to(site) as servers:
         assert await text_of(servers, "echo") == "done"
         assert await text_of(servers, "echo") == "done"
