@@ -142,6 +142,8 @@ class Desk:
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look)
+            # Until it has looked at the database, or knows that this is away.
+            await self._streams.wait()
             yield
             tasks.cancel_scope.cancel()
 
@@ -188,8 +190,7 @@ class Desk:
         Thousands of pages are looked up at once, in what `_look` has read. One that is not there
         may have been opened since.
         """
-        digest = digest_of(key)
-        number, known = 0, list[PendingRequest]()
+        digest, number, known = digest_of(key), 0, list[PendingRequest]()
         while not self._problem and (digest in self._pages or await self._is_open(key)):
             line = self._line(seen, number, known)
             number, known = self._number, self._waiting

@@ -42,7 +42,7 @@ from tests.auto_confirm.store.postgres import Server, a_server
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, opened
+from tests.fleet.pages import Pages, opened, person
 from tests.program import PROXY, ROOT
 from tests.questions import a_question
 from tests.signed_answers import SoftPasskey
@@ -345,7 +345,7 @@ def run(size: Size) -> Figures:
     figures = Figures()
     with _place() as place, a_server("max_connections=400") as server, ExitStack() as stack:
         pages = Pages(server.url, place, stack)
-        with httpx.Client() as browser:
+        with person() as browser:
             key = opened(browser, pages)
         own = SoftPasskey(pages.origin)
         persons = Persons(pages, key, own)

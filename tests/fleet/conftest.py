@@ -9,8 +9,10 @@ import pytest
 
 from tests import program
 from tests.auto_confirm.store.conftest import postgres_server, postgres_url
+from tests.e2e import raw_client
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
+from tests.fleet.pages import PATIENCE
 from tests.program import PROXY
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -37,7 +39,8 @@ class Machine(Person):
         installation.rules = [rule("asked", "escalate", "two must agree", tool=["ask"])]
         installation.variables["ESCALATION_DIR"] = str(self.directory)
         installation.variables["ESCALATION_MODE"] = "held"
-        installation.variables["ESCALATION_HOLD_AFTER_SECONDS"] = "60"
+        installation.variables["ESCALATION_HOLD_AFTER_SECONDS"] = "600"
+        installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "600"
 
     def joins(self, name: str, *options: str) -> Path:
         """Let a person with a new key approve here."""
@@ -61,14 +64,27 @@ class Machine(Person):
         """Run a command of a person elsewhere, who has the database alone."""
         home = self.installation.root / "elsewhere"
         home.mkdir(exist_ok=True)
+        return self._run(home, *arguments, "--database", self.url)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on the machine."""
+        return self._run(self.installation.home, *arguments)
+
+    def _run(self, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HOME": str(home)}
-        return program.run([*PROXY, *arguments, "--database", self.url], environment)
+        return program.run([*PROXY, *arguments], environment, timeout=PATIENCE)
 
     def end(self) -> None:
         """End the relays."""
         for relay in self.relays:
             relay.kill()
             relay.wait()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let agents wait for their answers as long as a busy machine takes."""
+    monkeypatch.setattr(raw_client, "DEADLINE", PATIENCE)
 
 
 @pytest.fixture

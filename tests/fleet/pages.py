@@ -11,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from tests import program
+from tests.fakes import NO_TLS
 from tests.program import PROXY, ROOT
 
 
@@ -18,6 +19,15 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+PATIENCE = 300.0
+"""Seconds: a test waits for what comes, however busy the machine is."""
+
+
+def person() -> httpx.Client:
+    """Return a person's browser."""
+    return httpx.Client(verify=NO_TLS, timeout=PATIENCE)
 
 
 SECRET = "a secret of the tests"  # noqa: S105  lets nobody in

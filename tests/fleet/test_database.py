@@ -108,23 +108,23 @@ def test_a_question_whose_row_somebody_removed_is_sent_again(
     assert [each.id for each in Board(found).pending(utc_now())] == [identifier]
 
 
-def test_a_server_that_takes_a_question_and_never_answers_is_left(
-    found: FleetDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "_ANSWER_SECONDS", 0.3)
+def test_a_server_that_takes_a_question_and_never_answers_is_left(found: FleetDatabase) -> None:
     backends: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
 
-    def stopped(one: Connection) -> object:
-        backends.append(int(one.exec_driver_sql("SELECT pg_backend_pid()").scalar() or 0))
-        os.kill(backends[0], signal.SIGSTOP)
-        return one.exec_driver_sql("SELECT 1").scalar()
+        def stopped(one: Connection) -> object:
+            backends.append(int(one.exec_driver_sql("SELECT pg_backend_pid()").scalar() or 0))
+            os.kill(backends[0], signal.SIGSTOP)
+            patch.setattr(database, "_ANSWER_SECONDS", 0.3)
+            return one.exec_driver_sql("SELECT 1").scalar()
 
-    try:
-        with pytest.raises(DatabaseError, match="does not answer"):
-            found.run(stopped)
-        assert found.known("home") == frozenset()
-    finally:
-        os.kill(backends[0], signal.SIGCONT)
+        try:
+            with pytest.raises(DatabaseError, match="does not answer"):
+                found.run(stopped)
+            patch.undo()
+            assert found.known("home") == frozenset()
+        finally:
+            os.kill(backends[0], signal.SIGCONT)
 
 
 def test_the_oldest_login_of_a_person_ends_where_there_are_too_many(found: FleetDatabase) -> None:

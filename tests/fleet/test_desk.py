@@ -16,9 +16,8 @@ import psycopg
 import pytest
 
 from tests.e2e.raw_client import at
-from tests.fakes import NO_TLS
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, free_port, logged_in, opened
+from tests.fleet.pages import PATIENCE, Pages, free_port, logged_in, opened, person
 from tests.fleet.test_relay import asks, the_only, until
 from tests.program import ROOT
 
@@ -37,7 +36,8 @@ def pages(machine: Machine, tmp_path: Path) -> Iterator[Pages]:
 
 def shown(port: int, pages: Pages, key: dict[str, str]) -> list[dict[str, object]]:
     host = {"Host": urlsplit(pages.origin).netloc, **key}
-    with httpx.stream("GET", f"http://127.0.0.1:{port}/api/questions", headers=host) as answer:
+    where = f"http://127.0.0.1:{port}/api/questions"
+    with person() as browser, browser.stream("GET", where, headers=host) as answer:
         assert answer.status_code == 200, answer.read()
         return list(orjson.loads(next(answer.iter_lines()))["questions"])
 
@@ -48,7 +48,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
     agent = machine.installation.start()
     call = asks(agent)
     identifier = the_only(machine)["id"]
-    with httpx.Client(verify=NO_TLS) as browser:
+    with person() as browser:
         key = opened(browser, pages)
     for port in pages.ports:
         until(lambda port=port: shown(port, pages, key), "the page shows nothing")  # type: ignore[misc]
@@ -65,7 +65,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
 
 
 def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Pages) -> None:
-    with httpx.Client(verify=NO_TLS) as ada, httpx.Client(verify=NO_TLS) as eve:
+    with person() as ada, person() as eve:
         begun = ada.get(f"{pages.origin}/").headers["location"]
         state = re.search(r"state=([^&]+)", begun)
         assert state is not None
@@ -89,25 +89,27 @@ def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Page
         words = connection.execute("SELECT word FROM ironcurtain_logins").fetchall()
     for (word,) in words:
         stolen = {"Authorization": f"Bearer {word}"}
-        assert httpx.get(f"{pages.origin}/api/questions", headers=stolen).status_code == 401
+        with person() as eve:
+            assert eve.get(f"{pages.origin}/api/questions", headers=stolen).status_code == 401
     # A login that was only begun has no row.
     assert len(words) == 1
     assert shown(pages.ports[1], pages, key) == []
     where = f"{pages.origin}/api/questions"
-    with httpx.stream("GET", where, headers=key, timeout=60) as open_page:
+    with person() as ada, ada.stream("GET", where, headers=key) as open_page:
         lines = open_page.iter_lines()
         next(lines)
-        ended = httpx.post(f"{pages.origin}/api/logout", headers=key, json={}).json()
+        ended = ada.post(f"{pages.origin}/api/logout", headers=key, json={}).json()
         assert urlsplit(ended["elsewhere"]).path == "/session/end"
         assert len(list(lines)) < 10, "the page is still open"
     for port in pages.ports:
         host = {"Host": urlsplit(pages.origin).netloc, **key}
-        gone = httpx.get(f"http://127.0.0.1:{port}/api/questions", headers=host)
+        with person() as ada:
+            gone = ada.get(f"http://127.0.0.1:{port}/api/questions", headers=host)
         assert gone.status_code == 401
 
 
 def test_a_provider_that_does_not_answer_holds_few_logins_and_nobody_else(pages: Pages) -> None:
-    with httpx.Client(verify=NO_TLS) as browser:
+    with person() as browser:
         key = opened(browser, pages)
     port, host = free_port(), {"Host": urlsplit(pages.origin).netloc}
     page = f"http://127.0.0.1:{port}"
@@ -116,9 +118,11 @@ def test_a_provider_that_does_not_answer_holds_few_logins_and_nobody_else(pages:
         pages.start(port)
         persons = stack.enter_context(ThreadPoolExecutor(60))
         for _ in range(60):
-            persons.submit(httpx.get, f"{page}/", headers=host, timeout=60)
+            persons.submit(httpx.get, f"{page}/", headers=host, timeout=PATIENCE)
         held = [stack.enter_context(silent.accept()[0]) for _ in range(4)]
-        answer = httpx.post(f"{page}/api/answers", headers={**host, **key}, json={}, timeout=60)
+        answer = httpx.post(
+            f"{page}/api/answers", headers={**host, **key}, json={}, timeout=PATIENCE
+        )
         assert answer.status_code == 409
         silent.setblocking(False)
         with suppress(BlockingIOError):
@@ -150,7 +154,7 @@ def browser_page() -> Iterator["Page"]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
-        page.set_default_timeout(90_000)
+        page.set_default_timeout(PATIENCE * 1000)
         device = page.context.new_cdp_session(page)
         device.send("WebAuthn.enable")
         about = {
@@ -179,8 +183,8 @@ def test_a_person_signs_with_a_passkey_in_the_browser(
     page = browser_page
     machine.joins("bob")
     machine.relay()
-    with httpx.Client(verify=NO_TLS) as person:
-        page.goto(logged_in(person, pages))
+    with person() as browser:
+        page.goto(logged_in(browser, pages))
     page.get_by_role("button", name="Make a passkey").click()
     page.locator("#call[open]").wait_for()
     line = page.locator("#lines").inner_text().splitlines()[-1]

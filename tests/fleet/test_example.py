@@ -21,7 +21,7 @@ import yaml
 from ironcurtain_proxy.mailbox.mailboxes import is_listened_to, sessions_directory
 from tests import program
 from tests.e2e.installation import Installation
-from tests.fleet.pages import free_port, logged_in_at, provider
+from tests.fleet.pages import PATIENCE, free_port, logged_in_at, person, provider
 from tests.fleet.test_relay import until
 from tests.program import PROXY, ROOT
 from tests.signed_answers import SoftPasskey
@@ -160,7 +160,7 @@ def test_the_page_on_teams_leads_to_an_approved_call_on_each_machine(composed: C
     passkey = SoftPasskey(ORIGIN)
     found: list[dict[str, object]] = []
     asked = asking(composed, passkey)
-    with httpx.Client() as browser:
+    with person() as browser:
         opened_at(browser, composed)
 
         def all_ask() -> bool:
@@ -178,7 +178,7 @@ def test_the_page_on_teams_leads_to_an_approved_call_on_each_machine(composed: C
             done = browser.post(url, json={**fields, "passkey": signed})
             assert done.is_success, done.text
     for name, process in asked.items():
-        told, _ = process.communicate(timeout=50)
+        told, _ = process.communicate(timeout=PATIENCE)
         assert b'"id":2' in told.splitlines()[-1]
         assert b"isError" not in told
         assert composed.machines[name].outcomes()[-1]["decidedBy"] == "signed:ada"

@@ -31,7 +31,7 @@ from tests.downstream.remote.test_tls import a_certificate
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import Message, RawClient
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, logged_in_at
+from tests.fleet.pages import PATIENCE, Pages, logged_in_at
 from tests.fleet.test_relay import rows, until
 from tests.program import PROXY, ROOT
 from tests.signed_answers import SoftPasskey
@@ -109,7 +109,7 @@ class Parts:
         self.pages = Pages(url, self.place, stack, f"https://localhost:{port}")
         front.port = self.pages.ports[0]
         self.browser = stack.enter_context(
-            httpx.Client(verify=ssl.create_default_context(cafile=certificate), timeout=60)
+            httpx.Client(verify=ssl.create_default_context(cafile=certificate), timeout=PATIENCE)
         )
         self.ada, self.bob = key(), key()
         self.phones = {name: SoftPasskey(self.pages.origin) for name in ("ada", "bob")}
