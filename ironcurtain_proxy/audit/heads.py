@@ -91,7 +91,8 @@ def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
     for head in heads:
         if timedelta() <= head.at - hour < HOUR:
             key = (head.machine, head.log)
-            last[key] = max(last.get(key, head), head, key=lambda one: (one.at, one.seq))
+            # By the number: a clock that is set back in that hour makes no older record the last.
+            last[key] = max(last.get(key, head), head, key=lambda one: (one.seq, one.at))
     leaves = [encode(last[key]) for key in sorted(last)]
     root = merkle_root(leaves).hex()
     return HourRoot(purpose=_PURPOSE, hour=hour, logs=len(leaves), root=root)

@@ -44,6 +44,7 @@ from ironcurtain_proxy.bundle.repository import SIGNED_FIELD, TARGET
 from ironcurtain_proxy.config.policy.bundled import (
     ATTEMPT_NAME,
     BUNDLE_NAME,
+    CLOCK,
     CURRENT_NAME,
     ENROLMENT_NAME,
     RELEASES_NAME,
@@ -59,10 +60,10 @@ from ironcurtain_proxy.config.policy.bundled import (
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import BootMoment
 from ironcurtain_proxy.private_files import held_lock, sync_directory
+from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
 
-_CLOCK: Final = timedelta(minutes=5)
-"""The most by which this machine's clock may differ from the repository's."""
 _SECONDS: Final = 20.0
 """For a connection, and for each piece of an answer."""
 _ALL_SECONDS: Final = 300.0
@@ -150,7 +151,7 @@ class _Fetcher(FetcherInterface):
     def _look_at_clock(self, date: str) -> None:
         with suppress(ValueError, TypeError):
             theirs = parsedate_to_datetime(date)
-            if theirs.tzinfo is not None and abs(self._now - theirs) > _CLOCK:
+            if theirs.tzinfo is not None and abs(self._now - theirs) > CLOCK:
                 raise exceptions.DownloadError from _ClockError(_wrong_clock(self._now, theirs))
 
 
@@ -281,6 +282,7 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
         signed=signed,
         expires=expires,
         updated=now if before is None or is_new else before.updated,
+        ends=BootMoment(boot_id(), seconds_since_boot() + (expires - now).total_seconds()),
     )
     write_public(base / CURRENT_NAME, encode(current))
     _clear_away(releases, {release, "" if before is None else before.release})
@@ -315,7 +317,7 @@ def _refreshed(updater: Updater, base: Path, now: datetime) -> tuple[Targets, da
     stamp = Metadata[Timestamp].from_file(str(found / "timestamp.json")).signed
     targets = Metadata[Targets].from_file(str(found / "targets.json")).signed
     signed = _moment(stamp)
-    if signed - now > _CLOCK:
+    if signed - now > CLOCK:
         raise _ClockError(_wrong_clock(now, signed))
     return targets, min(root.expires, stamp.expires, targets.expires), signed
 

@@ -249,7 +249,8 @@ class SignedAnswers(Struct, kw_only=True):
     def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
         if key.id in known.revoked:
             return f"the key {key.id} of {key.person} is revoked"
-        if key.until is not None and key.until <= self.clock.now():
+        # By `steady`, too: a clock that is set back gives no key a longer life.
+        if key.until is not None and key.until <= max(self.clock.now(), self.clock.steady()):
             return f"the key {key.id} of {key.person} ended on {_day(key.until)}"
         return ""
 

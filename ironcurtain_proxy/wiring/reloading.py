@@ -154,7 +154,7 @@ class Reloading(Struct, kw_only=True):
         bundle = self.loaded.bundle
         if bundle is None or bundle.expired:
             return False
-        return self.journal.clock.now() >= bundle.current.expires
+        return bundle.current.has_ended(self.journal.clock.now())
 
     async def _refuse_all_but_managed(self, why: str, now: FileStamps) -> None:
         await self._take_managed(now)

@@ -340,6 +340,15 @@ def test_published_heads_find_a_log_that_was_changed(
         assert "has another record 4 than the head" in torn
 
 
+def test_the_root_of_an_hour_covers_the_last_record_also_where_a_clock_went_back() -> None:
+    hour = datetime(2026, 11, 28, 10, tzinfo=UTC)
+    heads = [
+        LogHead(machine="m", log="audit.jsonl", seq=seq, digest=f"{seq}" * 64, at=hour + at)
+        for seq, at in ((1, timedelta(minutes=50)), (2, timedelta(minutes=10)))
+    ]
+    assert root_of(heads, hour) == root_of(heads[1:], hour) != root_of(heads[:1], hour)
+
+
 def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: Machine) -> None:
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)  # noqa: TID251
     machine.write(4)

@@ -94,8 +94,15 @@ class Fleet:
         current = read_current(self.managed)
         path = self.managed / "bundle/current.json"
         document = orjson.loads(path.read_bytes())
-        document["expires"] = (now() - timedelta(days=3)).isoformat()
+        document |= {"expires": (now() - timedelta(days=3)).isoformat(), "ends": None}
         assert current.expires > now()
+        path.write_bytes(orjson.dumps(document))
+
+    def boots(self) -> None:
+        """Let the machine have been started again: its clock alone says how late it is."""
+        path = self.managed / "bundle/current.json"
+        document = orjson.loads(path.read_bytes())
+        document["ends"] = {"boot": "another", "seconds": 1.0}
         path.write_bytes(orjson.dumps(document))
 
     def is_here(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tuf.api.metadata import Metadata, Root, Targets, Timestamp
 
 from ironcurtain_proxy.bundle import repository
 from ironcurtain_proxy.bundle.contents import BundleError, unpack
-from ironcurtain_proxy.config.policy.bundled import last_attempt, read_release
+from ironcurtain_proxy.config.policy.bundled import last_attempt, read_current, read_release
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.signing.keys import KeyFile
@@ -431,3 +432,56 @@ def test_a_machine_without_the_root_of_trust_trusts_nobody(fleet: Fleet) -> None
     (fleet.managed / "bundle-root.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="two persons signed"):
         fleet.update()
+
+
+# --- clocks, and machines that were away ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("days", [-400, -3, 3, 400])
+def test_a_clock_that_is_set_moves_no_end_of_a_bundle_until_the_next_boot(
+    fleet: Fleet, days: int
+) -> None:
+    fleet.update()
+    wrong = now() + timedelta(days=days)
+    assert not read_current(fleet.managed).has_ended(wrong)
+    fleet.boots()
+    current = read_current(fleet.managed)
+    # Behind the time of the signature nobody can say how long it holds.
+    assert current.has_ended(wrong)
+    assert not any(current.has_ended(now() + timedelta(minutes=one)) for one in (-4, 4, 1000))
+
+
+def test_a_running_time_ends_a_bundle_whatever_the_clock_says(fleet: Fleet) -> None:
+    current = fleet.update().current
+    assert current.ends is not None
+    later = replace(current.ends, seconds=current.ends.seconds - 24 * 3600 - 1)
+    assert replace(current, ends=later).has_ended(now() - timedelta(days=400))
+
+
+def test_a_machine_that_was_away_follows_every_key_that_was_revoked_meanwhile(fleet: Fleet) -> None:
+    fleet.update()
+    stolen, old = fleet.ci, fleet.place / "old"
+    shutil.copytree(fleet.directory, old)
+    fleet.publish({**FIRST, "revoked.json": '{"keys": ["SHA256:stolen"]}'})
+    fleet.cy, fleet.ci = key(), key()
+    persons = [one.public for one in (fleet.ada, fleet.bo, fleet.cy)]
+    fleet.repository.begin(persons, fleet.ci.public, now())
+    for one in (fleet.ada, fleet.bo):
+        fleet.repository.sign(one, now(), 24, keys=True)
+    fleet.publish({**FIRST, "revoked.json": '{"keys": ["SHA256:stolen"], "principals": ["*"]}'})
+    # While it is away it knows of nothing, and who has the machine's key keeps it so.
+    thief = repository.Repository(old)
+    thief.sign(stolen, now(), 24)
+    fleet.enrol(old.as_uri())
+    assert not fleet.update().is_new
+    assert (fleet.version(), fleet.bundle().revoked.keys) == (1, frozenset())
+    fleet.enrol(fleet.directory.as_uri())
+    assert fleet.update().current.version == 3
+    revoked = fleet.bundle().revoked
+    assert revoked.keys == {"SHA256:stolen"}
+    assert revoked.principals == {"*"}
+    thief.sign(stolen, now(), 24)
+    fleet.enrol(old.as_uri())
+    with pytest.raises(BundleError, match="too few of the keys"):
+        fleet.update()
+    assert fleet.version() == 3

@@ -13,9 +13,8 @@ that was allowed is asked about, and what was denied stays denied.
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final
@@ -30,7 +29,8 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.signing import Quorum
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import BootMoment, Json
+from ironcurtain_proxy.steady_clock import seconds_left
 
 ENROLMENT_NAME: Final = "bundle.json"
 TRUST_NAME: Final = "bundle-root.json"
@@ -60,6 +60,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Of all files of a bundle."""
 _LARGEST_NOTE: Final = 64 * 1024
 EVERYBODY: Final = "*"
+CLOCK: Final = timedelta(minutes=5)
+"""The most by which this machine's clock may differ from the repository's."""
 
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Release = Annotated[str, Meta(pattern=r"^[0-9]{1,12}-[0-9a-f]{12}$")]
@@ -117,6 +119,19 @@ class Current(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expires: datetime
     updated: datetime
     """When this machine took the release over."""
+    ends: BootMoment | None = None
+    """`expires` by the count of the boot in which the update ran, when the clock was right."""
+
+    def has_ended(self, now: datetime) -> bool:
+        """Return whether the bundle does not hold any more.
+
+        Until the next boot no change of the machine's clock moves that. Then the clock is all there
+        is: one that is before the signature is wrong, and nobody can say how long the bundle holds.
+        """
+        left = None if self.ends is None else seconds_left(self.ends)
+        if left is not None:
+            return left <= 0
+        return now >= self.expires or self.signed - now > CLOCK
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
@@ -152,11 +167,11 @@ class Bundle(Struct, frozen=True, kw_only=True):
                 name="stopped", effect="deny", reason=self.stopped, layer="managed", everywhere=True
             )
         if self.expired:
-            when = shown_time(self.current.expires)
+            begin, end = shown_time(self.current.signed), shown_time(self.current.expires)
             yield Rule(
                 name="bundle-expired",
                 effect="escalate",
-                reason=f"The fleet's policy was signed to hold until {when}, and no newer one came",
+                reason=f"The fleet's policy holds from {begin} until {end}, and no newer one came",
                 layer="managed",
                 everywhere=True,
                 contained=False,
@@ -218,7 +233,7 @@ def read_bundle(
     return Bundle(
         current=current,
         # Files are judged at the moment at which they are read.
-        expired=time.time() >= current.expires.timestamp(),  # noqa: TID251  as said
+        expired=current.has_ended(datetime.now(UTC)),  # noqa: TID251  as said
         directory=release,
         names=frozenset(files),
         revoked=revoked,
@@ -329,7 +344,9 @@ def bundle_lines(bundle: Bundle, now: datetime) -> Iterator[str]:
     )
     if bundle.expired:
         since = shown_time(current.signed)
-        yield f"the bundle has expired, frozen since {since}: every allowed call is asked about"
+        late = f"has expired, frozen since {since}"
+        early = f"was signed at {since}, which this machine's clock has yet to reach"
+        yield f"the bundle {late if now > current.signed else early}: all that is allowed is asked"
     if bundle.stopped:
         yield f"every call is denied: {bundle.stopped}"
     attempt = last_attempt(bundle)
