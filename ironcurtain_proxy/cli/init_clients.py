@@ -19,7 +19,6 @@ from ironcurtain_proxy.cli.init_dialogue import (
     Dialogue,
     clean,
     digests,
-    install_extra,
     install_packages,
     own_machine,
     planned_files,
@@ -82,7 +81,6 @@ from ironcurtain_proxy.config.clients.plan import (
     startable,
     write_undo_record,
 )
-from ironcurtain_proxy.config.extras import missing
 from ironcurtain_proxy.config.migration import why_not_exchanged
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
@@ -148,8 +146,7 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     present = _present(wish.state)
     origins = read_undo_record(wish.state).origins
     every = movings(found.files, present, origins)
-    moving = _reachable(talk, wish, every, outcome)
-    moving = _changeable(talk, wish, moving, outcome)
+    moving = _changeable(talk, wish, every, outcome)
     _show(talk, wish, found, moving, present)
     if not moving:
         return _nothing(talk, outcome, every)
@@ -288,28 +285,6 @@ def _entries(
         services = () if is_closed else near_services(entry)
         entries[name] = opened_for(entry, hosts=hosts, services=services)
     return entries
-
-
-def _reachable(
-    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], outcome: Outcome
-) -> list[MovingServer]:
-    """Return the servers that the installed libraries can start or reach. Print the others.
-
-    The libraries that reach a server over the network are offered where a server needs them.
-    """
-    far = [one for one in moving if "url" in one.taken.entry]
-    who = "a server with a url"
-    lack = missing("http", who)
-    if far and lack and not wish.dry_run:
-        require_terminal(talk)
-        lack = install_extra(talk, "http", who, wish.seconds)
-    for one in far if lack else ():
-        talk.say(f"{clean(one.name)} stays unchanged: {lack}")
-        outcome.failures[one.name] = Failure(
-            why="the proxy reaches no server over the network without its extra `http`",
-            remedy=f"{lack}; run init again",
-        )
-    return [one for one in moving if not lack or one not in far]
 
 
 def _changeable(

@@ -1,6 +1,5 @@
 """The dialogue of `init`, the files that it writes, and what it installs. Not a command itself."""
 
-import importlib
 import os
 import re
 import shlex
@@ -21,7 +20,6 @@ from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.output import counted, encodable, typed_line
 from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.clients.plan import digest
-from ironcurtain_proxy.config.extras import Extra, installing, missing
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
@@ -270,29 +268,6 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
         else:
             done.append(shlex.join(masked_arguments(command)))
     talk.answer["installed"] = done
-
-
-def install_extra(talk: Dialogue, extra: Extra, who: str, seconds: float) -> str:
-    """Ask, and install an extra of the proxy itself. Return why it is missing, or "".
-
-    Args:
-        talk: with the person.
-        extra: what is missing.
-        who: what needs it, as the person reads it.
-        seconds: the limit for the installation.
-    """
-    lack = missing(extra, who)
-    if not lack:
-        return ""
-    talk.say(lack)
-    if talk.ask("Install it now?") == "n":
-        return lack
-    talk.say(f"installing (up to {seconds:g} s) …")
-    fault = _run(installing(extra), os.environ, seconds)
-    importlib.invalidate_caches()
-    if fault:
-        talk.say(f"  not installed: {clean(fault, 300)}")
-    return missing(extra, who)
 
 
 def _install(

@@ -12,7 +12,6 @@ import anyio.to_thread
 from msgspec import Struct
 
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.options import LOGINS
@@ -79,7 +78,6 @@ def run(options: argparse.Namespace) -> int:
         ConfigurationError: the server needs no login, or offers none that works here.
         LoginFailedError: the login failed.
     """
-    require("http", "login")
     found = remote_server(options.server, options.config)
     logged_in(found, opens_browser=not options.no_browser, port=options.port)
     return 0
@@ -137,7 +135,6 @@ def run_logout(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: there is no such server.
     """
-    require("http", "logout")
     found = remote_server(options.server, options.config)
     login = found.file.current()
     if not found.file.remove():

@@ -5,7 +5,6 @@ import os
 import sys
 from contextlib import suppress
 
-from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED
 from ironcurtain_proxy.config.reading.layers import ISOLATION_VARIABLE, STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
@@ -37,7 +36,6 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _serve_http(options: argparse.Namespace) -> int:
-    require("http", "serve --http")
     # Only this needs a web server.
     from ironcurtain_proxy.front.serving import serve_http  # noqa: PLC0415
 

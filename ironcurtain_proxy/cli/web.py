@@ -15,7 +15,6 @@ from ironcurtain_proxy.cli.reviewing import (
     credential_of,
     mailboxes_of,
 )
-from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 
 
@@ -41,7 +40,6 @@ _HIGH: Final = 32768
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until the person stops the command."""
-    require("web", "web")
     # Only this command needs a web server.
     from ironcurtain_proxy.web.app import (  # noqa: PLC0415  # noqa: PLC0415
         PageSources,

@@ -1,7 +1,8 @@
 """Optional libraries, and the extra that installs each.
 
-The base installation has the kernel, the command line and the review screen. This module imports
-no library; it looks whether one is installed, and its error message names the extra to install.
+The base installation has the kernel, servers and agents over HTTP, the command line, the review
+screen and the page in a browser. This module imports no library; it looks whether one is installed,
+and its error message names the extra to install.
 """
 
 import shlex
@@ -16,7 +17,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "fleet", "desk", "otel"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "fleet", "desk", "otel"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -24,15 +25,13 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
-        "web": ("starlette", "uvicorn"),
         "fleet": ("cryptography", "securesystemslib", "tuf", "urllib3"),
-        "desk": ("httpx", "joserfc", "sqlalchemy", "psycopg", "starlette", "uvicorn"),
-        "otel": ("opentelemetry",),
+        "desk": ("httpx", "joserfc", "sqlalchemy", "psycopg"),
+        "otel": ("opentelemetry.sdk", "opentelemetry.exporter"),
     }
 )
-"""The modules that the product imports from each extra. `pyproject.toml` declares the
-distributions."""
+"""The modules that the product imports from each extra, or parts of those that the base brings.
+`pyproject.toml` declares the distributions."""
 
 _NAME: Final = "ironcurtain-proxy"
 _POSTGRESQL: Final = "postgres"
@@ -100,8 +99,6 @@ def lacks(settings: Settings) -> Iterator[MissingExtra]:
     # record, and a missing reviewer or notification is one that the operator relies on.
     if settings.auto_approve.enabled and _absent("llm"):
         yield MissingExtra("autoApprove", "llm", stops=False)
-    if any(spec.remote is not None for spec in settings.servers) and _absent("http"):
-        yield MissingExtra("a server with a url", "http", stops=True)
     if settings.telemetry.enabled and _absent("otel"):
         yield MissingExtra("telemetry", "otel", stops=True)
     for setting, extra in _of_engine(settings):

@@ -22,14 +22,15 @@ from tests.source import PACKAGE, nodes, one_worker
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-ABSENT = frozenset(name for names in MODULES.values() for name in names)
+ABSENT = frozenset(name for names in MODULES.values() for name in names) - {"cryptography"}
+"""What the base installation lacks; `cryptography` comes with the SDK."""
 
 FORKING = """\
 import importlib, json, os, sys, tempfile
 from tests.fork_server import freeze, leave
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.absent:
+        if any(f"{name}.".startswith(f"{one}.") for one in self.absent):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 blocker = Blocker()
 blocker.absent, modules = map(json.loads, sys.argv[1:])
@@ -140,26 +141,24 @@ def test_a_command_of_the_engine_names_the_extra_it_lacks(command: str, tmp_path
     assert done.stderr.endswith(f": {sys.executable} -m {ENGINE}\n")
 
 
-def test_init_installs_what_reaches_a_server_over_the_network(tmp_path: Path) -> None:
+def test_where_uv_made_the_environment_the_requirements_are_named_for_it(tmp_path: Path) -> None:
+    """An environment of uv has no pip, and uv would search an index for this distribution."""
+    done = _run("metrics", home=tmp_path, absent=ABSENT | {"pip"})
+    assert done.returncode == 2
+    words = done.stderr.partition(": uv ")[2].split()
+    assert words[:4] == ["pip", "install", "--python", sys.executable]
+    required = PROJECT["optional-dependencies"]["engine"]
+    assert [name_of(one.strip("'")) for one in words[4:]] == [name_of(one) for one in required]
+
+
+def test_init_takes_a_server_over_the_network_without_an_extra(tmp_path: Path) -> None:
     (tmp_path / ".cursor").mkdir()
     entry = {"mcpServers": {"far": {"url": "https://mcp.example/mcp"}}}
     (tmp_path / ".cursor" / "mcp.json").write_bytes(orjson.dumps(entry))
-    (tmp_path / "bin").mkdir()
-    uv = tmp_path / "bin" / "uv"
-    uv.write_text(
-        '#!/bin/sh\nprintf "%s\\n" "$@" > "$HOME/asked"\necho "error: no route" >&2\nexit 2\n'
-    )
-    uv.chmod(0o755)
-    # As in an environment that uv made: no pip in it.
-    done = _run("init", "--yes", home=tmp_path, absent=ABSENT | {"pip"})
-    assert done.returncode != 0
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[:4] == ["pip", "install", "--python", sys.executable]
-    required = PROJECT["optional-dependencies"]["http"]
-    assert {name_of(one) for one in asked[4:]} == {name_of(one) for one in required}
-    assert "not installed: error: no route" in done.stdout
-    assert "far" in done.stdout.partition("NOT protected")[2]
-    assert orjson.loads((tmp_path / ".cursor" / "mcp.json").read_bytes()) == entry
+    (tmp_path / "project").mkdir()
+    done = _run("init", "--dry-run", "--workspace", str(tmp_path / "project"), home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "https://mcp.example/mcp  (over the network)" in done.stdout
 
 
 def name_of(requirement: str) -> str:
@@ -170,12 +169,6 @@ def test_a_report_of_the_audit_log_needs_no_extra(tmp_path: Path) -> None:
     done = _run("report", home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no call was recorded yet" in done.stderr
-
-
-def test_the_page_in_a_browser_names_the_extra_it_lacks(tmp_path: Path) -> None:
-    done = _run("web", home=tmp_path, absent=frozenset({"uvicorn"}))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "web needs uvicorn, which is not installed" in done.stderr
 
 
 def test_a_store_on_postgresql_names_its_own_extra(tmp_path: Path) -> None:
@@ -226,10 +219,6 @@ SETTINGS: Mapping[str, tuple[dict[str, object], str]] = {
         },
         LLM,
     ),
-    "server over HTTP": (
-        {"mcpServers": {"far": {"url": "https://mcp.example/mcp"}}},
-        "pip install 'ironcurtain-proxy[http]'",
-    ),
 }
 
 
@@ -278,7 +267,7 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 def _base_modules() -> Iterator[str]:
     above_the_extras = (
-        *("auto_confirm.store", "llm.http", "downstream.remote.", "front.", "web.", "telemetry."),
+        *("auto_confirm.store", "llm.http", "telemetry."),
         *("bundle.repository", "bundle.update", "fleet."),
         "__main__",
     )
@@ -330,9 +319,10 @@ def test_every_library_that_is_imported_is_declared() -> None:
 def test_the_extras_install_the_modules_that_are_looked_for() -> None:
     known = _distributions()
     for extra, names in MODULES.items():
-        wanted = {known[name][0].lower() for name in names}
         own = PROJECT["optional-dependencies"]
         found = _declared(own[extra])
         if "ironcurtain-proxy" in found:
             found |= _declared(own["engine"])
-        assert wanted <= found, extra
+        for name in names:
+            brought_by = {one.lower() for one in known[name.partition(".")[0]]}
+            assert brought_by & found, (extra, name)
