@@ -98,9 +98,7 @@ def test_a_rewind_shows_first_what_else_it_takes_back(top: Path, run: Run) -> No
     lines = out.splitlines()
     assert (
         lines.index("replaced  a")
-        > [
-            index for index, line in enumerate(lines) if line.startswith("is also taken back")
-        ][-1]
+        > [index for index, line in enumerate(lines) if line.startswith("is also taken back")][-1]
     )
     assert ((top / "a").read_text(), (top / "b").read_text()) == ("aa01", "before")
     assert not (top / "new").exists()

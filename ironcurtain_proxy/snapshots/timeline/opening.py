@@ -210,33 +210,29 @@ def claim(parent: Path, workspace: RealPath) -> TimelineLock:
     digest = hashlib.sha256(os.fsencode(str(workspace))).hexdigest()[:16]
     for number in range(_MOST):
         directory = parent / f"{digest}-{number}"
-        with suppress(FileExistsError):
-            directory.mkdir(_PRIVATE)
+        directory.mkdir(_PRIVATE, exist_ok=True)
         descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            continue
-        try:
             # Read without the lock. The beginning of a path would be another workspace.
             write_whole(directory / _NAME, os.fsencode(str(workspace)))
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
-            raise
-        return TimelineLock(directory, descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
+        else:
+            return TimelineLock(directory, descriptor)
     raise OSError(0, "too many proxies keep a timeline of this workspace")
 
 
 def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
     """Yield all timelines, with their workspaces."""
-    with suppress(FileNotFoundError):
-        for directory in sorted(parent.iterdir()):
-            with suppress(OSError):
-                text = os.fsdecode(read_regular(directory / _NAME))
-                # A crash can leave the file empty, which is not the root.
-                if text.startswith("/") and "\0" not in text:
-                    yield directory, RealPath.from_text(text)
+    for directory in sorted(parent.glob("*")):
+        with suppress(OSError):
+            text = os.fsdecode(read_regular(directory / _NAME))
+            # A crash can leave the file empty, which is not the root.
+            if text.startswith("/") and "\0" not in text:
+                yield directory, RealPath.from_text(text)
 
 
 def remove_old(parent: Path, keep: timedelta, now: float) -> None:
