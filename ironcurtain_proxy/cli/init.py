@@ -144,7 +144,8 @@ def _put_hooks(
             _add_policy(wish)
             installing.install(installing.place_in(client, wish.home, wish.state))
         except (ConfigurationError, OSError) as error:
-            talk.say(f"{client}: no hooks: {clean(str(error), 300)}")
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+            talk.say(f"{client}: no hooks: {clean(str(why), 300)}")
             code = 1
             continue
         talk.say(f"{client}: its hooks are in {short(file, wish.home)}; start a new session of it")

@@ -157,6 +157,8 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     remedy = "start its command in a terminal, and run init again when it starts"
     if "its command was not found" in words:
         remedy = f"install {spec.command}, and run init again"
+    if " left free in " in words:
+        remedy = "make space on that disk, and run init again"
     return Failure(why=f"it does not start: {words}", remedy=remedy)
 
 
@@ -235,7 +237,8 @@ def _why_not_outside(
     question = (
         f"{clean(spec.name)} did not start in its sandbox. Start it once without, to compare?"
     )
-    if spec.sandbox is not None or talk.ask(question) == "n":
+    # On a full disk the sandbox is not what stops it.
+    if spec.sandbox is not None or " left free in " in server.error or talk.ask(question) == "n":
         return None
     if not _starts_outside(settings, spec, seconds):
         return None

@@ -133,7 +133,11 @@ def take_back(
         return is_confirmed("go on?")
 
     looking = partial(looking_after, request.workspace, state, lambda text: complain(visible(text)))
-    return roll_back(request, limits, SystemClock().now, confirm, looking)
+    try:
+        return roll_back(request, limits, SystemClock().now, confirm, looking)
+    except KeyboardInterrupt:
+        complain("interrupted: run it again to put back what is not put back yet")
+        raise
 
 
 def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:

@@ -107,19 +107,24 @@ def create(file: Path, content: bytes) -> None:
     """Write a new file completely, for this user only; a file created meanwhile is kept.
 
     Raises:
-        OSError: it could not be written.
+        OSError: it could not be written. It names the file.
     """
     make_private_directory(file.parent)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    name = ""
     try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
         # A link instead of a rename, which would replace a file that another process created.
         os.link(name, file)
+    except OSError as error:
+        error.filename = str(file)
+        raise
     finally:
-        Path(name).unlink()
+        if name:
+            Path(name).unlink()
 
 
 def _refuse_if_changed(real: Path, before: bytes) -> None:

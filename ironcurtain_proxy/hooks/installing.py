@@ -141,8 +141,14 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     kept = _Kept(str(file), before, _digest(written), now)
     make_private_directory(place.kept.parent)
     write_whole(place.kept, json.encode(kept))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _write(place, written)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write(place, written)
+    except OSError:
+        if known is None:
+            # Otherwise it would say that our hooks are in the file.
+            place.kept.unlink()
+        raise
     if place.dialect.plugin is not None:
         name, ours = place.dialect.plugin
         (file.parent / name).parent.mkdir(exist_ok=True)

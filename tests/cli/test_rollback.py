@@ -203,3 +203,16 @@ def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(top: Path, run:
 def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str]) -> None:
     done = program.run([*PROXY, "rollback", *arguments], {"HOME": str(home)})
     assert done.returncode == 2
+
+
+def test_an_interrupted_rollback_says_how_it_goes_on(
+    top: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(question: str) -> bool:
+        raise KeyboardInterrupt(question)
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("ironcurtain_proxy.cli.rollback.is_confirmed", stopped)
+    code, _, err = run("--to", "bb02")
+    assert (code, (top / "a").read_text()) == (130, "cc03")
+    assert "interrupted: run it again" in err

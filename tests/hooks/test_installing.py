@@ -1,5 +1,6 @@
 """Hooks are put into clients' files, beside other people's, and taken out byte for byte."""
 
+import resource
 from pathlib import Path
 
 import orjson
@@ -176,6 +177,25 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(text: str, tmp_path: Path) 
     with pytest.raises(ConfigurationError, match=r"settings\.json"):
         install(place_in("claude", tmp_path, tmp_path / "state"))
     assert file.read_text() == text
+
+
+@pytest.mark.parametrize("before", [None, SETTINGS])
+def test_where_the_file_cannot_be_written_it_is_as_it_was_and_nothing_says_that_it_has_hooks(
+    before: str | None, tmp_path: Path
+) -> None:
+    place = place_in("claude", tmp_path, tmp_path / "state")
+    if before is not None:
+        place.file.parent.mkdir()
+        place.file.write_text(before)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, usual[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            install(place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert (place.file.read_text() if place.file.exists() else None) == before
+    assert not place.kept.exists()
 
 
 def test_the_policy_gets_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
