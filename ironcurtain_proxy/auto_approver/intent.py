@@ -152,12 +152,11 @@ _BETWEEN: Final = _SPACE + "," + _SPACE
 
 
 def _in_any_order(*members: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(
-        [
-            re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
-            for order in permutations(members)
-        ]
-    )
+    listed = [
+        re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
+        for order in permutations(members)
+    ]
+    return tuple(listed)
 
 
 _ANSWERS: Final = _in_any_order(_DECISION, _REASONING)

@@ -110,14 +110,13 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
     """Return all resources that the call names, in the spelling that was judged."""
-    return tuple(
-        [
-            f"{fact.name}={value.text}"
-            for fact in escalation.request.arguments
-            for value in fact.values
-            if any(role in RESOURCE_ROLES for role in fact.roles)
-        ]
-    )
+    listed = [
+        f"{fact.name}={value.text}"
+        for fact in escalation.request.arguments
+        for value in fact.values
+        if any(role in RESOURCE_ROLES for role in fact.roles)
+    ]
+    return tuple(listed)
 
 
 # --- git -----------------------------------------------------------------------------------------

@@ -444,25 +444,21 @@ def _verb(action: Action) -> Verb:
 def _objection(
     request: StatedRequest, action: Action, around: CallSurroundings, *, held: bool
 ) -> str | None:
-    objection: str | None = None
     match action:
-        case UrlCall() if request.names != (action.url,):
-            objection = "the message does not name url"
-        case FileCall():
-            objection = _about_file(request, action, around)
-        case GitCall(operation="commit"):
-            objection = _about_commit(request, action, held=held)
-        case GitCall():
-            objection = _about_remote(request, action)
-        case PullRequestCall():
-            objection = _about_pull_request(request, action)
-        case InstallCall():
-            objection = _about_install(request, action)
         case UrlCall():
-            pass
+            return None if request.names == (action.url,) else "the message does not name url"
+        case FileCall():
+            return _about_file(request, action, around)
+        case GitCall(operation="commit"):
+            return _about_commit(request, action, held=held)
+        case GitCall():
+            return _about_remote(request, action)
+        case PullRequestCall():
+            return _about_pull_request(request, action)
+        case InstallCall():
+            return _about_install(request, action)
         case _:
             assert_never(action)
-    return objection
 
 
 def _about_commit(request: StatedRequest, action: GitCall, *, held: bool) -> str | None:
@@ -494,11 +490,8 @@ def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
         return "the message does not name these packages"
     if request.manager is None and action.packages:
         return "the message does not name the package manager"
-    return (
-        None
-        if request.manager in {None, action.manager}
-        else "the message names another package manager"
-    )
+    is_same = request.manager in {None, action.manager}
+    return None if is_same else "the message names another package manager"
 
 
 def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:

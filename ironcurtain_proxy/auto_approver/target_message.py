@@ -92,7 +92,7 @@ _SAME: Final = tuple(
             ("create a pr", r"pr (?:it|this)"),
             ("now", r"jetzt|for (?:me|now|review)"),
             ("please", r"(?:with|using) an? (?:(?:good|short|clear|proper) )*message(?! ?\x00)"),
-            ("-m", r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying)(?= \x00)"),
+            ("-m", r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|as)(?= \x00)"),
             ("and", r"und|n|&|\+"),
             ("push the fix", rf"push the {_WHICH}(?: {_WHICH})? fix(?:es)?"),
         )
@@ -112,8 +112,9 @@ _PRAISE: Final = re.compile(
 )
 _REPORT: Final = re.compile(
     r"(?:(?:all )?(?:the )?(?:tests?|ci|build|lint|pipeline|checks?|it|this|that|everything"
-    r"|[A-Z]+-\d+|#\d+) ?(?:(?:is|are|'s)(?: all)? (?:green|good|great|fine|ok|passing|ready|done"
-    r"|finished|fixed|working)|works)(?: (?:now|again|here|locally|on my machine))*)",
+    r"|the [a-z]+|[A-Z]+-\d+|#\d+) ?(?:(?:is|are|'s)(?: all)? (?:green|good|great|fine|ok|passing"
+    r"|ready|done|finished|fixed|working)|works|pass(?:ed|es)?)"
+    r"(?: (?:now|again|here|locally|on my machine))*)",
     re.IGNORECASE,
 )
 _DID: Final = re.compile(
@@ -169,6 +170,12 @@ _THINGS: Final = (
     "it this that these those them all everything the my our your current latest newest new local "
     "change changes commit commits work code edits update updates fix fixes up here again"
 )
+_TWO_THINGS: Final = re.compile(
+    r"\b(?:it|this|these|those|them|everything) (?:the|my|our|your|an?)\b"
+    r"|\bthat (?:the|my|our|your|an?|it|this|these|those|changes|commits|edits|fixes|updates)\b",
+    re.IGNORECASE,
+)
+"""No name of one thing: in "push that my commits work" the verb has no object that is pushed."""
 _FILES: Final = "me the my contents content of at file files folder directory entirely"
 
 
@@ -177,7 +184,7 @@ def _row(verb: Verb, starts: str, known: str, target: re.Pattern[str] | None) ->
 
 
 _ROWS: Final = (
-    _row("commit", "commit", f"{_THINGS} on branch -m", None),
+    _row("commit", "commit", f"{_THINGS} on branch for -m", None),
     _row("pr", "open get create push make raise submit file put do",
      f"{_THINGS} a an pr draft for with to into against as in branch", _NAME),
     _row("push", "push", f"{_THINGS} to branch feature remote pr", _NAME),
@@ -269,11 +276,12 @@ def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | N
         if lead is None or _PRAISE.fullmatch(" ".join(clause[lead:])):
             continue
         body = clause[lead:]
-        read = None if is_over else _request(body, is_first=not requests)
+        is_plain = not (is_over or _TWO_THINGS.search(" ".join(body)))
+        read = _request(body, is_first=not requests) if is_plain else None
         if read is not None:
             requests.append(read)
             last = body
-        elif last and not is_over and (longer := _continued(requests[-1], [*last, *body])):
+        elif last and is_plain and (longer := _continued(requests[-1], [*last, *body])):
             requests[-1] = longer
             last = [*last, *body]
         elif _is_before(body):
@@ -319,7 +327,8 @@ def _is_free(words: Sequence[str]) -> bool:
 
 def _request(words: Sequence[str], *, is_first: bool) -> StatedRequest | None:
     """Return the request that a clause is, or None if it has a word that is not known."""
-    words = words[1:] if words[0].lower() in {"git", "run"} and words[1:] else words
+    for prefix in ("run", "git"):
+        words = words[1:] if words[0].lower() == prefix and words[1:] else words
     lower = [*map(str.lower, words), ""]
     if lower[0] in _MANAGERS and lower[1] in _INSTALLS:
         return _request(["install", *words[2:], "with", words[0]], is_first=is_first)

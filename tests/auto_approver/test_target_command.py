@@ -93,6 +93,14 @@ ASKED_FOR = [
     ("install the dependencies", "npm ci"),
     ("run npm install", "npm install"),
     ("download https://example.org/a.csv", "curl -s https://example.org/a.csv"),
+    # The current branch is a part of everything: less than what the words ask for.
+    ("push everything", "git push"),
+    ("push all my commits", "git push"),
+    ("Please run git push", "git push"),
+    ("tests pass now. push it", "git push"),
+    ("the formatting is done, push it", "git push"),
+    ("commit it as 'Format'", "git commit -am 'Format'"),
+    ("make a commit for this with the message 'x'", "git commit -am x"),
 ]
 
 IF_HELD = [
@@ -144,6 +152,16 @@ NOT_ASKED_FOR = [
     ("push the old fix", "git push"),
     ("push the other parser fix", "git push"),
     ("draft PR", "gh pr create --draft --fill"),
+    *[
+        ("push everything", command)
+        for command in ("git push --all", "git push --tags", "git push --mirror", "git push -f")
+    ],
+    ("push that my commits", "git push"),
+    ("push it my commits", "git push"),
+    ("commit that the changes", "git commit -am x"),
+    ("push, that my commits", "git push"),
+    ("the tests pass if we push it", "git push"),
+    ("nothing is done, push it", "git push"),
     ("can we push?", "git push"),
     ("can you push?", "git push"),
     ("push to the remote", "git push origin main"),
