@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import orjson
 
-from ironcurtain_proxy.model.decision import Decision, Escalate, effect_of
+from ironcurtain_proxy.model.decision import Decision, Escalate
 from ironcurtain_proxy.model.values import Json
 
 
@@ -34,7 +34,7 @@ def picked(one: object, keys: str) -> dict[str, Json]:
 def decided(decision: Decision) -> dict[str, Json]:
     """Return a decision as JSON."""
     ground = decision.ground
-    return {"decision": effect_of(decision), "rule": ground.rule, "reason": ground.reason}
+    return {"decision": decision.effect, "rule": ground.rule, "reason": ground.reason}
 
 
 def escalated_roles(decision: Decision) -> list[Json]:

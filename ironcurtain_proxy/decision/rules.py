@@ -5,8 +5,9 @@ Documents is allowed by one rule on reading and another on writing. A value that
 is denied.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import assert_never
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -26,7 +27,6 @@ from ironcurtain_proxy.model.decision import (
     Effect,
     Escalate,
     Ground,
-    effect_of,
 )
 from ironcurtain_proxy.model.policy import Policy, Rule, RuleBook
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
@@ -36,27 +36,19 @@ DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by
 """The decision where no rule matched."""
 
 
+_DECISIONS: Final[Mapping[Effect, type[Allow | Escalate | Deny]]] = MappingProxyType(
+    {one.effect: one for one in (Allow, Escalate, Deny)}
+)
+
+
 def decision_of(rule: Rule) -> Decision:
     """Return the decision of a rule that holds."""
-    return answer(rule.effect, Ground(rule.name, rule.reason))
-
-
-def answer(effect: Effect, ground: Ground) -> Decision:
-    """Return a decision from its effect and ground."""
-    match effect:
-        case "allow":
-            return Allow(ground)
-        case "escalate":
-            return Escalate(ground)
-        case "deny":
-            return Deny(ground)
-        case _:
-            assert_never(effect)
+    return _DECISIONS[rule.effect](Ground(rule.name, rule.reason))
 
 
 def is_severer(one: Decision, other: Decision) -> bool:
     """Return whether one decision is more severe than the other."""
-    return SEVERITY[effect_of(one)] > SEVERITY[effect_of(other)]
+    return SEVERITY[one.effect] > SEVERITY[other.effect]
 
 
 def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
@@ -133,7 +125,7 @@ def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
 
 def covers(rule: Rule, value: Value) -> bool:
     """Return whether a rule's conditions on single values hold for a value."""
-    return all(one.covers(value) for one in rule.of_value)
+    return not [one for one in rule.of_value if not one.covers(value)]
 
 
 def holds_unseen(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
@@ -148,7 +140,7 @@ def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | Non
     """
     if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
         return False
-    return all(one.holds(request, role) for one in rule.of_call)
+    return not [one for one in rule.of_call if not one.holds(request, role)]
 
 
 def asked_everywhere(
@@ -194,6 +186,11 @@ def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> D
     rules = policy.book.about(request.server, request.tool, role, request.method)
     if not values:
         return _answer_of(_first_that_holds(rules, request, role))
+    if len(values) == 1 and _own_ground(request, policy, role) is None:
+        for rule in rules:
+            if applies_to_call(rule, request, role) and covers(rule, values[0]):
+                return decision_of(rule)
+        return DEFAULT_DENY
     remaining = set(_open(request, policy, policy.book, role, values))
     workspace = policy.workspace if len(remaining) < len(set(values)) else None
     return _discharge(rules, request, role, remaining, workspace)

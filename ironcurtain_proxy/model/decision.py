@@ -43,12 +43,14 @@ class Ground(Struct, frozen=True):
 class Allow(Struct, frozen=True):
     """The call may be forwarded."""
 
+    effect: ClassVar[Effect] = "allow"
     ground: Ground
 
 
 class Escalate(Struct, frozen=True):
     """The call may be forwarded if a reviewer approves."""
 
+    effect: ClassVar[Effect] = "escalate"
     ground: Ground
     roles: tuple[ArgumentRole, ...] = ()
     """The argument roles that escalated; empty when the rule named no role."""
@@ -59,6 +61,7 @@ class Escalate(Struct, frozen=True):
 class Deny(Struct, frozen=True):
     """The call is not forwarded. No approval can change that."""
 
+    effect: ClassVar[Effect] = "deny"
     ground: Ground
 
 
@@ -68,15 +71,7 @@ Decision: TypeAlias = Allow | Escalate | Deny
 
 def effect_of(decision: Decision) -> Effect:
     """Return the effect of a decision."""
-    match decision:
-        case Allow():
-            return "allow"
-        case Escalate():
-            return "escalate"
-        case Deny():
-            return "deny"
-        case _:
-            assert_never(decision)
+    return decision.effect
 
 
 class PriorConsent(Struct, frozen=True, kw_only=True):

@@ -132,9 +132,8 @@ class Rule(Struct, frozen=True, kw_only=True, dict=True):
             return False
         if self.tools is not None and method != TOOL_CALL:
             return False
-        if self.prompts is not None and not (
-            method == "prompts/get" and named_in(tool) in self.prompts
-        ):
+        is_named = method == "prompts/get" and named_in(tool) in (self.prompts or ())
+        if self.prompts is not None and not is_named:
             return False
         if self.uris is not None and role != "resource-uri":
             return False
