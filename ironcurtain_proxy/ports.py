@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.annotation import ToolsAlike
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
@@ -216,6 +217,9 @@ class ToolFinder(Protocol):
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         """Return a tool's names: `server/tool`, and `tool` if only one server has it."""
+
+    def alike(self, server: str, tool: str) -> ToolsAlike:
+        """Return the server's other tools that do the same kind of thing to files, with roles."""
 
 
 class Recorder(Protocol):

@@ -12,6 +12,7 @@ from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolsAlike
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import OWN_TOOL
@@ -50,6 +51,7 @@ class FakeTools:
     known: dict[str, tuple[str, str]] = field(default_factory=lambda: {"read": ("files", "read")})
 
     digest: str = "d1"
+    like: tuple[str, ...] = ()
 
     async def ready(self, exposed_name: str) -> str:
         return ""
@@ -62,6 +64,10 @@ class FakeTools:
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         return frozenset([f"{server}/{tool}", tool])
+
+    def alike(self, server: str, tool: str) -> ToolsAlike:
+        reads: frozenset[ArgumentRole] = frozenset({"read-path"})
+        return {} if tool in self.like else dict.fromkeys(self.like, (self.digest, reads))
 
 
 def no_roles(call: Operation) -> Facts:

@@ -392,9 +392,7 @@ def canonical_url(text: str) -> tuple[str, str]:
 
 def canonical_git_url(text: str) -> str:
     """Spell a git remote canonically: `user@host:path` and names stay as they are."""
-    if "://" not in text and _SCP_REMOTE.match(text):
-        return text
-    return canonical_url(text)[0]
+    return text if "://" not in text and _SCP_REMOTE.match(text) else canonical_url(text)[0]
 
 
 def git_domain(text: str) -> str:

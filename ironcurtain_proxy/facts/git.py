@@ -309,9 +309,7 @@ class GitRemotes:
     def _outside(self, remote: str) -> tuple[str, ...] | Refusal:
         (answer,) = self._run("/", (("ls-remote", "--get-url", "--", remote),), no_repository=True)
         url = answer.text.removesuffix("\n")
-        if answer.status != 0 or not url or _CONTROL.search(url):
-            return _UNKNOWN
-        return (url,)
+        return _UNKNOWN if answer.status != 0 or not url or _CONTROL.search(url) else (url,)
 
     def _unusual(
         self,

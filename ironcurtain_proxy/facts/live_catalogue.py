@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.annotation import (
     Annotations,
     RoleSpec,
     ToolAnnotation,
+    ToolsAlike,
     declared_arguments,
 )
 from ironcurtain_proxy.model.request import Facts
@@ -521,6 +522,14 @@ class LiveCatalogue:
             if self.lookup(server, tool) is not None:
                 self._names[server, tool] = known
         return known
+
+    def alike(self, server: str, tool: str) -> ToolsAlike:
+        """Return the server's other tools that do the same kind of thing to files, with roles."""
+        own = self.lookup(server, tool)
+        is_like = None if own is None or own.annotation is None else own.annotation.shared_with
+        beside = [one for one in self.tools if one.server == server and not one.held and one != own]
+        found = {one.definition.name: is_like(one.annotation) for one in beside if is_like}
+        return {name: (self.definition(server, name), its) for name, its in found.items() if its}
 
     def _names_now(self, server: str, tool: str) -> frozenset[str]:
         full = f"{server}/{tool}"

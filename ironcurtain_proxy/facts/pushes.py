@@ -146,9 +146,7 @@ class RemoteReader:
         elif directory is None and not is_explicit_remote(text):
             return _NOWHERE
         urls = remotes.destinations(text, directory, operation_of(tool))
-        if isinstance(urls, Refusal):
-            return urls
-        return _leading_to(spelled, urls)
+        return urls if isinstance(urls, Refusal) else _leading_to(spelled, urls)
 
     def _default(
         self, tool: str, repository: str, remotes: GitRemotes, *, given: bool

@@ -325,9 +325,7 @@ class Resolver:
         if isinstance(named, Unresolvable):
             return named
         gathered = await self._read(operation, named.annotation, named.arguments)
-        if isinstance(gathered, Unresolvable):
-            return gathered
-        return as_sent(gathered, operation)
+        return gathered if isinstance(gathered, Unresolvable) else as_sent(gathered, operation)
 
     def _command_argument(self, tool: CataloguedTool) -> str | None:
         name = self._tools.command_argument(tool.server, tool.definition.name)
@@ -397,9 +395,7 @@ class Resolver:
         if problem is not None:
             return unresolvable(problem)
         gathered = await self._read(call, annotation, call.arguments)
-        if isinstance(gathered, Unresolvable):
-            return gathered
-        return as_unknown(gathered)
+        return gathered if isinstance(gathered, Unresolvable) else as_unknown(gathered)
 
     def annotate_prompts(self, prompts: Annotations) -> None:
         """Replace the annotations of prompts for later calls."""

@@ -161,12 +161,11 @@ def single_families(
         return (pattern,)
     if not pattern.families:
         return (replace(pattern, description=pattern.phrases[0]),)
-    return tuple(
-        [
-            replace(pattern, families=(one,), phrases=(said,), description=said)
-            for one, said in zip(pattern.families, pattern.phrases, strict=True)
-        ]
-    )
+    listed = [
+        replace(pattern, families=(one,), phrases=(said,), description=said)
+        for one, said in zip(pattern.families, pattern.phrases, strict=True)
+    ]
+    return tuple(listed)
 
 
 def is_never_general(call: EscalatedCall) -> bool:
@@ -276,9 +275,7 @@ def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
     if call.command is None:
         return None
     found = families_of(call.command, call.place, held=call.held)
-    if found is None:
-        return None
-    return tuple([replace(one, meaning=None) if one.defined_in else one for one in found])
+    return found and tuple([replace(one, meaning=None) if one.defined_in else one for one in found])
 
 
 def _is_about_the_project(call: EscalatedCall) -> bool:
@@ -287,9 +284,7 @@ def _is_about_the_project(call: EscalatedCall) -> bool:
     A grant of families covers no other argument.
     """
     workspace = call.place.workspace
-    if workspace is None:
-        return False
-    if not HISTORY.isdisjoint(call.open_roles):
+    if workspace is None or not HISTORY.isdisjoint(call.open_roles):
         return False
     # The command is read by itself, and is what the families are of.
     roles = [role for role in call.open_roles if role != "command"]
@@ -312,10 +307,10 @@ def beside(call: EscalatedCall) -> tuple[SameFlag, ...]:
 
 
 def _is_a_limit(name: str, value: Json) -> bool:
-    plain = name.lower()
-    return not isinstance(value, bool) and any(
-        word in plain for word in ("timeout", "limit", "max", "yield", "wait")
-    )
+    return not isinstance(value, bool) and bool(_LIMITS.search(name))
+
+
+_LIMITS: Final = re.compile(r"timeout|limit|max|yield|wait", re.IGNORECASE)
 
 
 def identical_call(call: EscalatedCall) -> CallPattern | None:

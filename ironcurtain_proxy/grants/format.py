@@ -393,7 +393,8 @@ def _pattern(form: ToolForm) -> GrantPattern | ToolPattern | FamilyPattern:
         # INVARIANT: without a role it would speak of every call.
         if all(isinstance(one, FlagForm) for one in form.constraints):
             raise _MalformedError("it names nothing")
-        return GrantPattern(**tool, constraints=tuple([_constraint(c) for c in form.constraints]))
+        constraints = tuple([_constraint(c) for c in form.constraints])
+        return GrantPattern(**tool, constraints=constraints, parts=())
     if not isinstance(form, FamiliesForm):
         return ToolPattern(**tool)
     if len(form.phrases) != max(len(form.families), 1):

@@ -204,7 +204,8 @@ def remembered(
         if reason.origin == "tool-policy" and chosen is not None and tool is not None:
             patterns[tool] = reason.ground.reason
     if chosen is not None:
-        patterns.setdefault(chosen, question.ground.reason)
+        of_tools = chosen.parts if isinstance(chosen, GrantPattern) else ()
+        patterns |= dict.fromkeys(of_tools or (chosen,), question.ground.reason)
     return _grants(patterns, question, how)
 
 
@@ -212,20 +213,19 @@ def _grants(
     patterns: Mapping[Pattern, str], question: Escalation, how: NewGrantTerms
 ) -> tuple[Grant, ...]:
     """Return a grant for each pattern, with the reason of the question."""
-    return tuple(
-        [
-            Grant(
-                id=GrantId(how.new_id()),
-                pattern=pattern,
-                created=how.now,
-                source=question.id,
-                reason=why,
-                expires=None if how.ttl is None else how.now + how.ttl,
-                opened=question.opening or NOTHING_OPENED,
-            )
-            for pattern, why in patterns.items()
-        ]
-    )
+    listed = [
+        Grant(
+            id=GrantId(how.new_id()),
+            pattern=pattern,
+            created=how.now,
+            source=question.id,
+            reason=why,
+            expires=None if how.ttl is None else how.now + how.ttl,
+            opened=question.opening or NOTHING_OPENED,
+        )
+        for pattern, why in patterns.items()
+    ]
+    return tuple(listed)
 
 
 def capability_pattern(name: Capability) -> CapabilityPattern:
@@ -259,9 +259,8 @@ def offered(
     if command is not None:
         general = tool is not None and command.is_general and asked == {"tool-policy"}
         return (*command.patterns, *([tool] if tool is not None and general else []))
-    if every is not None and "policy" in asked:
-        return (*_by_arguments(asked, patterns, tool), every)
-    return _by_arguments(asked, patterns, tool)
+    last = (every,) if every is not None and "policy" in asked else ()
+    return (*_by_arguments(asked, patterns, tool), *last)
 
 
 def _by_arguments(
@@ -273,12 +272,11 @@ def _by_arguments(
     if not found:
         return (tool,)
     # One answer settles both, so the text also names the tool's pattern.
-    return tuple(
-        [
-            replace(pattern, description=f"{pattern.description}; {tool.description}")
-            for pattern in patterns
-        ]
-    )
+    listed = [
+        replace(pattern, description=f"{pattern.description}; {tool.description}")
+        for pattern in patterns
+    ]
+    return tuple(listed)
 
 
 # --- claims

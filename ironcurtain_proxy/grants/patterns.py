@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.annotation import (
     RESOURCE_ROLES,
     ROLE_TRAITS,
     ArgumentRole,
+    ToolsAlike,
     in_one_case,
     same_scalar,
 )
@@ -195,24 +196,42 @@ _SHARED: Final = frozenset(
 _HOMES: Final = frozenset({"home", "Users"})
 
 
-def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
-    """Return the candidates of a call: one pattern, or none if it cannot be remembered."""
-    if not call.definition:
-        return ()
+def candidates(
+    call: EscalatedCall, places: Places, alike: ToolsAlike = MappingProxyType({})
+) -> tuple[GrantPattern, ...]:
+    """Return the candidates of a call: one pattern, or none if it cannot be remembered.
+
+    Args:
+        call: what is asked.
+        places: what is known of its paths.
+        alike: other tools of the server that the pattern may be of, too.
+    """
     constraints = _constraints(call, replace(places, alone=call.goes_by_name))
-    if constraints is None:
+    if constraints is None or not call.definition:
         return ()
-    return (
+    # INVARIANT: of a file with secrets, and of a place that the call left out, no other tool is
+    # approved by the way.
+    is_named = not call.goes_by_name and all(map(call.values, call.open_roles))
+    of_tools = {call.tool: (call.definition, constraints)}
+    for tool, (definition, roles) in (alike if is_named else {}).items():
+        held = tuple([one for one in constraints if isinstance(one, SameFlag) or one.role in roles])
+        if not all(isinstance(one, SameFlag) for one in held):
+            of_tools[tool] = (definition, held)
+    *most, last = of_tools
+    whole = f"{', '.join(most)} and {last}" if most else last
+    made = [
         GrantPattern(
             server=call.server,
-            tool=call.tool,
-            definition=call.definition,
-            constraints=constraints,
+            tool=tool,
+            definition=of_tools[tool][0],
+            constraints=of_tools[tool][1],
             description=describe(
-                call.server, call.tool, constraints, home=places.home, ending=places.ending
+                call.server, said, of_tools[tool][1], home=places.home, ending=places.ending
             ),
-        ),
-    )
+        )
+        for said, tool in ((whole, call.tool), *[(one, one) for one in of_tools if most])
+    ]
+    return (replace(made[0], parts=tuple(made[1:])),)
 
 
 def describe(
@@ -421,9 +440,7 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
     if not isinstance(pattern, GrantPattern) or not is_of(pattern, call):
         return False
     # INVARIANT: the directory of a command does not determine its effect.
-    if call.command is not None:
-        return False
-    if has_expired(grant, now):
+    if call.command is not None or has_expired(grant, now):
         return False
     flags = {found.argument: found for found in pattern.constraints if isinstance(found, SameFlag)}
     # INVARIANT: a directory that was approved for ordinary files does not open its `.env`.

@@ -60,7 +60,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS
-from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, lasting
+from ironcurtain_proxy.model.request import Facts, PathValue, lasting
 from ironcurtain_proxy.model.signing import (
     NO_SIGNATORIES,
     RISKS,
@@ -149,11 +149,8 @@ class SignedAnswers(Struct, kw_only=True):
     def _why_impossible(self, question: Escalation, need: SignatureNeed) -> str:
         """Return why nobody could ever approve a question; empty if enough persons may."""
         known = self.signatories()
-        able = [
-            key
-            for key in known.keys.values()
-            if not self._unusable(known, key) and not self._may_not(key, question, need)
-        ]
+        usable = [key for key in known.keys.values() if not self._unusable(known, key)]
+        able = [key for key in usable if not self._may_not(key, question, need)]
         for quorum in need.quorums:
             persons = {key.identity for key in able if _has_role(key, quorum)}
             if len(persons) < quorum.count:
@@ -240,18 +237,14 @@ class SignedAnswers(Struct, kw_only=True):
         if answer.remember is not None and question.chosen(answer.remember) is None:
             return "it would remember what was not offered"
         need = question.signing
-        return (
-            "the question needs no signature"
-            if need is None
-            else self._may_not(key, question, need)
-        )
+        return self._may_not(key, question, need) if need else "the question needs no signature"
 
     def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
         if key.id in known.revoked:
             return f"the key {key.id} of {key.person} is revoked"
         # By `steady`, too: a clock that is set back gives no key a longer life.
         if key.until is not None and key.until <= max(self.clock.now(), self.clock.steady()):
-            return f"the key {key.id} of {key.person} ended on {_day(key.until)}"
+            return f"the key {key.id} of {key.person} ended on {key.until.date().isoformat()}"
         return ""
 
     def _may_not(self, key: ReviewerKey, question: Escalation, need: SignatureNeed) -> str:
@@ -309,19 +302,13 @@ def _beyond(key: ReviewerKey, question: Escalation) -> str:
     """Return why a key that is bound to directories may not approve; empty if it may."""
     if question.command is not None:
         return "may approve calls in some directories only, and a command may reach others"
-    paths = list(_paths(question.request))
+    values = [value for fact in question.request.arguments for value in fact.values]
+    paths = [value for value in values if isinstance(value, PathValue)]
     if not paths:
         return "may approve calls in some directories only, and this call names none"
     allowed = key.paths or ()
     outside = [one for one in paths if not any(one.path.is_within(base) for base in allowed)]
     return f"may not approve calls on {outside[0].path}" if outside else ""
-
-
-def _paths(request: AccessRequest) -> Iterator[PathValue]:
-    for fact in request.arguments:
-        for value in fact.values:
-            if isinstance(value, PathValue):
-                yield value
 
 
 def _has_role(key: ReviewerKey, quorum: Quorum) -> bool:
@@ -346,10 +333,6 @@ def _recorded(valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> Iterator[Jso
 
 def _refused(reason: str) -> Declined:
     return Declined(by=KERNEL, kind="invalid", reason=reason)
-
-
-def _day(moment: datetime) -> str:
-    return moment.date().isoformat()
 
 
 # --- escalated
@@ -445,6 +428,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 reasons=left,
                 fingerprint=world.fingerprint(case),
                 directories=directories,
+                alike=world.tools.alike(case.call.server, case.call.tool),
                 sandboxed=world.servers.is_sandboxed(case.call.server),
                 besides=besides,
             ),

@@ -17,7 +17,7 @@ from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.mediation.judge import BLOCKED
-from ironcurtain_proxy.model.annotation import CAPABILITIES, ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.annotation import CAPABILITIES, ArgumentRole, ToolEffect, ToolsAlike
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import (
     FOR_PEOPLE,
@@ -346,6 +346,8 @@ class QuestionInput(Struct, frozen=True, kw_only=True):
     directories: frozenset[RealPath] | None
     """The call's paths that are directories, or None if unknown, so that nothing can be
     remembered."""
+    alike: ToolsAlike = MappingProxyType({})
+    """Other tools of the server that do the same kind of thing to files."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     besides: tuple[tuple[str, str], ...] = ()
@@ -354,15 +356,16 @@ class QuestionInput(Struct, frozen=True, kw_only=True):
 
 def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
     """Return the question, with everything that a reviewer should see."""
-    protected = tuple(entry.path for entry in frame.policy.protected_paths)
     places = Places(
         directories=posed.directories or frozenset(),
         home=frame.home,
-        protected=protected,
+        protected=tuple(entry.path for entry in frame.policy.protected_paths),
         ending=frame.ending,
     )
     for_people = any(reason.origin in FOR_PEOPLE for reason in posed.reasons)
-    patterns = () if posed.directories is None else candidates(posed.asked, places)
+    patterns = (
+        () if posed.directories is None else candidates(posed.asked, places, _alike(posed, frame))
+    )
     return Escalation(
         id=posed.id,
         session=frame.session,
@@ -404,6 +407,17 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         created=posed.now,
         deadline=posed.now + frame.patience,
     )
+
+
+def _alike(posed: QuestionInput, frame: Frame) -> ToolsAlike:
+    """Return the tools of the same kind about which the policy has no rule more."""
+    books = (frame.policy.book, *[floor.book for floor in frame.policy.floors])
+    server, tool = posed.facts.request.server, posed.call.tool
+    return {
+        other: known
+        for other, known in posed.alike.items()
+        if all({*book.for_tool(server, other)} <= {*book.for_tool(server, tool)} for book in books)
+    }
 
 
 def _why_alone(posed: QuestionInput, frame: Frame) -> tuple[str, ...]:

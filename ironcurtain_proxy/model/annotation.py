@@ -132,7 +132,7 @@ def in_one_case(text: str) -> str:
     The Kelvin sign stays: Python takes it for a `K`, and no mail server does, so that it would be
     another person who stands on a list. In a host it is a `K` before this is asked.
     """
-    return _KELVIN.join([part.lower() for part in text.split(_KELVIN)])
+    return text.lower() if text.isascii() else _KELVIN.join(map(str.lower, text.split(_KELVIN)))
 
 
 GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
@@ -206,9 +206,8 @@ def same_scalar(left: Json, right: Json) -> bool:
     """Strict equality of JSON scalars; arrays and objects equal nothing."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left == right
-    if isinstance(left, str) and isinstance(right, str):
+    are_numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    if are_numbers or (isinstance(left, str) and isinstance(right, str)):
         return left == right
     return left is None and right is None
 
@@ -267,6 +266,25 @@ class ToolAnnotation(Struct, frozen=True, kw_only=True):
         """Return every annotated argument with the roles it has in this call, present or not."""
         return tuple([(name, spec.roles(arguments)) for name, spec in self.arguments.items()])
 
+    def shared_with(self, other: "ToolAnnotation | None") -> frozenset[ArgumentRole]:
+        """Return the roles of another tool that does the same kind of thing to files, or none.
+
+        Both only read what they are told, or both change it. `move_file` also deletes, and
+        `upload_file` sends: neither is like a tool that reads. A tool that also shows what it
+        changes is not like one that does not.
+        """
+        if other is None or (other.effect, other.method) != (self.effect, TOOL_CALL):
+            return frozenset()
+        specs = [its.arguments.values() for its in (self, other)]
+        own, others = [{role for spec in its for role in spec.every_role()} for its in specs]
+        is_like = others - {"none"} <= own <= {"read-path", "write-path", "none"}
+        both = is_like and ("write-path" in own) == ("write-path" in others)
+        return frozenset(others - {"none"} if both else ())
+
+
+ToolsAlike: TypeAlias = Mapping[str, tuple[str, frozenset[ArgumentRole]]]
+"""Tools that do the same kind of thing to files as another one of their server, each with SHA-256
+of its definition and the roles of its arguments."""
 
 Annotations: TypeAlias = Mapping[tuple[str, str], ToolAnnotation]
 """Annotations by (server, tool), or of prompts by (server, prompt). What is missing here is not

@@ -133,6 +133,8 @@ class GrantPattern(Candidate, frozen=True, kw_only=True):
     """SHA-256 of the tool's definition. A changed definition voids the grant."""
     constraints: tuple[Constraint, ...]
     """Never empty: a call without constrained arguments cannot be remembered."""
+    parts: "tuple[GrantPattern, ...]" = ()
+    """The patterns that are remembered in its place, one for each tool that the question names."""
 
 
 class ToolPattern(Candidate, frozen=True, kw_only=True):

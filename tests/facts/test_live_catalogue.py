@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
 pytestmark = pytest.mark.anyio
@@ -152,3 +153,25 @@ async def test_a_tool_that_its_server_added_in_silence_is_found_by_its_first_cal
     source.new = {"one": tuple(ToolDefinition("one", name, {"name": name}) for name in ("a", "b"))}
     assert await catalogue.ready("b") == ""
     assert catalogue.find("b") == ("one", "b")
+
+
+async def test_a_tool_that_is_held_or_of_another_server_is_like_none() -> None:
+    source = Starting()
+    reads = {"path": RoleSpec(default=("read-path",))}
+    annotations = {
+        (server, name): ToolAnnotation(server=server, tool=name, arguments=reads)
+        for server in ("files", "others")
+        for name in ("read", "list", "find")
+    }
+    specs = [ServerSpec(name=name, annotations=name, command="x") for name in ("files", "others")]
+    pins = {"files": {"find": "changed"}}
+    catalogue = LiveCatalogue(specs, annotations, source, lambda name, _: pins.get(name, {}))
+    source.start("files", "read", "list", "find", "unknown")
+    source.start("others", "read")
+    with anyio.fail_after(10):
+        await catalogue.ready("files__read")
+    assert catalogue.alike("files", "read") == {
+        "list": (catalogue.definition("files", "list"), frozenset({"read-path"}))
+    }
+    assert catalogue.alike("files", "unknown") == {}
+    assert catalogue.alike("files", "absent") == {}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.patterns import EscalatedCall, candidates
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolsAlike
 from ironcurtain_proxy.model.grant import Grant, GrantId
 from tests.grants.test_book import (
     NOW,
@@ -151,3 +152,87 @@ def test_an_approval_of_a_file_by_its_name_covers_this_file_alone() -> None:
     for other in ("/srv/app/.env.local", "/srv/app/todo.txt"):
         for by_name in (True, False):
             assert book.find(replace(reading(other), goes_by_name=by_name), NOW) is None
+
+
+READS: frozenset[ArgumentRole] = frozenset({"read-path"})
+ALIKE: ToolsAlike = {"list_directory": ("d2", READS), "search_files": ("d3", READS)}
+
+
+def by_another(tool: str, definition: str, *texts: str) -> EscalatedCall:
+    """The same reading by another tool of the server."""
+    call = reading(*texts)
+    return replace(call, tool=tool, definition=definition, request=replace(call.request, tool=tool))
+
+
+def given_for(call: EscalatedCall, alike: ToolsAlike) -> GrantBook:
+    """A book with what an approval of the one candidate of a call gives."""
+    (found,) = candidates(call, places(), alike)
+    book = GrantBook()
+    for at, one in enumerate(found.parts or (found,)):
+        grant = Grant(id=GrantId(str(at)), pattern=one, created=NOW, source="e", reason="r")
+        book.add(grant)
+    return book
+
+
+def test_one_approval_of_a_directory_is_of_each_tool_that_its_words_name() -> None:
+    (found,) = candidates(reading("/srv/app/a.txt"), places(), ALIKE)
+    assert found.description == (
+        "Let read_file, list_directory and search_files read files below /srv/app "
+        "(server filesystem)"
+    )
+    book = given_for(reading("/srv/app/a.txt"), ALIKE)
+    tools = (("read_file", "d1"), ("list_directory", "d2"), ("search_files", "d3"))
+    for tool, definition in tools:
+        assert book.find(by_another(tool, definition, "/srv/app/b.txt"), NOW) is not None
+        assert book.find(by_another(tool, definition, "/srv/other/b.txt"), NOW) is None
+        assert book.find(by_another(tool, "changed since", "/srv/app/b.txt"), NOW) is None
+    assert [one.grant.pattern.description for one in book.list()][1] == (
+        "Let list_directory read files below /srv/app (server filesystem)"
+    )
+
+
+def test_a_tool_that_the_words_do_not_name_is_asked_about() -> None:
+    book = given_for(reading("/srv/app/a.txt"), ALIKE)
+    assert book.find(by_another("directory_tree", "d2", "/srv/app/b.txt"), NOW) is None
+
+
+def test_a_flag_of_another_tool_is_asked_about() -> None:
+    book = given_for(reading("/srv/app/a.txt"), ALIKE)
+    call = by_another("search_files", "d3", "/srv/app/b.txt")
+    follows = replace(call, arguments={**call.arguments, "recursive": True})
+    assert book.find(call, NOW) is not None
+    assert book.find(follows, NOW) is None
+
+
+def test_no_other_tool_is_approved_with_a_file_that_is_asked_about_by_name() -> None:
+    secret = replace(reading("/srv/app/.env"), goes_by_name=True)
+    (found,) = candidates(secret, places(), ALIKE)
+    assert found.parts == ()
+    assert "search_files" not in found.description
+    ordinary = given_for(reading("/srv/app/a.txt"), ALIKE)
+    other = replace(by_another("search_files", "d3", "/srv/app/.env"), goes_by_name=True)
+    assert ordinary.find(other, NOW) is None
+
+
+def test_no_other_tool_is_approved_with_a_place_that_the_call_left_out() -> None:
+    """What a tool takes for the place that was not named is its own matter."""
+    call = a_call(
+        fact("path", "read-path", path("/srv/app/a.txt")),
+        fact("into", "write-path"),
+        arguments={"path": "/srv/app/a.txt"},
+    )
+    (found,) = candidates(call, places(), ALIKE)
+    assert found.parts == ()
+
+
+def test_a_tool_that_only_writes_is_approved_with_one_that_also_reads_what_it_changes() -> None:
+    call = a_call(
+        fact("path", ("read-path", "write-path"), path("/srv/app/a.txt")), tool="edit_file"
+    )
+    book = given_for(call, {"write_file": ("d2", frozenset({"write-path"}))})
+    writing = replace(
+        a_call(fact("path", "write-path", path("/srv/app/b.txt")), tool="write_file"),
+        definition="d2",
+    )
+    assert book.find(writing, NOW) is not None
+    assert book.find(replace(writing, tool="read_file"), NOW) is None

@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.annotation import (
     RoleCase,
     RoleSpec,
     ToolAnnotation,
+    ToolEffect,
     is_truthy,
     same_scalar,
 )
@@ -107,3 +108,54 @@ def test_a_specification_knows_the_roles_of_all_cases_and_members() -> None:
     case = RoleCase(condition=Is(argument="a", presence="present"), roles=("fetch-url",))
     spec = RoleSpec(default=("none",), cases=(case,), inside={"file": inner})
     assert spec.every_role() == {"none", "fetch-url", "read-path", "sql"}
+
+
+def tool(effect: ToolEffect | None = None, **roles: tuple[ArgumentRole, ...]) -> ToolAnnotation:
+    specs = {name: RoleSpec(default=one) for name, one in roles.items()}
+    return ToolAnnotation(server="files", tool="x", arguments=specs, effect=effect)
+
+
+READS = tool(path=("read-path",), pattern=("none",))
+EDITS = tool(path=("read-path", "write-path"))
+
+
+@pytest.mark.parametrize(
+    ("approved", "other", "like"),
+    [
+        pytest.param(READS, tool(path=("read-path",)), True, id="both read"),
+        pytest.param(EDITS, tool(path=("write-path",)), True, id="both change"),
+        pytest.param(tool(path=("write-path",)), EDITS, False, id="the other also shows"),
+        pytest.param(EDITS, READS, False, id="reading is not changing"),
+        pytest.param(READS, EDITS, False, id="changing is not reading"),
+        pytest.param(
+            EDITS, tool(a=("read-path", "delete-path"), b=("write-path",)), False, id="it deletes"
+        ),
+        pytest.param(READS, tool(path=("read-path",), to=("fetch-url",)), False, id="it fetches"),
+        pytest.param(
+            READS, tool(path=("read-path",), to=("email-address",)), False, id="it names a person"
+        ),
+        pytest.param(READS, tool(path=("read-path",), x=("unclear",)), False, id="not known"),
+        pytest.param(READS, tool("sends", path=("read-path",)), False, id="it sends"),
+        pytest.param(READS, tool("runs", path=("read-path",)), False, id="it runs"),
+        pytest.param(READS, tool(text=("none",)), False, id="it names no place"),
+        pytest.param(READS, None, False, id="it is not described"),
+        pytest.param(
+            tool(path=("delete-path",)), tool(path=("delete-path",)), False, id="both delete"
+        ),
+        pytest.param(
+            READS,
+            ToolAnnotation(
+                server="files",
+                tool="x",
+                arguments={"path": RoleSpec(default=("read-path",))},
+                method="prompts/get",
+            ),
+            False,
+            id="a prompt",
+        ),
+    ],
+)
+def test_tools_are_alike_that_do_one_kind_of_thing_to_files_and_nothing_besides(
+    approved: ToolAnnotation, other: ToolAnnotation | None, like: bool
+) -> None:
+    assert bool(approved.shared_with(other)) is like
