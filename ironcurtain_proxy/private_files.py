@@ -133,7 +133,7 @@ def opened(path: Path) -> BinaryIO:
         OSError: it cannot be read, or is a pipe, which would hold the reader, a device, which would
             never end, or a directory.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(descriptor, "rb")

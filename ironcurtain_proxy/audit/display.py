@@ -195,17 +195,14 @@ def _cut(text: str, width: int) -> str:
 
 def _decision(fields: Mapping[str, object], decision: Mapping[str, object], status: str) -> str:
     settled, by = text_of(fields.get("escalationResult")), text_of(fields.get("refusedBy"))
-    if status == "denied" and by == "held":
-        return "HELD"
-    if status == "denied" and by in _BY_THE_KERNEL:
-        return "DENIED"
+    if status == "denied" and (by == "held" or by in _BY_THE_KERNEL):
+        return "HELD" if by == "held" else "DENIED"
     if fields.get("decidedBy") == "client" and status == "error":
         # A refusal in the client's dialog has no event of its own with every client.
         error = text_of(object_of(fields.get("result")).get("error"))
-        if error.startswith("refused in the client"):
-            return "REFUSED"
-        if error.startswith("the client did not say"):
-            return "left"
+        for begin, word in _BY_THE_CLIENT:
+            if error.startswith(begin):
+                return word
     match text_of(decision.get("status")), settled:
         case "escalate", "approved":
             return "approved"
@@ -215,6 +212,9 @@ def _decision(fields: Mapping[str, object], decision: Mapping[str, object], stat
             return "approved" if settled == "approved" else "allowed"
         case _:
             return "REFUSED" if settled == "denied" and by in _BY_REVIEWERS else "DENIED"
+
+
+_BY_THE_CLIENT: Final = (("refused in the client", "REFUSED"), ("the client did not say", "left"))
 
 
 def _who(decided_by: str, refused_by: str, refusal_rule: str) -> str:

@@ -342,14 +342,10 @@ class RecordEncoder:
         return written
 
     def _result(self, result: ResultSummary, limits: RecordLimits) -> dict[str, object]:
-        fields: dict[str, object] = {"status": result.status}
-        if result.error is not None:
-            fields["error"] = self._text(result.error, limits)
-        if result.size is not None:
-            fields["size"] = result.size
-        if result.sha256 is not None:
-            fields["sha256"] = result.sha256
-        return fields
+        error = None if result.error is None else self._text(result.error, limits)
+        fields: dict[str, object] = {"status": result.status, "error": error}
+        fields |= {"size": result.size, "sha256": result.sha256}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _add_context(self, fields: dict[str, object], record: AuditRecord) -> None:
         """Add fields of later stages. None may replace a field of ours."""

@@ -47,7 +47,7 @@ from ironcurtain_proxy.mailbox.messages import (
 from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, is_removed
-from ironcurtain_proxy.private_files import read_private
+from ironcurtain_proxy.private_files import opened, read_private
 from ironcurtain_proxy.strict_json import strict_json
 
 SHORTEST: Final = 32
@@ -513,21 +513,13 @@ def _present(path: str) -> _Present | None:
         # The agent may have named a device, which does something where it is only opened.
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
             return None
-        # Not blocking: it may have become a pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with opened(Path(path)) as file:
+            raw = file.read(_MAX_FILE_BYTES + 1)
+        return None if len(raw) > _MAX_FILE_BYTES else _Present(raw.decode(), is_there=True)
     except FileNotFoundError:
         return _Present("", is_there=False)
     except (OSError, ValueError):
         return None
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
-            return None
-        return _Present(os.read(descriptor, _MAX_FILE_BYTES).decode(), is_there=True)
-    except (OSError, UnicodeDecodeError):
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def _text(fields: Mapping[str, Json], names: Sequence[str]) -> str | None:

@@ -28,6 +28,7 @@ from ironcurtain_proxy.model.values import (
     list_of,
     object_of,
     text_of,
+    words,
 )
 from ironcurtain_proxy.strict_json import strict_json
 
@@ -300,11 +301,8 @@ def request_bytes(
         if ends is not None:
             fields["expiresInBoot"] = ends.as_json()
     may_edit = escalation.editable and escalation.signing is None and not reviewer
-    fields |= {"mayEdit": True} if may_edit else {}
-    if subject:
-        fields["subject"] = subject
-    if reviewer:
-        fields["reviewer"] = reviewer
+    said = {"mayEdit": may_edit, "subject": subject, "reviewer": reviewer}
+    fields |= {name: value for name, value in said.items() if value}
     if escalation.signing is not None:
         need = escalation.signing
         fields |= {"signatures": str(need), "risk": need.risk, "machine": need.machine}
@@ -403,6 +401,19 @@ def _is_place(chosen: object, candidates: int) -> TypeGuard[int]:
     return isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < candidates
 
 
+_TEXTS: Final[Mapping[str, str]] = {
+    one.partition("=")[0]: one.partition("=")[2] or one
+    for one in words(
+        """
+        id=escalationId server=serverName tool=toolName reason exposed_name=exposedName
+        policy_version=policyVersion arguments_hash=argumentsHash session rule effect reviewer
+        subject signatures risk machine
+        """
+    )
+}
+"""The fields of a request that are texts, by the keys of its file."""
+
+
 def read_request(name: str, raw: bytes) -> Request | None:
     """Parse a request file of this proxy or the original, or None if it is invalid."""
     try:
@@ -419,17 +430,11 @@ def read_request(name: str, raw: bytes) -> Request | None:
     if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in required):
         return None
     return Request(
-        id=text_of(fields.get("escalationId")),
-        server=text_of(fields.get("serverName")),
-        tool=text_of(fields.get("toolName")),
+        **{name: text_of(fields.get(key)) for name, key in _TEXTS.items()},
         arguments=arguments,
-        reason=text_of(fields.get("reason")),
         digest=digest_of(raw),
         context=_context(fields.get("context")),
         candidates=_candidates(fields.get("whitelistCandidates")),
-        session=text_of(fields.get("session")),
-        exposed_name=text_of(fields.get("exposedName")),
-        rule=text_of(fields.get("rule")),
         origins=_texts(fields.get("origins")) or (),
         told=_texts(fields.get("told")) or (),
         why=tuple(
@@ -439,19 +444,11 @@ def read_request(name: str, raw: bytes) -> Request | None:
             [name for one in _reasons(fields) for name in _texts(one.get("capabilities")) or ()]
         ),
         roles=_texts(fields.get("roles")),
-        effect=text_of(fields.get("effect")),
         alone=_UNKNOWN if (said := _texts(fields.get("alone"))) is None else said,
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
         ends=boot_moment(fields.get("expiresInBoot")),
-        policy_version=text_of(fields.get("policyVersion")),
-        arguments_hash=text_of(fields.get("argumentsHash")),
         owner=owner_of(fields.get("owner")),
-        reviewer=text_of(fields.get("reviewer")),
-        subject=text_of(fields.get("subject")),
-        signatures=text_of(fields.get("signatures")),
-        risk=text_of(fields.get("risk")),
-        machine=text_of(fields.get("machine")),
         may_edit=fields.get("mayEdit") is True,
     )
 
@@ -470,14 +467,8 @@ def response_bytes(
     fields: dict[str, object] = {"decision": "approved" if approved else "denied", **own}
     if approved and remember is not None:
         fields["whitelistSelection"] = remember
-    if note:
-        fields["note"] = note
-    if reviewer:
-        fields["reviewer"] = reviewer
-    if changed:
-        fields["arguments"] = changed
-    fields["requestDigest"] = digest
-    return orjson.dumps(fields)
+    said = {"note": note, "reviewer": reviewer, "arguments": changed, "requestDigest": digest}
+    return orjson.dumps(fields | {name: value for name, value in said.items() if value})
 
 
 def proved_response_bytes(

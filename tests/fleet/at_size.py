@@ -251,7 +251,7 @@ class Fleet:
             ada = {"person": "ada", "key": self._line, "risk": "critical"}
             (state / "reviewers.json").write_bytes(orjson.dumps({"reviewers": [ada]}))
             built.variables["ESCALATION_MODE"] = "wait"
-            built.variables["ESCALATION_TIMEOUT_SECONDS"] = "600"
+            built.variables["ESCALATION_TIMEOUT_SECONDS"] = "1800"
             agent = built.start()
             machine.relay()
             self._stack.callback(built.end)
@@ -407,8 +407,10 @@ def _count(size: Size, fleet: Fleet, persons: Persons, figures: Figures) -> None
         figures.lost += size.rounds - len(received)
         figures.twice += sum(count - 1 for count in received.values())
         figures.without_intent += sum(name not in meant for name in received)
-        decided = [str(record.get("decidedBy")) for record in one.outcomes()]
-        figures.believed += sum(by.startswith("signed:") is False for by in decided if by != "None")
+        # A call whose deadline has passed is lost, and nobody was believed.
+        approved = [each for each in one.outcomes() if each.get("escalationResult") == "approved"]
+        by = [str(record.get("decidedBy")) for record in approved]
+        figures.believed += sum(not name.startswith("signed:") for name in by)
     # A machine that was approved although nobody has answered has believed somebody else.
     figures.believed += sum(name not in persons.tried for name in names)
 

@@ -177,6 +177,16 @@ def approved(page: "Page", told: str) -> None:
     page.get_by_text(told).wait_for()
 
 
+def logs_out(page: "Page", pages: Pages) -> None:
+    while True:  # a database that is too busy for an answer is one that is away
+        with page.expect_response("**/api/logout") as answer:
+            page.get_by_role("button", name="Log out ada").click()
+        if answer.value.ok:
+            break
+    assert answer.value.json()["elsewhere"].startswith(f"{pages.issuer}/session/end")
+    page.wait_for_url(f"{pages.issuer}/session/end*")
+
+
 def test_a_person_signs_with_a_passkey_in_the_browser(
     machine: Machine, pages: Pages, browser_page: "Page"
 ) -> None:
@@ -203,7 +213,6 @@ def test_a_person_signs_with_a_passkey_in_the_browser(
     outcome = machine.installation.outcomes()[-1]
     assert outcome["decidedBy"] == "signed:ada"
     assert "webauthn.get" in str(at(outcome["signatures"], 0, "clientData"))
-    page.get_by_role("button", name="Log out ada").click()
-    page.wait_for_url(f"{pages.issuer}/session/end*")
+    logs_out(page, pages)
     page.goto(f"{pages.origin}/page")
     page.get_by_text("You are not logged in").wait_for()

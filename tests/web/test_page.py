@@ -435,21 +435,23 @@ async def test_a_page_that_hears_nothing_does_not_say_that_nothing_waits_and_ans
     browser: BrowserContext, tmp_path: Path
 ) -> None:
     asked = escalation(seconds=PATIENCE)
-    async with a_box(tmp_path / "box", assume_listener=False) as box:
-        async with a_command(box.path, tmp_path) as command:
-            link = await command.link()
-            async with a_tab(browser, link[:-6] + "wrong!") as stranger:
-                await expect(stranger.locator("#empty")).to_contain_text("open the one it shows")
-            async with a_tab(browser, link) as page:
-                await expect(page.locator("#link")).to_have_text("listening")
-                await until(box.mailbox.is_reachable)
-                async with box.asked(asked, PATIENCE):
-                    await expect(page.locator("#approve")).to_be_enabled()
-                    command.process.terminate()
-                    await expect(page.locator("#hint")).to_contain_text("has ended")
-                    for name in ("#approve", "#deny"):
-                        await expect(page.locator(name)).to_be_disabled()
-                    box.answer(asked, APPROVED)
+    async with (
+        a_box(tmp_path / "box", assume_listener=False) as box,
+        a_command(box.path, tmp_path) as command,
+    ):
+        link = await command.link()
+        async with a_tab(browser, link[:-6] + "wrong!") as stranger:
+            await expect(stranger.locator("#empty")).to_contain_text("open the one it shows")
+        async with a_tab(browser, link) as page:
+            await expect(page.locator("#link")).to_have_text("listening")
+            await until(box.mailbox.is_reachable)
+            async with box.asked(asked, PATIENCE):
+                await expect(page.locator("#approve")).to_be_enabled()
+                command.process.terminate()
+                await expect(page.locator("#hint")).to_contain_text("has ended")
+                for name in ("#approve", "#deny"):
+                    await expect(page.locator(name)).to_be_disabled()
+                box.answer(asked, APPROVED)
 
 
 async def test_a_call_that_is_answered_elsewhere_does_not_go_without_a_word(
