@@ -12,20 +12,13 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, word_list
 
 FILES: Final = "filesystem"
 FETCH: Final = "fetch"
 SHELL: Final = "shell"
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
-    FILES: (
-        "read_text_file",
-        "search_files",
-        "list_directory",
-        "write_file",
-        "edit_file",
-        "move_file",
-    ),
+    FILES: word_list("read_text_file search_files list_directory write_file edit_file move_file"),
     FETCH: ("fetch",),
     SHELL: ("run_command",),
 }
@@ -55,16 +48,17 @@ def client_servers(workspace: str | None) -> tuple[ServerSpec, ...]:
 _URL: Final = re.compile(r"https?://[\w.-]+(?::\d+)?(?:[/?#][^\s\\]*)?", re.IGNORECASE)
 """A whole address. In one that has more, such as `https://a)@b`, clients find another host."""
 _WILD: Final = re.compile(r"[*?\[{]")
-_PATCHED: Final = re.compile(
-    r"^[ \t]*\*\*\* (Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE
+_NAMING: Final = re.compile(
+    r"[\s\ufeff]*\*\*\*[\s\ufeff]*((add|update|delete)\s*file|move\s*to)\b", re.IGNORECASE
 )
-"""The lines of a patch that name files. The client ignores blanks before them."""
-_PATCH_TOOLS: Final = {
-    "Add File": "Write",
-    "Update File": "Edit",
-    "Delete File": "Delete",
-    "Move to": "Write",
-}
+"""The lines of a patch that some client may take for one with the name of a file: each ignores
+other characters before it, behind the colon, and at the end."""
+_PATCHED: Final = re.compile(
+    r"[ \t]*\*\*\* (?:(Add|Update|Delete) File|(Move) to): "
+    r"([^\s\ufeff:](?:[^:]*[^\s\ufeff:])?)[ \t\r]*"
+)
+"""Those that all clients read alike."""
+_PATCH_TOOLS: Final = {"Add": "Write", "Update": "Edit", "Delete": "Delete", "Move": "Write"}
 
 
 class ServerCall(Struct, frozen=True):
@@ -165,7 +159,7 @@ def _text(value: Json, otherwise: str) -> str:
 
 
 def _absolute(path: str, here: str) -> str:
-    return path if path.startswith(("/", "~")) else posixpath.join(here, path)
+    return path if path == "~" or path.startswith(("/", "~/")) else posixpath.join(here, path)
 
 
 ClientCalls: TypeAlias = tuple[tuple[str, Arguments], ...]
@@ -173,9 +167,18 @@ ClientCalls: TypeAlias = tuple[tuple[str, Arguments], ...]
 
 
 def of_patch(text: Json) -> ClientCalls:
-    """Return the calls of a patch of Codex, one for each file; none if it names no file."""
-    found = _PATCHED.findall(text) if isinstance(text, str) else []
-    return tuple([(_PATCH_TOOLS[what], {"file_path": path.strip()}) for what, path in found])
+    """Return the calls of a patch, one for each file; none if it names none, or not plainly."""
+    if not isinstance(text, str):
+        return ()
+    named = [one for one in text.split("\n") if _NAMING.match(one)]
+    found = [_PATCHED.fullmatch(one) for one in named]
+    # Some also end a line at other characters.
+    if len(named) != sum(_NAMING.match(one) is not None for one in text.splitlines()):
+        return ()
+    calls = [
+        (_PATCH_TOOLS[one[1] or one[2]], {"file_path": one[3]}) for one in found if one is not None
+    ]
+    return tuple(calls) if len(calls) == len(found) else ()
 
 
 class ClientTools(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ approvals, timeline and audit log hold as at the MCP door.
 - `health`: whether the hooks of a client work, and what is refused where they do not come.
 - `kernel`: the start of a client's kernel, its socket, and its end with the client.
 - `sharing`: the proxy for servers as that kernel.
+- `paths`: what clients make of the paths of their calls.
 - `door`: the events of a client, and its calls under way.
 - `runs`: the start of a client's commands, which our own shell holds.
 - `client_end`: the client as a server of the kernel.

@@ -18,8 +18,10 @@ from ironcurtain_proxy.hooks.events import (
     ShellPrefix,
     ShellText,
     UnreadableEventError,
+    event_kinds,
     text_of,
 )
+from ironcurtain_proxy.hooks.paths import PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
 _QUOTED: Final = re.compile(r"""'([^']*)'|"(['!])"|\\(.)|([\w@%+=:,./-]+)""", re.DOTALL | re.ASCII)
@@ -160,18 +162,13 @@ def own_question(decision: Json) -> Json:
 DIALECT: Final = HookDialect(
     client="claude",
     programs=("claude", "cli.js"),
-    events={
-        "PreToolUse": ("before", 600),
-        "PermissionRequest": ("question", 600),
-        "PostToolUse": ("after", 60),
-        "PostToolUseFailure": ("failed", 60),
-        "PermissionDenied": ("refused", 60),
-        "UserPromptSubmit": ("prompt", 30),
-        "Stop": ("turn", 60),
-        "SubagentStop": ("turn", 60),
-        "SessionStart": ("start", 60),
-        "SessionEnd": ("end", 5),
-    },
+    events=event_kinds(
+        """
+        PreToolUse before, PermissionRequest question, PostToolUse after,
+        PostToolUseFailure failed, PermissionDenied refused, UserPromptSubmit prompt,
+        Stop turn, SubagentStop turn, SessionStart start, SessionEnd end
+        """
+    ),
     own_tools=words(
         """
         Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode ExitPlanMode
@@ -184,6 +181,8 @@ DIALECT: Final = HookDialect(
     skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),
     calls_of=_calls,
+    # macOS writes another blank into the names of its pictures of the screen.
+    paths=PathForm(has_home=True, sought=lambda _, path: path.endswith((" AM.png", " PM.png"))),
     asks="always",
     # In `bypassPermissions`, `ask` opens no dialog for what the client itself calls sensitive, such
     # as `rm -rf .git`: the call runs.

@@ -23,6 +23,7 @@ from ironcurtain_proxy.hooks.events import (
     AnswerForms,
     HookDialect,
     UnreadableEventError,
+    event_kinds,
 )
 from ironcurtain_proxy.hooks.launching import is_ours
 from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
@@ -109,14 +110,12 @@ def _is_off(document: Mapping[str, object]) -> bool:
 DIALECT: Final = HookDialect(
     client="codex",
     programs=("codex", "codex.js"),
-    events={
-        "PreToolUse": ("before", 600),
-        "PermissionRequest": ("question", 600),
-        "PostToolUse": ("after", 60),
-        "UserPromptSubmit": ("prompt", 30),
-        "Stop": ("turn", 60),
-        "SessionStart": ("start", 60),
-    },
+    events=event_kinds(
+        """
+        PreToolUse before, PermissionRequest question, PostToolUse after,
+        UserPromptSubmit prompt, Stop turn, SessionStart start
+        """
+    ),
     own_tools=words(
         """
         close_agent create_goal get_goal multi_agent_v1close_agent multi_agent_v1resume_agent

@@ -20,17 +20,25 @@ from ironcurtain_proxy.hooks.events import (
     FieldNames,
     HookDialect,
     directory_of,
+    event_kinds,
+    table,
     text_of,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
 _MOST_FILES: Final = 100
+_SETTINGS: Final = tuple(
+    f"{place}/settings{kind}.json"
+    for place in (".github/copilot", ".claude")
+    for kind in ("", ".local")
+)
+"""A project's own settings, which may hold hooks, too."""
 
 
 def _prompt(payload: Arguments) -> str:
     """Return the user's words; empty if a repository's own hooks may have written them."""
     try:
-        found = any('"prompt"' in read_text(one) for one in _hook_files(payload))
+        found = any('"prompt"' in read_text(one) for one in _hook_files(payload) if one.exists())
     except (OSError, ConfigurationError):
         found = True
     return "" if found else text_of(payload, "prompt")
@@ -40,6 +48,7 @@ def _hook_files(payload: Arguments) -> Iterator[Path]:
     here = Path(directory_of(payload))
     for above in (here, *here.parents):
         yield from islice((above / ".github/hooks").glob("*.json"), _MOST_FILES)
+        yield from [above / name for name in _SETTINGS]
 
 
 def _before(decision: str) -> Json:
@@ -48,39 +57,27 @@ def _before(decision: str) -> Json:
 
 COPILOT_TOOLS: Final = ClientTools(
     client="copilot",
-    names={
-        "bash": "Bash",
-        "view": "Read",
-        "create": "Write",
-        "edit": "Edit",
-        "glob": "Glob",
-        "grep": "Grep",
-        "web_fetch": "WebFetch",
-        "apply_patch": "Patch",
-    },
+    names=table(
+        """
+        bash Bash, view Read, create Write, edit Edit, glob Glob, grep Grep,
+        web_fetch WebFetch, apply_patch Patch
+        """
+    ),
     paths=("path",),
     places="paths",
-    texts={
-        "file_text": "content",
-        "old_str": "old_string",
-        "new_str": "new_string",
-        "pattern": "pattern",
-    },
+    texts=table("file_text content, old_str old_string, new_str new_string, pattern pattern"),
     patches=("input", "patch"),
 )
 
 DIALECT: Final = HookDialect(
     client="copilot",
     programs=("copilot", "npm-loader.js"),
-    events={
-        "preToolUse": ("before", 600),
-        "postToolUse": ("after", 60),
-        "postToolUseFailure": ("failed", 60),
-        "userPromptSubmitted": ("prompt", 30),
-        "agentStop": ("turn", 60),
-        "sessionStart": ("start", 60),
-        "sessionEnd": ("end", 5),
-    },
+    events=event_kinds(
+        """
+        preToolUse before, postToolUse after, postToolUseFailure failed,
+        userPromptSubmitted prompt, agentStop turn, sessionStart start, sessionEnd end
+        """
+    ),
     # Older versions write the arguments as JSON.
     fields=FieldNames(
         tool="toolName",
@@ -106,6 +103,7 @@ DIALECT: Final = HookDialect(
     file="hooks/ironcurtain.json",
     document={"version": 1},
     entry=lambda line: {"type": "command", "bash": line.text, "timeoutSec": line.seconds},
+    project_files=_SETTINGS,
     server_files=((".mcp.json", "mcpServers"), (".vscode/mcp.json", "servers")),
     is_off=lambda document: document.get("disableAllHooks") is True,
     transcripts=".copilot/session-state/*/events.jsonl",

@@ -20,8 +20,11 @@ from ironcurtain_proxy.hooks.events import (
     HookDialect,
     HookLine,
     directory_of,
+    event_kinds,
+    table,
     text_of,
 )
+from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
 _SERVER: Final = "MCP:"
@@ -59,54 +62,41 @@ def _entry(line: HookLine) -> Json:
 
 CURSOR_TOOLS: Final = ClientTools(
     client="cursor",
-    names={
-        "Shell": "Bash",
-        "Read": "Read",
-        "ReadFile": "Read",
-        "Write": "Write",
-        "TabWrite": "Write",
-        "Edit": "Edit",
-        "StrReplace": "Edit",
-        "EditNotebook": "Edit",
-        "Delete": "Delete",
-        "Grep": "Grep",
-        "Glob": "Glob",
-        "LS": "LS",
-        "ListDir": "LS",
-        "WebFetch": "WebFetch",
-    },
+    names=table(
+        """
+        Shell Bash, Read Read, ReadFile Read, Write Write, TabWrite Write, Edit Edit,
+        StrReplace Edit, EditNotebook Edit, Delete Delete, Grep Grep, Glob Glob, LS LS,
+        ListDir LS, WebFetch WebFetch
+        """
+    ),
     paths=_PATHS,
     directories=_PATHS,
-    texts={
-        "content": "content",
-        "contents": "content",
-        "old_string": "old_string",
-        "new_string": "new_string",
-        "pattern": "pattern",
-        "glob_pattern": "pattern",
-    },
+    texts=table(
+        """
+        content content, contents content, old_string old_string, new_string new_string,
+        pattern pattern, glob_pattern pattern
+        """
+    ),
 )
 
 DIALECT: Final = HookDialect(
     client="cursor",
     programs=("cursor", "cursor-agent"),
-    events={
-        "preToolUse": ("before", 60),
-        "beforeMCPExecution": ("server", 60),
-        "postToolUse": ("after", 60),
-        "postToolUseFailure": ("failed", 60),
-        "beforeSubmitPrompt": ("prompt", 30),
-        "stop": ("turn", 60),
-        "subagentStop": ("turn", 60),
-        "sessionStart": ("start", 60),
-        "sessionEnd": ("end", 5),
-    },
+    events=event_kinds(
+        """
+        preToolUse before, beforeMCPExecution server, postToolUse after,
+        postToolUseFailure failed, beforeSubmitPrompt prompt, stop turn, subagentStop turn,
+        sessionStart start, sessionEnd end
+        """
+    ),
+    gate_seconds=60,
     fields=FieldNames(
         agent="subagent_id", agent_kind="subagent_type", error="error_message", result="tool_output"
     ),
     own_tools=words("Task TodoWrite TodoRead AskQuestion SwitchMode CreatePlan WebSearch"),
     our_tools=(_SERVER,),
     tools=CURSOR_TOOLS,
+    paths=PathForm(decoded=ESCAPE),
     asks="never",
     before=AnswerForms(
         silence={"permission": "allow"},
@@ -116,6 +106,9 @@ DIALECT: Final = HookDialect(
     file="hooks.json",
     document={"version": 1},
     entry=_entry,
+    project_files=(".cursor/hooks.json",),
+    # Where the answers of two hooks differ, that of the project's counts.
+    overrules=lambda document: bool(document.get("hooks")),
     transcripts=".cursor/projects/*/agent-transcripts/*",
     reads=(".cursor/plans", ".cursor/skills", ".cursor/projects/{project}"),
     writes=(".cursor/plans",),

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Final, assert_never
 
 import anyio
+import anyio.to_thread
 import orjson
 from anyio.abc import TaskGroup
 from msgspec import Struct, field, structs
@@ -182,7 +183,10 @@ class Door(Struct, kw_only=True):
         begun: list[OpenCall] = []
         verdict: Verdict = NoObjection()
         for tool, arguments in event.calls:
-            meant = as_server_call(tool, arguments, event.directory)
+            is_unclear = await anyio.to_thread.run_sync(
+                self.dialect.paths.is_unclear, tool, arguments, event.directory
+            )
+            meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
             call = OpenCall(
                 id=event.id,
                 caller=event.caller,
@@ -207,7 +211,10 @@ class Door(Struct, kw_only=True):
         is_waiting: Callable[[], bool],
     ) -> Verdict:
         if meant == "broken":
-            return Refuse(f"IronCurtain cannot read the arguments of {call.tool[:100]}.")
+            return Refuse(
+                f"IronCurtain cannot tell what {call.tool[:100]} is to act on. Write a path as it "
+                "stands from the root, without `~`, `..` and `%`, and one plain address."
+            )
         if meant == "none":
             if call.tool in self.dialect.own_tools:
                 return NoObjection()

@@ -9,11 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.client_tools import ClientCalls, ClientTools
+from ironcurtain_proxy.hooks.paths import PathForm
 from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.strict_json import strict_json
 
 HookClient: TypeAlias = str
 """The name of a client, one of those in `dialects`."""
+_SECONDS: Final[Mapping[str, int]] = {"prompt": 30, "end": 5}
+"""How long a client waits at most, by the kind of the event; else a minute."""
 _IN_TIME: Final = 15
 """Seconds by which an answer comes before the client stops waiting."""
 
@@ -184,12 +187,24 @@ AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
 """Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
 call, or hang."""
 
+
+def table(text: str) -> dict[str, str]:
+    """Return a table from a text with pairs of words, each with a comma behind it but the last."""
+    return {pair[0]: pair[1] for pair in map(str.split, text.split(","))}
+
+
 EventKind: TypeAlias = Literal[
     "before", "server", "question", "after", "failed", "refused", "prompt", "turn", "start", "end"
 ]
 """What an event says: a call is about to be made, by a tool of the client's own or by a server;
 the client is about to ask its user; a call has ended, failed, or was refused in the client; the
 user's words; the end of a turn; the start and the end of a session."""
+
+
+def event_kinds(text: str) -> Mapping[str, EventKind]:
+    """Return the kinds of events from a text such as `PreToolUse before, Stop turn`."""
+    return msgspec.convert(table(text), dict[str, EventKind])
+
 
 GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question"})
 """The events at which a call can be denied."""
@@ -277,8 +292,10 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     client: HookClient
     programs: tuple[str, ...]
     """The names of the client's own program."""
-    events: Mapping[str, tuple[EventKind, int]]
-    """The hooked events, each with the seconds that the client waits."""
+    events: Mapping[str, EventKind]
+    """The hooked events."""
+    gate_seconds: int = 600
+    """How long the client waits before a call."""
     fields: FieldNames = FieldNames()
     own_tools: frozenset[str]
     """Tools without effect outside the client, or whose calls arrive one by one."""
@@ -320,6 +337,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     key it is a text that may declare servers of a sub-agent."""
     is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether such a file switches them off."""
+    overrules: Callable[[Mapping[str, object]], bool] = lambda _document: False
+    """Whether a project's file has hooks whose answers go before ours."""
     transcripts: str
     """The client's own records of its sessions, from the home, as a pattern."""
     alarm: Callable[[Path, Path], str] = lambda _home, _project: ""
@@ -337,6 +356,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     agents, commands or credentials."""
 
     # What is read of an event in a way of the client's own.
+    paths: PathForm = PathForm()
     directory: Callable[[Arguments], str] = directory_of
     server: Callable[[Arguments], str] = lambda _payload: ""
     """The tool's name in an event before a server's call."""
@@ -350,7 +370,12 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     @property
     def patience(self) -> float:
         """The longest wait for a reviewer, in seconds, so that the answer comes in time."""
-        return min(seconds for kind, seconds in self.events.values() if kind in GATES) - _IN_TIME
+        return self.gate_seconds - _IN_TIME
+
+    def seconds(self, event: str) -> int:
+        """Return how long the client waits at an event, in seconds."""
+        kind = self.events[event]
+        return self.gate_seconds if kind in GATES else _SECONDS.get(kind, 60)
 
     def is_passed_by(self, tool: str, is_foreign: Callable[[], object] = bool) -> bool:
         """Return whether calls of a tool are not judged here.
@@ -363,7 +388,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
 
     def answer(self, event: str, verdict: Verdict) -> Json:
         """Return the answer to an event, or None if nothing is printed."""
-        if self.events[event][0] != "question":
+        if self.events[event] != "question":
             return self.before.of(verdict)
         return self.question.of(NoObjection() if isinstance(verdict, AskInClient) else verdict)
 
@@ -373,7 +398,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
         Raises:
             UnreadableEventError: it does not have the form that its client documents.
         """
-        kind, _ = self.events[event]
+        kind = self.events[event]
         agent = text_of(payload, self.fields.agent)
         caller = CallingAgent(agent, text_of(payload, self.fields.agent_kind) if agent else "")
         match kind:

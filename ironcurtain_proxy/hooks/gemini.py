@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy.facts.client_tools import ClientTools
-from ironcurtain_proxy.hooks.events import WHY, AnswerForms, HookDialect, HookLine
+from ironcurtain_proxy.hooks.events import (
+    WHY,
+    AnswerForms,
+    HookDialect,
+    HookLine,
+    event_kinds,
+    table,
+)
+from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
 
 
@@ -35,18 +43,13 @@ def _has_failed(payload: Arguments) -> bool:
 
 GEMINI_TOOLS: Final = ClientTools(
     client="gemini",
-    names={
-        "run_shell_command": "Bash",
-        "read_file": "Read",
-        "write_file": "Write",
-        "replace": "Edit",
-        "edit": "Edit",
-        "glob": "Glob",
-        "search_file_content": "Grep",
-        "grep_search": "Grep",
-        "list_directory": "LS",
-        "web_fetch": "WebFetch",
-    },
+    names=table(
+        """
+        run_shell_command Bash, read_file Read, write_file Write, replace Edit, edit Edit,
+        glob Glob, search_file_content Grep, grep_search Grep, list_directory LS,
+        web_fetch WebFetch
+        """
+    ),
     paths=("absolute_path", "file_path", "dir_path", "path", "directory"),
     directories=("absolute_path", "file_path", "dir_path", "path", "directory"),
     texts={one: one for one in ("content", "old_string", "new_string", "pattern")},
@@ -56,14 +59,13 @@ GEMINI_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="gemini",
     programs=("gemini", "gemini.js"),
-    events={
-        "BeforeTool": ("before", 60),
-        "AfterTool": ("after", 60),
-        "BeforeAgent": ("prompt", 30),
-        "AfterAgent": ("turn", 30),
-        "SessionStart": ("start", 60),
-        "SessionEnd": ("end", 5),
-    },
+    events=event_kinds(
+        """
+        BeforeTool before, AfterTool after, BeforeAgent prompt, AfterAgent turn,
+        SessionStart start, SessionEnd end
+        """
+    ),
+    gate_seconds=60,
     own_tools=words(
         """
         activate_skill ask_user complete_task enter_plan_mode exit_plan_mode google_web_search
@@ -72,6 +74,10 @@ DIALECT: Final = HookDialect(
     ),
     our_tools=("mcp_ironcurtain_", "mcp__ironcurtain"),
     tools=GEMINI_TOOLS,
+    paths=PathForm(
+        decoded=ESCAPE,
+        sought=lambda tool, path: path[:1] == "@" or (tool == "Edit" and path[:1] != "/"),
+    ),
     asks="at a terminal",
     before=AnswerForms(
         ask={"decision": "ask", "reason": WHY}, refuse={"decision": "deny", "reason": WHY}

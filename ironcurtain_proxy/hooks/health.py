@@ -172,7 +172,7 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
 def _of_project(client: HookClient, project: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
     off = switched_off_by(client, project)
-    found = [] if off is None else [f"{off} SWITCHES ALL HOOKS OFF in this project"]
+    found = [] if off is None else [f"{off} SWITCHES OUR HOOKS OFF, or answers before them"]
     for name in DIALECTS[client].project_files if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if prefix_of(client, project / name, state) == "another":
@@ -199,7 +199,7 @@ def state_of(client: HookClient, home: Path) -> HookState:
 
 
 def switched_off_by(client: HookClient, project: Path) -> Path | None:
-    """Return the file of a project that switches all hooks off, or None if none does.
+    """Return the file of a project that switches hooks off or overrules them, or None.
 
     Clients obey such a file without a word.
     """
@@ -212,7 +212,7 @@ def switched_off_by(client: HookClient, project: Path) -> Path | None:
                 )
             else:
                 document = document_of(file)
-            if DIALECTS[client].is_off(document):
+            if DIALECTS[client].is_off(document) or DIALECTS[client].overrules(document):
                 return file
     return None
 
@@ -310,7 +310,7 @@ class HookWatch:
         if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
             return ""
         off = switched_off_by(client, Path(project or "/"))
-        why = f"{off} switches them off" if off else "its hooks do not come"
+        why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
         if not self._is_told:
             self._is_told = True
             _log.warning(

@@ -331,11 +331,11 @@ def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
         event: dialect.entry(
             HookLine(
                 words=tuple(hook_words(dialect, event, state, observes=observes)),
-                seconds=seconds,
+                seconds=dialect.seconds(event),
                 denies=kind in GATES and not observes,
             )
         )
-        for event, (kind, seconds) in dialect.events.items()
+        for event, kind in dialect.events.items()
     }
 
 

@@ -57,8 +57,8 @@ def hook_words(
         state: the directory of the proxy's own files, or `HOME`.
         observes: whether nothing is denied.
     """
-    kind, seconds = dialect.events.get(event, ("check", 0))
-    denial = ""
+    kind = dialect.events.get(event, "check")
+    seconds, denial = 0 if kind == "check" else dialect.seconds(event), ""
     if kind in GATES and not observes:
         denial = orjson.dumps(dialect.answer(event, Refuse("%s"))).decode()
         seconds -= _IN_TIME

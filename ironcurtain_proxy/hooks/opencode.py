@@ -10,44 +10,39 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.facts.client_tools import ClientTools
-from ironcurtain_proxy.hooks.events import WHY, AnswerForms, FieldNames, HookDialect
+from ironcurtain_proxy.hooks.events import (
+    WHY,
+    AnswerForms,
+    FieldNames,
+    HookDialect,
+    event_kinds,
+    table,
+)
 from ironcurtain_proxy.model.values import words
 
 OPENCODE_TOOLS: Final = ClientTools(
     client="opencode",
-    names={
-        "bash": "Bash",
-        "read": "Read",
-        "write": "Write",
-        "edit": "Edit",
-        "glob": "Glob",
-        "grep": "Grep",
-        "list": "LS",
-        "webfetch": "WebFetch",
-        "apply_patch": "Patch",
-    },
+    names=table(
+        """
+        bash Bash, read Read, write Write, edit Edit, glob Glob, grep Grep, list LS,
+        webfetch WebFetch, apply_patch Patch
+        """
+    ),
     paths=("filePath", "path"),
     directories=("workdir",),
-    texts={
-        "content": "content",
-        "oldString": "old_string",
-        "newString": "new_string",
-        "pattern": "pattern",
-    },
+    texts=table("content content, oldString old_string, newString new_string, pattern pattern"),
     patches=("patchText",),
 )
 
 DIALECT: Final = HookDialect(
     client="opencode",
     programs=("opencode", "opencode.exe"),
-    # The plugin waits for each answer without an end.
-    events={
-        "PreToolUse": ("before", 600),
-        "PostToolUse": ("after", 600),
-        "UserPromptSubmit": ("prompt", 600),
-        "Stop": ("turn", 600),
-        "SessionStart": ("start", 600),
-    },
+    events=event_kinds(
+        """
+        PreToolUse before, PostToolUse after, UserPromptSubmit prompt, Stop turn,
+        SessionStart start
+        """
+    ),
     fields=FieldNames(
         tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind", result="result"
     ),

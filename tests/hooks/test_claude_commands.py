@@ -15,6 +15,7 @@ import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
 from ironcurtain_proxy.hooks.kernel import SHARED
+from ironcurtain_proxy.hooks.launching import INTERPRETER
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH
@@ -22,6 +23,7 @@ from tests.hooks.hooked import CLAUDE, ROOT, HookedHome
 from tests.hooks.scripted_model import serving
 from tests.hooks.test_claude_code import finished
 from tests.hooks.test_lost_data import HELD, contents, furnish
+from tests.hooks.test_other_clients import end_by_signal
 from tests.hooks.test_questions import waiting
 from tests.hooks.test_runs import tree
 
@@ -96,15 +98,25 @@ def test_commands_in_a_view_show_and_leave_what_they_do_without_us(tmp_path: Pat
 def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_path: Path) -> None:
     home = HookedHome(tmp_path, path=PATH)
     furnish(home.workspace)
-    install(place_in("claude", home.home, home.state))
+    settings, link = install(place_in("claude", home.home, home.state)), tmp_path / "link"
+    link.symlink_to(INTERPRETER)
+    settings.write_text(settings.read_text().replace(f'"{INTERPRETER}"', f'"{link}"'))
     before = contents(home.workspace)
     # All of `HELD` are tried by their hooks, in `test_lost_data`.
     held = [HELD[what] for what in ("a file moved over another", "untracked files", "a clean")]
     lost = ["rm -rf ~", "rm -f .env", *held]
     later = ["touch later", "ls"]
-    with serving([("Bash", {"command": one}) for one in (*lost, *later)]) as model:
+    calls: list[tuple[str, dict[str, Json]]]
+    calls = [("Bash", {"command": one}) for one in (*lost, *later, "touch signalled")]
+    calls.append(("Write", {"file_path": str(home.home / "signalled"), "content": ""}))
+    with serving(calls) as model:
         model.before[len(lost)] = lambda: os.kill(home.kernel(), signal.SIGKILL)
+        model.before[len(lost) + len(later)] = lambda: end_by_signal("codex", link)
         finished(home.run_claude(model, *BYPASS))
+    # A hook that is killed itself is skipped, but commands start by the prefix alone.
+    assert model.results[-2][0]
+    assert (home.home / "signalled").exists()
+    model.results = model.results[:-2]
     # The home, and files of credentials, are nothing that a sandbox can be given.
     assert [is_error for is_error, _ in model.results][:2] == [True, True]
     for is_error, text in model.results[len(lost) :]:

@@ -94,10 +94,10 @@ ANSWERS: Final[dict[HookClient, list[Json]]] = {
 def test_an_answer_holds_exactly_what_its_client_takes(client: HookClient) -> None:
     dialect = DIALECTS[client]
     verdicts = (NoObjection(), Approve("why"), AskInClient("why"), Refuse("why"))
-    before = next(event for event, (kind, _) in dialect.events.items() if kind == "before")
+    before = next(event for event, kind in dialect.events.items() if kind == "before")
     assert [dialect.answer(before, one) for one in verdicts] == ANSWERS[client]
     assert "IronCurtain denies it" in str(dialect.answer(before, Refuse("")))
-    asked = [event for event, (kind, _) in dialect.events.items() if kind == "question"]
+    asked = [event for event, kind in dialect.events.items() if kind == "question"]
     for event in asked:
         silence, *_, denial = [dialect.answer(event, one) for one in verdicts]
         # A client's own question is left to its user; nobody is asked twice.
@@ -121,6 +121,63 @@ def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> No
     event: dict[str, Json] = {"tool_name": "apply_patch", "cwd": HERE, "tool_input": {}}
     with pytest.raises(UnreadableEventError):
         DIALECTS["codex"].read_event("PreToolUse", event)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{blank}*** Add File: /etc/c" for blank in "\u00a0\u3000\v\r\x85\u2028\ufeff"),
+        *(
+            "*** Add File:/etc/c",
+            "*** Add File: /etc/c:d",
+            "*** Add File: \u00a0c",
+            "***Add File: c",
+        ),
+        *(
+            "*** add file: c",
+            "*** Add File: c\ufeff",
+            "*** Move  to: /etc/c",
+            "+x\r*** Add File: c",
+        ),
+    ],
+)
+def test_a_patch_with_a_name_that_one_client_alone_would_read_is_no_patch(line: str) -> None:
+    """Codex takes the first six for the name of a file, and opencode those without a blank."""
+    assert of_patch(f"*** Begin Patch\n*** Add File: a\n+x\n{line}\n+y\n*** End Patch") == ()
+
+
+CLEAR: Final = ("a.txt", "./a b.txt", "{here}/new.txt", "{here}/sub/../a.txt", "sub/../../x", "~x")
+UNCLEAR: Final[dict[HookClient, tuple[str, ...]]] = {
+    "claude": ("link/../a.txt", "{here}/link/../a.txt", "a\0b", "{here}/at 9 AM.png"),
+    "codex": ("~/a.txt", "~", "{here}/link/../a.txt"),
+    "copilot": ("~/a.txt", "{here}/link/../a.txt"),
+    "opencode": ("~/a.txt", "{here}/link/../a.txt"),
+    "gemini": ("~/a.txt", "{here}/.git%2Fconfig", "%2e%2e/x", "@a.txt", "{here}/link/../a.txt"),
+    "cursor": ("~/a.txt", "file:///etc/x", "%2e%2e/x"),
+}
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_a_path_that_its_client_may_take_for_another_is_not_clear(
+    client: HookClient, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    (tmp_path / "other/deep").mkdir(parents=True)
+    (here / "link").symlink_to(tmp_path / "other/deep")
+    (here / "a.txt").touch()
+
+    def unclear(text: str, tool: str = "Read") -> bool:
+        given: dict[str, Json] = {"file_path": text.format(here=here)}
+        return DIALECTS[client].paths.is_unclear(tool, given, str(here))
+
+    assert not [one for one in CLEAR if unclear(one)]
+    assert [one for one in UNCLEAR[client] if not unclear(one)] == []
+    assert unclear("~/a.txt") == (client != "claude")
+    # Gemini CLI changes a file of that name in whatever directory it finds one.
+    assert unclear("settings.json", "Edit") == (client == "gemini")
+    assert not unclear("settings.json", "Write")
+    assert not unclear("a.txt", "Edit")
 
 
 def test_what_names_two_places_is_not_judged_by_one_of_them() -> None:
@@ -282,10 +339,12 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
     assert read("userPromptSubmitted", event) == Prompt("push it")
     of_agent = read("userPromptSubmitted", {**event, "agentId": "a", "agentType": "task"})
     assert of_agent == Prompt("push it", CallingAgent("a", "task"))
-    hooks = tmp_path / ".github/hooks"
-    hooks.mkdir(parents=True)
-    (hooks / "x.json").write_text('{"hooks": {"sessionStart": [{"type": "prompt"}]}}')
-    assert read("userPromptSubmitted", event) == Prompt("")
+    for name in (".github/hooks/x.json", ".github/copilot/settings.json", ".claude/settings.json"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True)
+        file.write_text('{"hooks": {"sessionStart": [{"type": "prompt"}]}}')
+        assert read("userPromptSubmitted", event) == Prompt(""), name
+        file.unlink()
 
 
 def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_path: Path) -> None:

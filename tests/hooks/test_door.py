@@ -107,7 +107,8 @@ ACTED_ON = {
         .claude-plugin/plugin.json .vscode/launch.json .claude/CLAUDE.md .claude/rules/a.md
         .claude/scheduled_tasks.json .github/copilot-instructions.md
     """,
-    "deny": ".mcp.json opencode.json .codex/config.toml .cursor/hooks.json .opencode/plugin/a.ts",
+    "deny": ".mcp.json opencode.json .codex/config.toml .cursor/hooks.json .opencode/plugin/a.ts"
+    " .github/copilot/settings.local.json",
 }
 
 

@@ -140,6 +140,10 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
     [
         ("claude", ".claude/settings.local.json", '{"disableAllHooks": true}'),
         ("codex", ".codex/config.toml", "[features]\nhooks = false\n"),
+        ("copilot", ".github/copilot/settings.json", '{"disableAllHooks": true}'),
+        ("copilot", ".github/copilot/settings.local.json", '{"disableAllHooks": true}'),
+        ("copilot", ".claude/settings.json", '{"disableAllHooks": true}'),
+        ("cursor", ".cursor/hooks.json", '{"hooks": {"preToolUse": [{"command": "./x"}]}}'),
         ("gemini", ".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'),
         ("gemini", ".gemini/settings.json", '{"hooksConfig": {"disabled": ["ironcurtain"]}}'),
     ],
@@ -149,7 +153,7 @@ def test_a_project_that_switches_hooks_off_is_told(
 ) -> None:
     assert switched_off_by(client, tmp_path) is None
     file = tmp_path / name
-    file.parent.mkdir()
+    file.parent.mkdir(parents=True)
     file.write_text("{")
     assert switched_off_by(client, tmp_path) is None
     file.write_text(text)

@@ -36,12 +36,26 @@ class RealClient(Struct, frozen=True):
     denied: str
     unanswered: str = "no approval channel available"
     """Why a call was denied that nobody could be asked about."""
+    is_open: bool = False
+    """Whether it runs a call whose hook was ended by a signal."""
 
 
 CLIENTS = [
-    RealClient("codex", CODEX, answer_codex, ("exec_command", "cmd"), "blocked by PreToolUse hook"),
     RealClient(
-        "gemini", GEMINI, answer_gemini, ("run_shell_command", "command"), "execution blocked"
+        "codex",
+        CODEX,
+        answer_codex,
+        ("exec_command", "cmd"),
+        "blocked by PreToolUse hook",
+        is_open=True,
+    ),
+    RealClient(
+        "gemini",
+        GEMINI,
+        answer_gemini,
+        ("run_shell_command", "command"),
+        "execution blocked",
+        is_open=True,
     ),
     RealClient(
         "copilot",
@@ -114,17 +128,31 @@ def launched_by_links(client: RealClient, home: HookedHome) -> Path:
     return link
 
 
+def end_by_signal(client: HookClient, link: Path) -> None:
+    """Let the launcher of each hook, which waits for the link's program, be killed by it."""
+    words = "#!/bin/sh\nkill -9 $PPID $$\n"
+    if client not in {"codex", "copilot"}:
+        words = "import os\nos.kill(os.getppid(), 9)\nos.kill(os.getpid(), 9)\n"
+    link.unlink(missing_ok=True)
+    link.write_text(words)
+    link.chmod(0o755)
+
+
 def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_runs(
     client: RealClient, tmp_path: Path
 ) -> None:
     home = hooked(client, tmp_path)
     link = launched_by_links(client, home)
-    given = ("cat notes.txt", "touch made && curl https://example.com", "ls", "ls", "touch made")
+    given = ["cat notes.txt", "touch made && curl https://example.com", "ls", "ls", "touch made"]
+    given.append("touch signalled")
     with serving(commands(client, *given), client.answer) as model:
         model.before[3] = lambda: os.kill(home.kernel(), signal.SIGKILL)
         model.before[4] = link.unlink
+        model.before[5] = lambda: end_by_signal(client.name, link)
         run(client, home, model)
-    texts = [text for _, text in model.results]
+    # What a client makes of a hook that was killed itself is the client's own.
+    assert (home.workspace / "signalled").exists() == client.is_open
+    texts = [text for _, text in model.results[:5]]
     assert [client.denied in text for text in texts] == [False, True, False, True, True]
     assert client.unanswered in texts[1]
     # A connection that the dying kernel had taken is reset.
@@ -137,6 +165,34 @@ def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_r
     never_ran = "error" if client.name == "copilot" else "denied"
     assert sorted(ended) == [never_ran, "success", "success"]
     assert {one["hookClient"] for one in home.records()} == {client.name}
+
+
+READERS: dict[HookClient, tuple[str, str]] = {
+    "gemini": ("read_file", "file_path"),
+    "copilot": ("view", "path"),
+    "opencode": ("read", "filePath"),
+}
+
+
+def test_a_client_opens_the_file_that_was_judged(client: RealClient, tmp_path: Path) -> None:
+    if client.name not in READERS:
+        pytest.skip("it reads files by commands")
+    home, (tool, argument) = hooked(client, tmp_path), READERS[client.name]
+    (home.workspace / "~").mkdir()
+    (home.workspace / "~/x.txt").write_text("taken for the home")
+    (home.workspace / "a b.txt").write_text("decoded")
+    (home.home / ".config/deep").mkdir(parents=True)
+    (home.home / ".config/x.txt").write_text("behind the link")
+    (home.workspace / "link").symlink_to(home.home / ".config/deep")
+    named = ("~/x.txt", f"{home.workspace}/a%20b.txt", f"{home.workspace}/link/../x.txt")
+    names = (*named, f"{home.workspace}/notes.txt")
+    calls: list[tuple[str, Block]] = [(tool, {argument: one}) for one in names]
+    with serving(calls, client.answer) as model:
+        run(client, home, model)
+    found = [text for _, text in model.results]
+    leaks = ("taken for the home", "decoded", "behind the link")
+    assert [[one for one in leaks if one in text] for text in found] == [[]] * len(names)
+    assert "old" in found[-1]
 
 
 CALL = """

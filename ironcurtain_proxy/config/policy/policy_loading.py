@@ -59,6 +59,7 @@ _STEERING_FILES: Final = (
     # layer of policy, which the agent must not loosen.
     *[(directory, f"{name}*") for directory, names in STEERING.items() for name in names],
     *[(name,) for name in STEERING_FILES],
+    (".github", "copilot", "settings*"),
 )
 
 
