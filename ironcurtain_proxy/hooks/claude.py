@@ -202,12 +202,7 @@ DIALECT: Final = HookDialect(
     is_off=lambda document: document.get("disableAllHooks") is True,
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),
-    reads=(
-        ".claude/plans",
-        ".claude/skills",
-        ".claude/plugins",
-        ".claude/projects/{project}",
-    ),
+    reads=(".claude/plans", ".claude/skills", ".claude/plugins", ".claude/projects/{project}"),
     makes=(".claude/projects", *map(os.path.dirname, _SNAPSHOTS)),
     writes=(".claude/plans", ".claude/projects/{project}/memory"),
     prompt=_prompt,

@@ -8,7 +8,7 @@ has no event.
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
@@ -30,13 +30,9 @@ from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, 
 
 _SECONDS: Final = 20.0
 _MOST_BYTES: Final = 1 << 20
-_LIST: Final[Sequence[Json]] = (
-    {
-        "id": 0,
-        "method": "initialize",
-        "params": {"clientInfo": {"name": "ironcurtain", "version": "1"}},
-    },
-    {"method": "initialized"},
+_LIST: Final = (
+    b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"ironcurtain","version":"1"}}}\n'
+    b'{"method":"initialized"}\n'
 )
 
 
@@ -59,7 +55,6 @@ def _calls(tool: str, given: Arguments) -> ClientCalls:
 def _alarm(home: Path, project: Path) -> str:
     """Return how many of our hooks the client skips, by its own list, if it can be asked."""
     listing: Json = {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}}
-    sent = b"".join([orjson.dumps(one) + b"\n" for one in (*_LIST, listing)])
     try:
         with subprocess.Popen(
             ["codex", "app-server"],  # noqa: S607  its user's own, by the user's own PATH
@@ -73,7 +68,7 @@ def _alarm(home: Path, project: Path) -> str:
             late = Timer(_SECONDS, server.kill)
             late.start()
             try:
-                server.stdin.write(sent)
+                server.stdin.write(_LIST + orjson.dumps(listing) + b"\n")
                 server.stdin.flush()
                 skipped = _untrusted_in(_answer_in(server.stdout))
             finally:

@@ -36,18 +36,8 @@ from ironcurtain_proxy.hooks.installing import (
     prefix_of,
     was_before,
 )
-from ironcurtain_proxy.hooks.kernel import (
-    SHARED,
-    directory_of,
-    observed_in,
-)
-from ironcurtain_proxy.hooks.launching import (
-    DOORS,
-    fired_file,
-    hook_words,
-    is_ours,
-    problem_file,
-)
+from ironcurtain_proxy.hooks.kernel import SHARED, directory_of, observed_in
+from ironcurtain_proxy.hooks.launching import DOORS, fired_file, hook_words, is_ours, problem_file
 from ironcurtain_proxy.hooks.runs import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole

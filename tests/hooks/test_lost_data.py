@@ -4,7 +4,10 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -119,3 +122,55 @@ def test_what_a_command_in_a_view_destroyed_comes_back(
             assert contents(home.workspace) == before, what
     finally:
         home.end_session()
+
+
+HOLDER = """
+import sqlite3
+database = sqlite3.connect("held.sqlite")
+database.execute("pragma journal_mode = wal")
+database.execute("create table t (x)")
+database.execute("insert into t values (1)")
+database.commit()
+print("open", flush=True)
+input()
+database.close()
+"""
+DROP = "import sqlite3; sqlite3.connect('held.sqlite').execute('drop table t')"
+
+
+def rows(workspace: Path, root: Path) -> list[tuple[int]]:
+    """Return what the files hold, by a copy: to look at them would change them."""
+    place = Path(tempfile.mkdtemp(dir=root))
+    for one in ("held.sqlite", "held.sqlite-wal"):
+        if (workspace / one).exists():
+            subprocess.run(["cp", workspace / one, place], check=True)
+    with sqlite3.connect(place / "held.sqlite") as database:
+        found: list[tuple[int]] = database.execute("select x from t").fetchall()
+    database.close()
+    return found
+
+
+def test_a_program_that_has_a_database_open_does_not_undo_its_rollback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end it would write its own journal, with the lost table, into the database."""
+    home = HookedHome(tmp_path)
+    monkeypatch.chdir(home.workspace)
+    words = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(words, cwd=home.workspace, stdin=PIPE, stdout=PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        try:
+            call = home.call("Bash", {"command": f'python3 -c "{DROP}"'})
+            home.fire("PreToolUse", call)
+            subprocess.run([sys.executable, "-c", DROP], cwd=home.workspace, check=True)
+            home.fire("PostToolUse", {**call, "tool_response": {}})
+            with pytest.raises(sqlite3.OperationalError):
+                rows(home.workspace, tmp_path)
+            undone = home.command("rollback", str(home.outcomes()[-1]["requestId"]))
+            assert undone.returncode == 0, undone.stderr
+            assert rows(home.workspace, tmp_path) == [(1,)]
+            holder.communicate(b"\n", timeout=60)
+            assert rows(home.workspace, tmp_path) == [(1,)]
+        finally:
+            home.end_session()

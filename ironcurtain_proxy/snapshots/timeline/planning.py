@@ -1,7 +1,7 @@
 """The plan of a rollback: its paths, their order, and its obstacles."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,9 @@ from ironcurtain_proxy.snapshots.timeline.history import (
 
 Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 """The change of a path. `created`: it is restored."""
+
+_JOURNALS: Final = ("-wal", "-shm", "-journal")
+"""The ends of the names of files beside a database of SQLite."""
 
 
 class RollbackStep(Struct, frozen=True):
@@ -172,12 +175,8 @@ def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:
 
     Their directories stay with them.
     """
-    found = {
-        path
-        for path in touched
-        if "/.git/objects/" in f"/{path}" and path not in before and path in now
-    }
-    return frozenset(found)
+    made = [one for one in touched if one not in before and one in now]
+    return frozenset([one for one in made if "/.git/objects/" in f"/{one}"])
 
 
 def _made_whole(
@@ -230,19 +229,20 @@ def _alone(entry: Entry | None) -> Entry | None:
 def _planned(
     target: Tree,
     now: Tree,
-    differing: Iterable[str],
+    differing: Collection[str],
     obstacles: Iterable[Obstacle],
     others: frozenset[int],
     stays: tuple[str, ...] = (),
 ) -> RollbackPlan:
-    steps, lost = [], []
-    for path in sorted(differing):
+    steps, lost = list[RollbackStep](), list[RollbackStep]()
+    # A program that has a database open writes its journal into it later, unless it is another file
+    # by then: what was restored beside it would be overwritten.
+    bases = {path.rpartition("-")[0] for path in differing if path.endswith(_JOURNALS)}
+    beside = {base + end for base in bases for end in ("", *_JOURNALS)}
+    for path in sorted({*differing} | beside & target.keys() & now.keys()):
         wanted = target.get(path)
-        step = RollbackStep(path, _act(wanted, now.get(path)))
-        if wanted is not None and wanted.kind in ("special", "lost"):
-            lost.append(step)
-        else:
-            steps.append(step)
+        was_held = wanted is None or wanted.kind not in ("special", "lost")
+        (steps if was_held else lost).append(RollbackStep(path, _act(wanted, now.get(path))))
     return RollbackPlan(
         target=target,
         steps=tuple(steps),
