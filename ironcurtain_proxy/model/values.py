@@ -175,7 +175,7 @@ STEERING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ".cursor": ("mcp.json", "hooks", "cli.json", "sandbox.json", "worktrees.json"),
         ".factory": ("mcp.json", "settings", "hooks"),
         ".gemini": ("settings", "extensions", "policies", "hooks", ".env"),
-        ".github": ("hooks",),
+        ".github": ("hooks", "copilot/settings"),
         ".hg": ("hgrc", "sharedpath"),
         ".idea": ("startup", "watchertasks"),
         ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),

@@ -57,9 +57,8 @@ _STEERING_FILES: Final = (
     (".git",),
     # Servers that the user's own client starts, with all rights of the user; and a project's own
     # layer of policy, which the agent must not loosen.
-    *[(directory, f"{name}*") for directory, names in STEERING.items() for name in names],
+    *[(place, *f"{one}*".split("/")) for place, names in STEERING.items() for one in names],
     *[(name,) for name in STEERING_FILES],
-    (".github", "copilot", "settings*"),
 )
 
 
