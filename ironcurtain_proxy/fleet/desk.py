@@ -237,11 +237,12 @@ class Desk:
         Raises:
             HTTPException: it is nobody's, or nothing can be seen now.
         """
+        # First: thousands of pages that come back ask nothing of a database that is away.
+        if self._problem:
+            raise HTTPException(503, self._problem)
         who = await run_sync(self._logins.account, key)
         if who is None:
             raise HTTPException(401, "log in again: open the address without /page")
-        if self._problem:
-            raise HTTPException(503, self._problem)
         return self._logins.machines(who)
 
     async def _answer(self, request: Request) -> Response:

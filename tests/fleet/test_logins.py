@@ -279,6 +279,19 @@ async def test_a_page_is_sent_what_changed_alone_also_where_it_missed_a_change()
     assert [line async for line in quick] == []
 
 
+def test_pages_that_come_back_ask_nothing_of_a_database_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk, asked = desk_of(Provider()), list[str]()
+    monkeypatch.setattr(desk._logins, "account", asked.append)
+    page = TestClient(desk.app(), "https://page.example.com")  # not entered: nothing is read
+    for where in ("questions", "answers"):
+        how = page.get if where == "questions" else page.post
+        answer = how(f"/api/{where}", headers={"Authorization": "Bearer x"})
+        assert (answer.status_code, asked) == (503, [])
+        assert answer.json() == {"problem": "the database has not been read yet"}
+
+
 def test_nobody_sees_or_answers_questions_of_machines_that_others_see() -> None:
     provider = Provider(SEES)
     desk = desk_of(provider)
