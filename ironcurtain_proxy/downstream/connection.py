@@ -76,6 +76,8 @@ class Connection:
     _tools: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
     """The newest of them that has come, with its number: over HTTP answers overtake each other."""
     _task_tools: frozenset[str] = frozenset()
+    _offered: Mapping[str, Json] = eras.NO_CAPABILITIES
+    """What the client of the connection can do: lists are asked for with that."""
 
     def __init__(
         self,
@@ -179,6 +181,7 @@ class Connection:
         offered = eras.ROOTS
         with anyio.move_on_after(seconds):
             offered = await self._listeners.capabilities(None)
+            self._offered = {**offered, **eras.NO_CAPABILITIES}
         try:
             self.greeted = await eras.greet(self._server, ask, offered, is_modern=found is not None)
         except DownstreamError:
@@ -425,7 +428,7 @@ class Connection:
         is_aged = self._serves_both and is_list and not self.has("tasks")
         is_modern = self.is_modern or is_aged
         if is_modern and not version_of({"params": params}):  # type: ignore[dict-item]
-            params = eras.enveloped(params, eras.NO_CAPABILITIES)
+            params = eras.enveloped(params, self._offered)
         with self.standing:
             answer = await self._talk.exchange(method, params, seconds)
         if is_list:

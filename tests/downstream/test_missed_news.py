@@ -12,11 +12,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from ironcurtain_proxy.downstream import notifications
 from ironcurtain_proxy.downstream.remote import streamable
 from ironcurtain_proxy.errors import UnansweredError
-from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, VERSION_KEY, Caller
+from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.model.operation import (
+    CAPABILITIES_KEY,
+    SUBSCRIPTION_KEY,
+    VERSION_KEY,
+    Caller,
+)
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, event, remote, reply, serving
 from tests.downstream.scripted_servers import a_call, scripted, until
-from tests.downstream.test_modern import Around, modern_site, operation, said, used
+from tests.downstream.test_modern import FORM, Around, modern_site, operation, said, used
 
 pytestmark = pytest.mark.anyio
 
@@ -194,6 +200,17 @@ async def test_what_a_server_told_of_may_have_changed_while_it_was_started_again
         with pytest.raises(UnansweredError, match="ended"):
             await servers.forward(a_call("crash"))
         await until(lambda: around.noticed == [CHANGED])
+
+
+async def test_a_list_without_a_handshake_is_asked_for_with_what_the_client_can_do() -> None:
+    """Some servers show a tool only to clients that can show its view. Who has none sees it not."""
+    site = modern_site()
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            caller = replace(MODERN, capabilities={"extensions": {"an/other": {}}})
+            await servers.forward(replace(a_call("echo"), caller=caller))
+    for one in site.said("tools/list"):
+        assert value_at(one.body, "params", "_meta", CAPABILITIES_KEY) == {**FORM, "roots": {}}
 
 
 # --- servers of both eras
