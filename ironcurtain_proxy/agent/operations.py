@@ -84,6 +84,8 @@ _MOST: Final = 64
 """The most requests that listen at once."""
 _MOST_URIS: Final = 1000
 """The most resources of one of them: each is decided and recorded."""
+_LARGE: Final = 16 * 1024
+"""Characters of news beyond which only the resource is kept until it can be told."""
 _END: Final = 2.0
 """Seconds for servers to hear that nobody listens any more."""
 
@@ -162,7 +164,8 @@ class Subscriptions:
             if uri not in of and _LISTS.get(method) not in one.lists:
                 continue
             if one.uris is None:
-                one.early[method, uri] = params or {}
+                is_large = len(str(params)) > _LARGE
+                one.early[method, uri] = {"uri": uri} if is_large and uri else params or {}
             elif request_id in self._open:
                 await self._transport.send(_message(method, params or {}, request_id))
 

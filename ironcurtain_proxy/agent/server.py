@@ -354,8 +354,7 @@ class AgentServer:
             await self._note(method, answer)
             return answer
         answer = await self._modern[method](caller, request_id, params)
-        result = answer.get("result")
-        if isinstance(result, EncodedResult):
+        if isinstance(answer.get("result"), EncodedResult):
             return answer
         return stamped(method, answer, 0 if method == "resources/read" else self.lists_last(method))
 
@@ -508,8 +507,7 @@ def _fault(method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
 
 def _named(params: "Mapping[str, Json]") -> str:
     """Return the resource, prompt or tool that a request names."""
-    reference = params.get("ref")
-    given = reference if isinstance(reference, dict) else params
+    given = object_of(params.get("ref")) or params
     return str(given.get("uri", given.get("name")))
 
 

@@ -59,16 +59,19 @@ async def test_news_that_come_before_it_is_told_what_it_listens_to_come_afterwar
         for number in range(3):
             news: dict[str, Json] = {"uri": "memo://a", "number": number}
             await agent.server.notice("notifications/resources/updated", news)
+        large: dict[str, Json] = {"uri": "memo://slow", "large": "x" * 99_999}
+        await agent.server.notice("notifications/resources/updated", large)
         await agent.server.notice("notifications/resources/updated", {"uri": "memo://b"})
         await agent.server.notice("notifications/prompts/list_changed", None)
         await agent.server.tools_changed()
         agent.calls.open.set()
-        told = [await agent.receive() for _ in range(3)]
+        told = [await agent.receive() for _ in range(4)]
         assert [one["method"] for one in told] == [
             "notifications/subscriptions/acknowledged",
-            "notifications/resources/updated",
+            *["notifications/resources/updated"] * 2,
             "notifications/tools/list_changed",
         ]
+        assert "large" not in str(told[2])
         assert value_at(told[1], "params", "number") == 2
         assert value_at(told[1], "params", "_meta") == {f"{KEY}subscriptionId": "l"}
         assert "result" in await agent.ask_alone("tools/list"), "nothing else came"
