@@ -199,7 +199,8 @@ def test_news_come_of_what_may_be_read_also_after_the_server_was_started_again(
     while subscribed() < 2:
         assert time.monotonic() < end, agent.errors.read_text()
         agent.wait(0.05)
+    agent.until(lambda _: len(news()) == 2, "news of what may have been missed")
     agent.result(alone(agent, "tools/call", **notify))
-    agent.until(lambda _: len(news()) == 2, "news")
+    agent.until(lambda _: len(news()) == 3, "news")
     assert {str(at(one, "params", "uri")) for one in news()} == {MEMO}
     agent.notify("notifications/cancelled", {"requestId": listening})
