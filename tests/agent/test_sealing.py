@@ -1,10 +1,12 @@
 """Sealed states, and the calls that another proxy may take up."""
 
+import base64
 import os
 import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,27 @@ def test_a_state_is_read_by_all_proxies_of_its_principal_as_it_is_and_by_no_othe
         )
     for odd in ("", None, 3, "v1.", "v1.é", sealed + "=", sealed[:-1], "v1." + "A" * 4096):
         assert Sealing(tmp_path, "alice").opened(odd) is None
+
+
+@pytest.mark.parametrize("more", ["", "0", "00"])
+@pytest.mark.requirement("T-17")
+def test_no_other_spelling_of_a_state_is_known(more: str, tmp_path: Path) -> None:
+    """What runs once is kept by its text elsewhere: the same bytes can be written in other ways."""
+    ours = Sealing(tmp_path)
+    others = 0
+    for number in range(99):
+        sealed = ours.sealed(State(id=f"{number:02}{more}", call="1b", leg=3))
+        kept = sealed.removeprefix("v1.")
+        said = kept.rstrip("=")
+        ends = [said[:-1] + chr(ord(said[-1]) + step) for step in (-1, 1)]
+        spelled = [kept.replace("-", "+").replace("_", "/"), *[e + kept[len(said) :] for e in ends]]
+        for other in {*spelled} - {kept}:
+            with suppress(ValueError):
+                others += base64.b64decode(other, b"-_", validate=True) == base64.urlsafe_b64decode(
+                    kept
+                )
+            assert ours.opened(f"v1.{other}") is None
+    assert others, "some are read as the same bytes"
 
 
 def test_the_key_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:

@@ -160,11 +160,12 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
     is_first: bool, tmp_path: Path
 ) -> None:
     """What its first process has said of its era holds for that one alone."""
-    began = tmp_path / "began"
+    began, heard = tmp_path / "began", tmp_path / "heard"
     modern, legacy = modern_only(-32601), scripted()
     first, second = (modern, legacy) if is_first else (legacy, modern)
     commands = [shlex.join([one.command, *one.args]) for one in (first, second)]
-    script = f"[ -e {began} ] && exec {commands[1]}; touch {began}; exec {commands[0]}"
+    later = f"[ -e {began} ] && {{ tee {heard} | {commands[1]}; exit; }}"
+    script = f"{later}; touch {began}; exec {commands[0]}"
     spec = replace(modern, command="/bin/sh", args=("-c", script))
     async with used(spec, Around()) as servers:
         await servers.forward(a_call("echo"))
@@ -173,6 +174,8 @@ async def test_a_process_that_speaks_the_other_era_after_a_restart_is_used_so(
         await until(lambda: servers.status()["one"].starts == 2)
         await until(lambda: servers.status()["one"].state == "ready")
         assert (await servers.forward(a_call("echo"))).error is None
+    (called,) = [line for line in heard.read_text().splitlines() if '"tools/call"' in line]
+    assert (VERSION_KEY in called) == (not is_first)
 
 
 HANDSHAKE: Final = ("initialize", "notifications/initialized")
