@@ -55,7 +55,7 @@ def rotated_paths(log: Path) -> list[Path]:
     start = len(log.name)
     found = [
         log.with_name(name)
-        for name in _names_in(log.parent)
+        for name in names_in(log.parent)
         if name.startswith(log.name) and _ROTATED.fullmatch(name, start)
     ]
     return sorted(found)
@@ -221,7 +221,12 @@ def last_place(path: Path) -> Link | None:
     return Link(0, digest_of(last))
 
 
-def _names_in(directory: Path) -> list[str]:
+def names_in(directory: Path) -> list[str]:
+    """Return the names in a directory, or nothing if it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     try:
         return os.listdir(directory)  # noqa: PTH208  a thousand paths would be made for nothing
     except (FileNotFoundError, NotADirectoryError):

@@ -30,6 +30,7 @@ from ironcurtain_proxy.audit.files import (
     head_path,
     head_text,
     lock_path,
+    names_in,
     read_head,
     rotated_paths,
 )
@@ -69,11 +70,7 @@ def family(log: Path) -> tuple[Member, ...]:
         OSError: the directory cannot be read.
     """
     found: set[str] = set()
-    try:
-        names = os.listdir(log.parent)  # noqa: PTH208  only names are needed
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    for name in names:
+    for name in names_in(log.parent):
         member = _MEMBER.fullmatch(name, len(log.name)) if name.startswith(log.name) else None
         if member is not None:
             found.add(member[1] or "")

@@ -8,15 +8,14 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 import orjson
 
+from ironcurtain_proxy.mailbox.mailboxes import object_in
 from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
-from ironcurtain_proxy.model.values import Json, object_of
-from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.strict_json import strict_json
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.private_directory import MailboxDirectory
 
 GrantsAction: TypeAlias = Literal["revoke", "clear"]
 
@@ -43,11 +42,8 @@ def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owne
 
 def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
     """Return the grants in the file, or None if there is no valid file."""
-    with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
-        fields = strict_json(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
-        if isinstance(fields, dict) and isinstance(fields.get("grants"), list):
-            return fields
-    return None
+    fields = object_in(place, GRANTS_NAME, MAX_GRANTS_BYTES)
+    return fields if isinstance(fields.get("grants"), list) else None
 
 
 def grants_owner(place: MailboxDirectory) -> Owner | None:
@@ -93,10 +89,7 @@ def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> 
 
 def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
     """Return the command in a file, or None if it is not understood."""
-    try:
-        fields = object_of(strict_json(place.read(name, MAX_RESPONSE_BYTES)))
-    except (OSError, UnacceptableFileError, orjson.JSONDecodeError):
-        return None
+    fields = object_in(place, name, MAX_RESPONSE_BYTES)
     match fields.get("action"), fields.get("id"):
         case "clear", _:
             return "clear", None

@@ -29,7 +29,7 @@ from ironcurtain_proxy.mailbox.messages import (
     settled_name,
 )
 from ironcurtain_proxy.model.grant import Candidate
-from ironcurtain_proxy.model.values import object_of
+from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import is_at, locked_file
 from ironcurtain_proxy.steady_clock import seconds_left as until
@@ -535,9 +535,16 @@ def _shown(state: Path) -> list[str] | None:
     return [one for one in shown if isinstance(one, str)]
 
 
+def object_in(place: MailboxDirectory, name: str, most: int) -> Mapping[str, Json]:
+    """Return the JSON object in a file of a mailbox, or an empty one if it holds none."""
+    with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
+        return object_of(strict_json(place.read(name, most)))
+    return {}
+
+
 def _kept(state: Path) -> Mapping[str, object]:
     try:
         place = MailboxDirectory.open(state, create=False)
-        return object_of(strict_json(place.read(_NUMBERS, _MAX_NUMBERS_BYTES)))
-    except (OSError, ConfigurationError, UnacceptableFileError, orjson.JSONDecodeError):
+    except (OSError, ConfigurationError):
         return {}
+    return object_in(place, _NUMBERS, _MAX_NUMBERS_BYTES)
