@@ -6,9 +6,11 @@ set-gid, and calls that give a mode where the filter cannot see it are refused (
 `io_uring`). Root in a sandbox could give a file capabilities instead, which are an extended
 attribute: those are refused, too.
 
-Two other things belong to the machine, not to the sandbox: the kernel's keys of a user (`keyctl`),
-and datagram sockets, which reach any socket that has a path. srt refuses to make a unix socket, but
-not a pair of them, and one socket of a datagram pair reaches the system log and other listeners.
+Other things belong to the machine, not to the sandbox: the kernel's keys of a user (`keyctl`), the
+calls by which a program looks into the kernel or other programs where the machine's settings let it
+(`bpf`, `perf_event_open`), and datagram sockets, which reach any socket that has a path. srt
+refuses to make a unix socket, but not a pair of them, and one socket of a datagram pair reaches the
+system log and other listeners.
 The sockets of a stream pair stay connected to each other. The pairs have a filter of their own, for
 the server alone: the relays of srt, which lead to the allowed hosts, need a datagram pair.
 
@@ -25,8 +27,8 @@ Calls under other numbers, those of 32-bit programs, are refused altogether.
 
 import errno
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -39,6 +41,8 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _AND, _END = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
+_Steps: TypeAlias = list[tuple[int, int, int, int]]
+_PASS: Final = (_END, 0, 0, _ALLOW)
 _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 """The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
 _IPV4, _IPV6, _NETLINK = 2, 10, 16
@@ -67,8 +71,9 @@ class _Machine(Struct, frozen=True, kw_only=True):
     the next."""
     attributes: tuple[int, ...]
     """Calls that set an extended attribute."""
-    keys: tuple[int, ...]
-    """`add_key`, `request_key`, `keyctl`."""
+    kernels: tuple[int, ...]
+    """`add_key`, `request_key`, `keyctl`, `bpf`, `perf_event_open`, `userfaultfd`, `syslog`,
+    `fanotify_init`, `open_by_handle_at`, `kexec_load`, `kexec_file_load`."""
     pair: int
     """`socketpair`."""
     socket: int
@@ -84,7 +89,7 @@ class _Machine(Struct, frozen=True, kw_only=True):
     prctl: int
 
 
-_UNSEEN: Final[Mapping[int, int]] = {437: errno.ENOSYS, 425: errno.ENOSYS}
+_UNSEEN: Final = (437, 425)
 """`openat2` and `io_uring_setup`, everywhere: programs do without them."""
 _MACHINES: Final[Mapping[str, _Machine]] = {
     "x86_64": _Machine(
@@ -93,7 +98,7 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
         opens={2: 1, 257: 2},
         attributes=(188, 189, 190, 463),
-        keys=(248, 249, 250),
+        kernels=(248, 249, 250, 321, 298, 323, 103, 300, 304, 246, 320),
         pair=53,
         socket=41,
         clone=56,
@@ -110,7 +115,7 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         modes={52: 1, 53: 2, 452: 2, 33: 2},
         opens={56: 2},
         attributes=(5, 6, 7, 463),
-        keys=(217, 218, 219),
+        kernels=(217, 218, 219, 280, 241, 282, 116, 262, 265, 104, 294),
         pair=199,
         socket=198,
         clone=220,
@@ -131,11 +136,7 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
         machine: the output of `uname -m`.
         is_root: whether the sandbox is root's, whose processes have capabilities in it.
     """
-    known = _MACHINES.get(machine)
-    if known is None:
-        return None
-    program = [*_refused(known, is_root=is_root), *_refused_wakes(known), (_END, 0, 0, _ALLOW)]
-    return _encoded(program)
+    return _filter(machine, lambda one: [*_refused(one, is_root=is_root), *_refused_wakes(one)])
 
 
 def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
@@ -145,22 +146,20 @@ def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
     internet or of the kernel's routing, and new namespaces of users. `clone3` has its flags where
     no filter sees them; the C libraries fall back to `clone`.
     """
-    known = _MACHINES.get(machine)
-    if known is None:
-        return None
+    return _filter(machine, lambda one: [*_refused(one, is_root=is_root), *_refused_ways(one)])
+
+
+def _refused_ways(known: _Machine) -> _Steps:
     program = [
-        *_refused(known, is_root=is_root),
         *_refused_pairs(known),
         (_LOAD, 0, 0, _NUMBER),
         (_EQUAL, 0, 1, _CLONE3),
         _refuse(errno.ENOSYS),
         (_EQUAL, 0, 6, known.socket),
         (_LOAD, 0, 0, _argument(0)),
-        (_EQUAL, 3, 0, _IPV4),
-        (_EQUAL, 2, 0, _IPV6),
-        (_EQUAL, 1, 0, _NETLINK),
+        *[(_EQUAL, left, 0, one) for left, one in ((3, _IPV4), (2, _IPV6), (1, _NETLINK))],
         _refuse(errno.EPERM),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
     ]
     for number in (known.clone, known.unshare):
         program += [
@@ -168,12 +167,12 @@ def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
             (_LOAD, 0, 0, _argument(0)),
             (_HAS, 0, 1, _NEW_USER),
             _refuse(errno.EPERM),
-            (_END, 0, 0, _ALLOW),
+            _PASS,
         ]
-    return _encoded([*program, (_END, 0, 0, _ALLOW)])
+    return program
 
 
-def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int]]:
+def _refused(known: _Machine, *, is_root: bool) -> _Steps:
     """Return the steps of `refused_calls`. Behind them the number of the call is loaded."""
     program = [
         *[(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, known.arch), _refuse(errno.ENOSYS)],
@@ -181,9 +180,7 @@ def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int
         (_AT_LEAST, 0, 1, _X32),
         _refuse(errno.ENOSYS),
     ]
-    for number, why in _UNSEEN.items():
-        program += [(_EQUAL, 0, 1, number), _refuse(why)]
-    for number in known.keys:
+    for number in (*_UNSEEN, *known.kernels):
         program += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
     for number in known.attributes if is_root else ():
         program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
@@ -192,11 +189,11 @@ def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int
         (_LOAD, 0, 0, _argument(1)),
         (_HAS, 1, 0, _RELEASES),
         _refuse(errno.EOPNOTSUPP),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
         (_EQUAL, 0, len(_RESERVES) + 3, known.controls),
         (_LOAD, 0, 0, _argument(1)),
         *[(_EQUAL, left, 0, one) for left, one in zip((3, 2, 1), _RESERVES, strict=True)],
-        (_END, 0, 0, _ALLOW),
+        _PASS,
         _refuse(errno.EOPNOTSUPP),
     ]
     for number, place in known.modes.items():
@@ -207,12 +204,12 @@ def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int
             (_LOAD, 0, 0, _argument(place)),
             (_HAS, 0, 3, _MAKES),
             *_mode(place + 1)[:3],
-            (_END, 0, 0, _ALLOW),
+            _PASS,
         ]
     return program
 
 
-def _refused_wakes(known: _Machine) -> list[tuple[int, int, int, int]]:
+def _refused_wakes(known: _Machine) -> _Steps:
     """Return the steps that refuse what wakes a stopped process later, behind `_refused`."""
     return [
         *[
@@ -224,14 +221,14 @@ def _refused_wakes(known: _Machine) -> list[tuple[int, int, int, int]]:
         (_LOAD, 0, 0, _argument(1)),
         (_EQUAL, 0, 1, _SETS_SIGNAL),
         _refuse(errno.EINVAL),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
         (_EQUAL, 0, 6, known.prctl),
         (_LOAD, 0, 0, _argument(0)),
         (_EQUAL, 0, 3, _AT_PARENTS_END),
         (_LOAD, 0, 0, _argument(1)),
         (_EQUAL, 0, 1, _SIGCONT),
         _refuse(errno.EINVAL),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
         (_EQUAL, 0, 4, known.clone),
         (_LOAD, 0, 0, _argument(0)),
         (_AND, 0, 0, _EXIT_SIGNAL),
@@ -247,13 +244,10 @@ def refused_pairs(machine: str) -> bytes | None:
 
     It holds beside the other filter, which refuses calls with other numbers.
     """
-    known = _MACHINES.get(machine)
-    if known is None:
-        return None
-    return _encoded([*_refused_pairs(known), (_END, 0, 0, _ALLOW)])
+    return _filter(machine, _refused_pairs)
 
 
-def _refused_pairs(known: _Machine) -> list[tuple[int, int, int, int]]:
+def _refused_pairs(known: _Machine) -> _Steps:
     return [
         (_LOAD, 0, 0, _NUMBER),
         (_EQUAL, 0, 6, known.pair),
@@ -262,20 +256,23 @@ def _refused_pairs(known: _Machine) -> list[tuple[int, int, int, int]]:
         (_EQUAL, 1, 0, _DATAGRAM),
         (_EQUAL, 0, 1, _RAW),
         _refuse(errno.EPERM),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
     ]
 
 
-def _encoded(program: Sequence[tuple[int, int, int, int]]) -> bytes:
-    return b"".join([struct.pack("HBBI", *step) for step in program])
+def _filter(machine: str, refused: Callable[[_Machine], _Steps]) -> bytes | None:
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    return b"".join([struct.pack("HBBI", *step) for step in (*refused(known), _PASS)])
 
 
-def _mode(place: int) -> list[tuple[int, int, int, int]]:
+def _mode(place: int) -> _Steps:
     return [
         (_LOAD, 0, 0, _argument(place)),
         (_HAS, 0, 1, _SET_ID),
         _refuse(errno.EPERM),
-        (_END, 0, 0, _ALLOW),
+        _PASS,
     ]
 
 

@@ -20,6 +20,7 @@ from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.process_tree import descendants
 from tests.e2e.raw_client import Message, RawClient, texts
+from tests.e2e.test_sandbox_kernel import OF_THE_KERNEL
 from tests.e2e.website import Website
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -127,6 +128,9 @@ def test_the_restrictions_of_a_command_are_those_of_other_servers(
         f"{sys.executable} -c 'import socket; socket.socket(socket.AF_VSOCK)'": "not permitted",
         f"{sys.executable} -c 'import socket; socket.socketpair(type=socket.SOCK_DGRAM)'": "ermi",
         f"{sys.executable} -c 'import os; os.chmod(\"{installation.workspace}\", 0o4755)'": "ermi",
+        f"""{sys.executable} -c 'import ctypes; libc = ctypes.CDLL(None, use_errno=True)
+for number in {[*OF_THE_KERNEL.values()]}: libc.syscall(number, 10); print(ctypes.get_errno())'
+""": "\n".join(["38"] * len(OF_THE_KERNEL)),
         "echo 1 > /proc/sys/kernel/core_pattern": "cannot create",
         "kill -9 1; echo alive": "alive",
         "ls /proc | grep -c '^[0-9]'": "",
@@ -174,6 +178,27 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     (here / "raw.sh").write_bytes(b"echo > .n\xff")
     assert "KEPT BACK" in done(run(agent, "sh raw.sh"))
     assert "not UTF-8" in refused(run(agent, "sh raw.sh"))
+
+
+def test_an_approval_opens_what_its_question_names_and_no_more(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    agent, person = shelled(installation), Person(installation)
+    here = installation.workspace
+    subprocess.run(["git", "init", "-q", str(here)], check=True)
+    command = "seq -f .u%g 10000 | xargs touch; echo id > .git/hooks/pre-push"
+    assert "'.git/hooks/pre-push'" in done(run(agent, command))
+    assert str(last(installation)["keptBack"]).count("(") == 51
+    call = agent.start_call("run_command", {"command": command})
+    question = person.until_asked()[0]
+    context = str(question["context"])
+    assert "'.git/hooks/pre-push' (" in context
+    assert "9,951 more (a new hidden name" in context
+    person.answer({"decision": "approved"})
+    done(agent.result(call))
+    assert (here / ".git/hooks/pre-push").exists()
+    assert len([*here.glob(".u*")]) == 49
 
 
 def test_what_settings_elsewhere_lead_to_and_links_out_of_sight_are_kept_back(
