@@ -25,12 +25,13 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ironcurtain_proxy.control_places.rules import read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
 # --- git states
 
 _HEX: Final = rb"[0-9a-f]{4,64}"
-_ORDER: Final = lazy(
+_ORDER: Final = (
     rb"[ \t]*(?:"
     rb"(?:pick|p|reword|r|edit|e|squash|s|fixup|f|drop|d|revert)(?: -[cC])? " + _HEX + rb"(?: .*)?"
     rb"|(?:label|l|reset|t) [A-Za-z0-9][A-Za-z0-9._/-]*(?: #.*)?"
@@ -38,56 +39,25 @@ _ORDER: Final = lazy(
     rb"|noop|break|b|#.*|"
     rb")[ \t]*"
 )
-_STATE_NUMBER: Final = lazy(rb"-?[0-9]{0,12}\n?")
-_ID: Final = lazy(rb"(?:" + _HEX + rb")?\n?")
-_IDS: Final = lazy(rb"(?:" + _HEX + rb"(?: " + _HEX + rb")?\n)*")
-_REFERENCE: Final = lazy(rb"(?:refs/[A-Za-z0-9._/+@-]+|detached HEAD)\n?")
-_EMPTY: Final = lazy(rb"(?:t|true|1)?\n?")
-_TEXT: Final = lazy(rb".*", re.DOTALL)
-_AUTHOR: Final = lazy(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\''|'\\!')*'\n?){0,3}")
-_OPTIONS: Final = lazy(
-    rb"\[options\]\n(?:\t(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|"
-    rb"keep-redundant-commits|signoff|record-origin|allow-ff|allow-rerere-auto|mainline) = "
-    rb"(?:true|false|[0-9]+)\n)*"
-)
-
-_ORDERS: Final = frozenset(
-    {"sequencer/todo", "rebase-merge/done", "rebase-merge/git-rebase-todo"}
-    | {"rebase-merge/git-rebase-todo.backup"}
-)
-_FILES: Final[Mapping[str, re.Pattern[bytes]]] = {
-    **{
-        f"rebase-merge/{name}": _STATE_NUMBER
-        for name in ("msgnum", "end", "allow_rerere_autoupdate", "rewritten-pending-count")
-    },
-    **{
-        f"rebase-merge/{name}": _ID
-        for name in ("onto", "orig-head", "amend", "stopped-sha", "autostash", "squash-onto")
-    },
-    **{
-        f"rebase-merge/{name}": _EMPTY
-        for name in (
-            *("interactive", "quiet", "verbose", "drop_redundant_commits", "dropped"),
-            *("keep_redundant_commits", "no-reschedule-failed-exec", "signoff"),
-            *("cdate_is_adate", "ignore_date", "implicit-rewritten"),
-        )
-    },
-    "rebase-merge/rewritten-list": _IDS,
-    "rebase-merge/rewritten-pending": _IDS,
-    "rebase-merge/head-name": _REFERENCE,
-    "rebase-merge/author-script": _AUTHOR,
-    **{
-        f"rebase-merge/{name}": _TEXT
-        for name in ("message", "message-squash", "message-fixup", "patch")
-    },
-    "rebase-merge/current-fixups": lazy(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
-    "rebase-merge/update-refs": lazy(
-        rb"(?:refs/heads/[A-Za-z0-9._/-]+\n" + _HEX + rb"\n" + _HEX + rb"\n)*"
+_WAITING: Final[Mapping[str, re.Pattern[bytes]]] = {
+    "number": lazy(rb"-?[0-9]{0,12}\n?"),
+    "id": lazy(rb"(?:" + _HEX + rb")?\n?"),
+    "ids": lazy(rb"(?:" + _HEX + rb"(?: " + _HEX + rb")?\n)*"),
+    "reference": lazy(rb"(?:refs/[A-Za-z0-9._/+@-]+|detached HEAD)\n?"),
+    "empty": lazy(rb"(?:t|true|1)?\n?"),
+    "text": lazy(rb".*", re.DOTALL),
+    "author": lazy(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\''|'\\!')*'\n?){0,3}"),
+    "fixups": lazy(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
+    "updates": lazy(rb"(?:refs/heads/[A-Za-z0-9._/-]+\n" + _HEX + rb"\n" + _HEX + rb"\n)*"),
+    # Atomic, line by line: else the ways to divide blanks multiply.
+    "orders": lazy(rb"(?:(?>" + _ORDER + rb")(?:\n|\Z))*+"),
+    "options": lazy(
+        rb"\[options\]\n(?:\t(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|"
+        rb"keep-redundant-commits|signoff|record-origin|allow-ff|allow-rerere-auto|mainline) = "
+        rb"(?:true|false|[0-9]+)\n)*"
     ),
-    "sequencer/head": _ID,
-    "sequencer/abort-safety": _ID,
-    "sequencer/opts": _OPTIONS,
 }
+"""What may stand in a file of a waiting operation, by the names of `names.toml`."""
 
 
 def is_harmless_state(name: str, content: bytes) -> bool:
@@ -97,10 +67,10 @@ def is_harmless_state(name: str, content: bytes) -> bool:
         name: its path in the directory of git.
         content: the file's.
     """
-    if name in _ORDERS:
-        return all(_ORDER.fullmatch(line) for line in content.split(b"\n"))
-    pattern = _FILES.get(name)
-    return pattern is not None and pattern.fullmatch(content) is not None
+    return any(
+        name in names and _WAITING[kind].fullmatch(content) is not None
+        for kind, names in read_names().waiting.items()
+    )
 
 
 # --- git index
@@ -465,37 +435,18 @@ _Setting: TypeAlias = tuple[str, str | None, str, str]
 
 _SECTION: Final = lazy(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
 _LINE: Final = lazy(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
-_FLAG: Final = lazy(r"true|false", re.ASCII)
-_SETTING_NUMBER: Final = lazy(r"[01]", re.ASCII)
-_WORD: Final = lazy(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*")
-_REFERENCES: Final = lazy(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII)
-_URL: Final = lazy(r"(?!-)(?!.*::).+")
-_WORKTREE: Final = lazy(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
-
+_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
+    "any": lazy(r".*"),
+    "flag": lazy(r"true|false", re.ASCII),
+    "number": lazy(r"[01]", re.ASCII),
+    "word": lazy(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*"),
+    "remote": lazy(r"\.|[A-Za-z0-9][A-Za-z0-9._/@+ -]*"),
+    "references": lazy(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII),
+    "url": lazy(r"(?!-)(?!.*::).+"),
+    "worktree": lazy(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII),
+}
+"""What the value of a setting may be, by the names of `names.toml`."""
 _PLACE: Final = ("core", "worktree")
-_HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
-    ("core", "repositoryformatversion"): _SETTING_NUMBER,
-    ("core", "filemode"): _FLAG,
-    ("core", "bare"): _FLAG,
-    ("core", "logallrefupdates"): _FLAG,
-    ("core", "ignorecase"): _FLAG,
-    ("core", "precomposeunicode"): _FLAG,
-    ("core", "symlinks"): _FLAG,
-    ("core", "worktree"): _WORKTREE,
-    ("extensions", "refstorage"): _WORD,
-    ("user", "name"): lazy(r".*"),
-    ("user", "email"): lazy(r".*"),
-}
-_HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
-    ("remote", "url"): _URL,
-    ("remote", "fetch"): _REFERENCES,
-    ("remote", "tagopt"): _WORD,
-    ("branch", "remote"): lazy(rf"\.|{_WORD.pattern}"),
-    ("branch", "merge"): _WORD,
-    ("submodule", "url"): _URL,
-    ("submodule", "active"): _FLAG,
-}
-"""Settings that are harmless for a new remote, branch or submodule."""
 
 
 def is_harmless(before: bytes | None, now: bytes) -> bool:
@@ -539,9 +490,10 @@ def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
 
 def other_settings(text: str) -> Iterator[tuple[str, str]]:
     """Yield the section and the text of each setting that is not known to run nothing."""
+    known = read_names().settings
     for section, _, key, value in _settings(text):
         # Without a section it is no configuration.
-        if section and (section, key) not in _HARMLESS and (section, key) not in _HARMLESS_IF_NEW:
+        if section and f"{section}.{key}" not in {**known["always"], **known["if_new"]}:
             yield section, value or key
 
 
@@ -568,9 +520,10 @@ def worktrees(content: bytes) -> frozenset[str]:
 
 def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:
     section, name, key, value = setting
-    table = _HARMLESS if name is None else _HARMLESS_IF_NEW if is_new else {}
-    pattern = table.get((section, key))
-    return pattern is not None and pattern.fullmatch(value) is not None
+    known = read_names().settings
+    table = known["always"] if name is None else known["if_new"] if is_new else {}
+    kind = table.get(f"{section}.{key}")
+    return kind is not None and _VALUES[kind].fullmatch(value) is not None
 
 
 def _text(content: bytes) -> str | None:

@@ -13,14 +13,20 @@ in `node_modules`, where names are not judged. This module reads links and chang
 import os
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.control_places.git_files import other_settings
-from ironcurtain_proxy.control_places.rules import is_in_cache, looks_activated, programs_of_prompts
+from ironcurtain_proxy.control_places.rules import (
+    is_in_cache,
+    looks_activated,
+    read_names,
+)
 from ironcurtain_proxy.lazy_pattern import lazy
 
 _KERNELS: Final = "/proc"
@@ -43,7 +49,7 @@ _FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
 _OPTION: Final = lazy(r"\A-\w")
 
 _COMMANDS: Final = lazy(
-    r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
+    r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper|plugin|preload)s?[\"']?\s*[:=]\s*"
     r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
 )
@@ -60,18 +66,11 @@ _SPOKEN_OF: Final = lazy(
     r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})",
     re.IGNORECASE,
 )
+_ASSIGNED: Final = lazy(
+    r"(?:#.*|(?:export )?(\w+=)(?:[^\s$`;&|()<>\\\"']*|\"[^$`\\\"]*\"|'[^']*'))?[ \t]*", re.ASCII
+)
+_HOME: Final = lazy(r"\A(?:~|\$HOME|\$\{HOME\})/")
 _PROMPTS: Final = (".md", ".mdc", ".txt")
-_PROSE: Final = frozenset(
-    {"Dockerfile", "clinerules", "cursorrules", "goosehints", "md", "mdc", "windsurfrules"}
-)
-_CODE: Final = frozenset(
-    {"cjs", "conf", "el", "ex", "exs", "js", "lua", "mjs", "nix", "php", "pl", "py", "rb", "ts"}
-    | {"vim"}
-)
-_INTERPRETERS: Final = frozenset(
-    {"bash", "bun", "deno", "env", "exec", "fish", "lua", "node", "npx", "perl", "php", "python"}
-    | {"python3", "ruby", "sh", "source", "ts-node", "tsx", "uv", "zsh"}
-)
 _DIRECTORIES: Final = lazy(
     r"(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)", re.IGNORECASE
 )
@@ -84,25 +83,16 @@ _LOADED: Final = lazy(
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
 _PATH_OF_ENVRC: Final = lazy(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
-_OF_ENVRC: Final[Mapping[str, tuple[str, ...]]] = {
-    "guix": ("guix.scm", "manifest.scm", "channels.scm"),
-    "pixi": ("pixi.toml", "pixi.lock", "pyproject.toml", ".pixi/envs/default/bin/"),
-    "php": ("vendor/bin/",),
-}
-"""What a word in an allowed `.envrc` makes it evaluate, or put where programs are looked for."""
 _PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
+_AS_MODULE: Final = lazy(r"(?<![\w-])-m[\"',\s]+([A-Za-z_][\w.]*)")
+_IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)
+_REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
+_OF_PYTHON: Final = frozenset({*sys.stdlib_module_names, "sitecustomize", "usercustomize"})
 _OF_VARIABLE: Final = lazy(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
-_OF_SHELLS: Final = frozenset({"sh", "bash", "zsh"})
 _STARTED_BY_HAND: Final = "launch.json"
 _VERSIONS: Final = lazy(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
-_LOOKS: Final = lazy(
-    r"editor\.(?:tabSize|insertSpaces|rulers|fontSize|wordWrap|minimap\.\w+|renderWhitespace)"
-    r"|workbench\.(?:colorTheme|iconTheme|colorCustomizations)|cSpell\.(?:words|ignoreWords)"
-    r"|files\.(?:exclude|eol|insertFinalNewline|trimTrailingWhitespace|trimFinalNewlines)"
-    r"|search\.exclude|peacock\.\w+"
-)
 
 
 def named_files(text: str) -> Iterator[tuple[bool, str]]:
@@ -135,20 +125,43 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     stem, _, ending = name.rpartition(".")
-    if name == _STARTED_BY_HAND or ending in _PROSE or "\0" in text:
-        return
-    if not stem or ending in _OF_SHELLS or name.startswith(".envrc"):
+    table = read_names().commands
+    if not stem or ending in table["shells"] or name.startswith(".envrc"):
         yield from map(_relative, _WORDS.findall(text[:_LONGEST]))
         return
-    for part in _COMMANDS.finditer(text):
-        yield from map(_relative, _WORDS.findall(part[1]))
-    if ending in _CODE:
-        yield from [_relative(one) for one in _WORDS.findall(text[:_LONGEST]) if "/" in one]
+    words = [one for part in _COMMANDS.finditer(text) for one in _WORDS.findall(part[1])]
+    endings = table["endings"]
+    if ending in table["code"]:
+        words += [one for one in _WORDS.findall(text[:_LONGEST]) if "/" in one]
+        endings += table["indexes"]
     elif ending != _NAMES_OPENED_FILES:
-        for word in map(_relative, _words_of_values(text)):
-            # What packages bring counts as data there: `.venv/bin/python`.
-            if not is_in_cache(word.split("/")):
-                yield word
+        values = map(_relative, _words_of_values(text))
+        # What packages bring counts as data there: `.venv/bin/python`.
+        yield from [one for one in values if not is_in_cache(one.split("/"))]
+    for word in map(_relative, words):
+        yield word
+        if "/" in word and not _SCRIPTS.search(word):
+            yield from [word + one for one in endings]
+
+
+def modules_of(name: str, text: str) -> Iterator[str]:
+    """Yield where the modules may lie that a control file imports by name, or starts by `-m`.
+
+    Args:
+        name: the file's.
+        text: what it holds.
+    """
+    ending = name.rpartition(".")[2]
+    forms = read_names().commands["lua_modules" if ending == "lua" else "modules"]
+    found = _AS_MODULE.findall(text) if "python" in text or "uv" in text else []
+    if ending == "py" or "python" in text.partition("\n")[0]:
+        for of, those in _IMPORTS.findall(text):
+            found += [of, *[f"{of}.{one}".strip(".") for one in re.findall(r"\w[\w.]*", those)]]
+    elif ending == "lua":
+        found += _REQUIRED.findall(text)
+    for path in {one.strip(".").replace(".", "/") for one in found} - {""}:
+        for each in (path, *_above(path)):
+            yield from [form.format(each) for form in forms]
 
 
 def _words_of_values(text: str) -> Iterator[str]:
@@ -161,7 +174,7 @@ def _words_of_values(text: str) -> Iterator[str]:
         if one[0].endswith(":"):
             continue
         words = _WORDS.findall(next(filter(None, one.groups()), ""))
-        if words and words[0].rpartition("/")[2] not in _INTERPRETERS:
+        if words and words[0].rpartition("/")[2] not in read_names().commands["interpreters"]:
             is_path = "/" in words[0] or len(words) == 1
             words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
         yield from words
@@ -190,7 +203,7 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
         yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
         yield from map(_relative, _DIRECTORIES.findall(text))
     for word in map(_relative, _WORDS.findall(" ".join(directories))):
-        yield from [f"{word}/{program}" for program in programs_of_prompts()]
+        yield from [f"{word}/{program}" for program in read_names().acted_on.programs]
 
 
 def _of_envrc(text: str) -> Iterator[str]:
@@ -203,17 +216,26 @@ def _of_envrc(text: str) -> Iterator[str]:
     for part in _PATH_OF_ENVRC.findall(text):
         for word in _WORDS.findall(part):
             yield from (f"{word}/", f"{word}/bin/")
-    for word in {*_WORDS.findall(text)} & _OF_ENVRC.keys():
-        yield from _OF_ENVRC[word]
+    table = read_names().of_envrc
+    for word in {*_WORDS.findall(text)} & table.keys():
+        yield from table[word]
 
 
-def is_plain_version(content: bytes) -> bool:
+def is_plain(name: str, content: bytes | None, before: bytes | None) -> bool:
     """Return whether a file such as `.python-version` names versions, and no path to a program.
 
-    Some managers take `path:…`, and look for `../x` beside the versions that they have.
+    Some managers take `path:…`, and look for `../x` beside the versions that they have. `.env` is
+    plain if it sets no variable newly that may steer a program, and runs nothing as a script:
+    agents, Bun's programs and hooks of a shell load it by themselves.
     """
-    text = content.decode("ascii", "replace")
-    return _VERSIONS.fullmatch(text) is not None and ".." not in text
+    text = (b":" if content is None else content).decode("utf-8", "replace")
+    known = (before or b"").decode("utf-8", "replace").splitlines()
+    if not name.lower().startswith(".env"):
+        return _VERSIONS.fullmatch(text) is not None and ".." not in text
+    lines = [one for one in text.splitlines() if one not in known or not _ASSIGNED.fullmatch(one)]
+    # A line that does more than set a variable could set any.
+    new = [f"^{one[1]}" if one else "^path=" for one in map(_ASSIGNED.fullmatch, lines)]
+    return not any(map("".join(new).lower().__contains__, read_names().commands["variables"]))
 
 
 def changes_looks_alone(before: bytes | None, now: bytes) -> bool:
@@ -242,7 +264,7 @@ def _are_looks(was: Mapping[str, object], new: Mapping[str, object]) -> bool:
                 return False
             if not _are_looks(old, value):
                 return False
-        elif not _LOOKS.fullmatch(key):
+        elif not any(fnmatchcase(key, one) for one in read_names().acted_on.looks):
             return False
     return True
 
@@ -341,6 +363,8 @@ class Leads:
         """Relative paths of hooks that the user's own settings name for every repository."""
         self._in_linked: set[str] = set()
         """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
+        self._imported_from: set[str] = set()
+        """Directories where Python looks for modules first."""
         for path in known:
             self._add(path)
 
@@ -366,11 +390,33 @@ class Leads:
         return self._names.get(directory, set())
 
     def of_user(self) -> None:
-        """Add the paths that the user's own settings of git lead to."""
+        """Add what the user's own settings of git, shells, and links to settings lead to."""
         home = os.path.expanduser("~")  # noqa: PTH111  text
         beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-        for file in (f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"):
+        files = (f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig")
+        for file in (*files, os.environ.get("GIT_CONFIG_GLOBAL") or files[0]):
             self._follow(file, top=None)
+        for file in read_names().commands["files_of_shells"]:
+            self._of_shell(home, _of_envrc(_text(f"{home}/{file}")))
+        self._of_shell(home, [f"{one}/" for one in os.environ.get("PATH", "").split(":")])
+        for directory in os.environ.get("PYTHONPATH", "").split(":"):
+            self._import_from(directory)
+        for place in read_names().commands["places_of_links"]:
+            with suppress(OSError), os.scandir(f"{home}/{place}") as found:
+                for one in found:
+                    if one.is_symlink() and (place or one.name.startswith(".")):
+                        target = os.path.join(home, place, os.readlink(one))  # noqa: PTH115, PTH118  text
+                        self._run(target, None, set())
+
+    def _of_shell(self, home: str, words: Iterable[str]) -> None:
+        """Add what the user's shell loads, and the programs of a directory of its `PATH`."""
+        for word in words:
+            path = _HOME.sub(f"{home}/", word)
+            real = os.path.realpath(path) if path.startswith("/") else "/"
+            for program in read_names().acted_on.programs if path.endswith("/") else ():
+                self._add(f"{real}/{program}")
+            if path.startswith("/") and not path.endswith("/"):
+                self._run(path, None, set())
 
     def of_link(self, path: str, target: str, top: str) -> None:
         """Add where a link of a control place leads to."""
@@ -403,16 +449,24 @@ class Leads:
     def of_commands(self, path: str, text: str) -> None:
         """Add the files that the commands of settings, or a hook, name."""
         name = path.rpartition("/")[2]
+        is_prose = name.rpartition(".")[2] in read_names().commands["prose"]
+        if is_prose or name == _STARTED_BY_HAND or "\0" in text:
+            return
         # A hook runs at the top of its worktree, settings beside them or at the top of the project.
         tops = [one for one in _above(path) if self._is_ours(one)]
         for word in {*words_of_commands(name, text)}:
             for top in tops:
                 if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
                     self._run(word, top, set())
-        for word in {*files_to_come(name, text)}:
-            # Direnv goes to where its file lies.
-            for top in tops[:1] if name.startswith(".envrc") else tops:
+        modules = {*modules_of(name, text[:_LONGEST])}
+        coming = {*files_to_come(name, text), *modules}
+        # Direnv goes to where its file lies.
+        tops = tops[:1] if name.startswith(".envrc") else tops
+        for top in tops:
+            for word in coming:
                 self._run(word, top, set())
+            if modules:
+                self._import_from(top)
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:
         """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
@@ -466,6 +520,16 @@ class Leads:
             path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
             for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
                 self._add(each)
+            if path.endswith(".py"):
+                self._import_from(_holder(os.path.realpath(path)))
+
+    def _import_from(self, directory: str) -> None:
+        """Add the files of a directory that Python would import in place of its own."""
+        if self._is_ours(directory) and directory not in self._imported_from:
+            self._imported_from.add(directory)
+            for name in _OF_PYTHON:
+                for form in read_names().commands["modules"]:
+                    self._add(f"{directory}/{form.format(name)}")
 
     def _is_ours(self, path: str) -> bool:
         return any(f"{path}/".startswith(f"{root}/") for root in self._roots)

@@ -40,7 +40,8 @@ ControlKind: TypeAlias = Literal[
 data. `hook`: a program that git runs. `state`: a waiting rebase, merge or bisect. `pointer`: a
 `.git` that is no directory, or a link in a repository's data. `repository`: the name of a directory
 of git itself. `acted-on`: a program of the host reads it by itself. `hidden`: an unknown new hidden
-name. `version`: it names the version of a tool, or, to some managers, a path to it."""
+name. `version`: it names the version of a tool, or, to some managers, a path to it; or it holds
+variables, with which some programs start what they start."""
 
 
 class ControlPlace(Struct, frozen=True):
@@ -64,6 +65,7 @@ class _ActedOn(Struct, frozen=True):
     patterns: tuple[str, ...]
     program_directories: frozenset[str]
     programs: frozenset[str]
+    looks: tuple[str, ...]
     within: dict[str, tuple[str, ...]]
 
 
@@ -81,6 +83,10 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     git: _Git
     acted_on: _ActedOn
     harmless: _Harmless
+    commands: dict[str, tuple[str, ...]]
+    of_envrc: dict[str, tuple[str, ...]]
+    waiting: dict[str, frozenset[str]]
+    settings: dict[str, dict[str, str]]
 
 
 _REPOSITORY: Final = ".git"
@@ -136,13 +142,13 @@ def may_be_control(directory: str, name: str) -> bool:
     return (
         name.startswith(".")
         or _is_acted_on(name)
-        or directory.lower() in _names().acted_on.within
+        or directory.lower() in read_names().acted_on.within
         or _is_run_by_name((directory, name))
     )
 
 
 def _is_acted_on(name: str) -> bool:
-    table, lower = _names().acted_on, name.lower()
+    table, lower = read_names().acted_on, name.lower()
     return (
         lower in table.names
         or lower.endswith(table.endings)
@@ -152,12 +158,12 @@ def _is_acted_on(name: str) -> bool:
 
 @cache
 def _patterns() -> re.Pattern[str]:
-    return re.compile("|".join(map(fnmatch.translate, _names().acted_on.patterns)))
+    return re.compile("|".join(map(fnmatch.translate, read_names().acted_on.patterns)))
 
 
 def _is_run_by_name(inner: RelativeParts) -> bool:
     """Return whether a path in a tree that a shell activates is a program that each prompt runs."""
-    table = _names().acted_on
+    table = read_names().acted_on
     return (
         len(inner) == len(("bin", "git"))
         and inner[1].lower() in table.programs
@@ -167,34 +173,29 @@ def _is_run_by_name(inner: RelativeParts) -> bool:
 
 def looks_activated(path: Sequence[str]) -> bool:
     """Return whether a path is a tree that a shell activates, or its directory of programs."""
-    names, lower = _names(), [one.lower() for one in path[-2:]]
+    names, lower = read_names(), [one.lower() for one in path[-2:]]
     return lower[-1] in names.harmless.cache_trees or (
         lower[0] in names.harmless.cache_trees and lower[-1] in names.acted_on.program_directories
     )
 
 
-def programs_of_prompts() -> Collection[str]:
-    """Return the names of programs that shells, prompts and editors run by themselves."""
-    return _names().acted_on.programs
-
-
 def _is_document(inner: RelativeParts) -> bool:
     """Return whether a file below a directory of settings is one that nothing loads."""
-    table = _names().harmless
+    table = read_names().harmless
     *above, name = [one.lower() for one in inner]
     loads = any(one in table.loads_each or one.endswith(".d") for one in above)
     return name in table.documents and not loads
 
 
 def _is_version(lower: str) -> bool:
-    return lower in {".nvmrc", ".sdkmanrc"} or (
+    return lower in {".nvmrc", ".sdkmanrc", ".env", ".env.local"} or (
         lower.startswith(".") and lower.endswith(("-version", "-versions"))
     )
 
 
 def is_in_cache(path: Iterable[str]) -> bool:
     """Return whether a path lies in a tree of a tool's own, whose hidden names are not judged."""
-    return any(one.lower() in _names().harmless.cache_trees for one in path)
+    return any(one.lower() in read_names().harmless.cache_trees for one in path)
 
 
 def is_inert_hook(name: str) -> bool:
@@ -208,7 +209,7 @@ def _in_repository(
     """Judge a path in a repository. `inner` is empty for the directory of the repository itself."""
     if not inner:
         return None
-    git = _names().git
+    git = read_names().git
     lower = tuple(name.lower() for name in inner)
     whole, first = "/".join(lower), lower[0]
     if first in git.state:
@@ -231,7 +232,7 @@ def _by_name(
     path: RelativeParts, is_settled: Callable[[RelativeParts], bool]
 ) -> ControlPlace | None:
     """Judge a path outside of every repository's own directory by the names on the way to it."""
-    names = _names()
+    names = read_names()
     for end, name in enumerate(path, 1):
         lower, below = name.lower(), path[end:]
         if lower in names.harmless.cache_trees:
@@ -251,7 +252,7 @@ def _by_name(
 
 
 def _is_harmless(lower: str) -> bool:
-    table = _names().harmless
+    table = read_names().harmless
     return (
         lower in table.names
         or lower in table.caches
@@ -261,7 +262,7 @@ def _is_harmless(lower: str) -> bool:
 
 
 @cache
-def _names() -> _Names:
+def read_names() -> _Names:
     """Read the table once, when the first contained call is judged."""
     import tomllib  # noqa: PLC0415  only a session with containment needs it
 

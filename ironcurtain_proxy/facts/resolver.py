@@ -28,7 +28,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.rules import control_of, may_be_control, programs_of_prompts
+from ironcurtain_proxy.control_places.rules import control_of, may_be_control, read_names
 from ironcurtain_proxy.facts.arguments import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
@@ -226,7 +226,7 @@ def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
 def _is_run_by_name(path: tuple[str, ...]) -> bool:
     """Return whether a prompt runs a file by its name, once a shell has its directory in PATH."""
     above, name = path[-2:-1], path[-1]
-    return name.lower() in programs_of_prompts() and may_be_control("".join(above), name)
+    return name.lower() in read_names().acted_on.programs and may_be_control("".join(above), name)
 
 
 def _is_acted_on(path: tuple[str, ...]) -> bool:

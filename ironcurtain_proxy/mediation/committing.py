@@ -10,7 +10,8 @@ and why, is told to the agent and written down; the identical call is asked abou
 """
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import anyio
@@ -28,6 +29,8 @@ from ironcurtain_proxy.ports import PreparedViews, World
 _log = logging.getLogger(__name__)
 
 MOST_NAMED: Final = 50
+"""The largest number of paths that a question or a record names."""
+_MOST_KINDS: Final = 20
 
 
 class Committed(Struct, frozen=True, kw_only=True):
@@ -69,11 +72,12 @@ async def commit(world: World, case: Case, result: ToolResult) -> Committed:
         return Committed(result=_told(result, text, is_error=True), why_not=done)
     late, changes = done
     if found.kept_back:
-        case.note(("keptBack", _named(found.kept_back)))
+        case.note(("keptBack", [*listed(found.kept_back)]))
     if others := (*found.others, *late):
-        case.note(("notTaken", _named(others)))
+        case.note(("notTaken", [*listed(others)]))
     if late:
-        result = _told(result, f"[CONFLICT, left as it is: {listed(late)}]", is_error=True)
+        said = ", ".join(listed(late))
+        result = _told(result, f"[CONFLICT, left as it is: {said}]", is_error=True)
     return Committed(result=result, kept_back=found.kept_back, changes=changes)
 
 
@@ -145,11 +149,10 @@ def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:
     return result.with_result(answer, result.refused_host)
 
 
-def _named(notes: Sequence[NotTaken]) -> list[Json]:
-    return [str(one) for one in notes[:MOST_NAMED]]
-
-
-def listed(named: Sequence[object]) -> str:
-    """Return what a question, a reason or an answer names, at most a few of it."""
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return ", ".join(map(str, named[:MOST_NAMED])) + more
+def listed(notes: Sequence[NotTaken], say: Callable[[NotTaken], str] = str) -> Iterator[str]:
+    """Yield what a question or a record names, and how many others there are of each kind."""
+    yield from map(say, notes[:MOST_NAMED])
+    kinds = Counter([one.why.partition("; ")[0] for one in notes[MOST_NAMED:]]).most_common()
+    yield from [f"{count:,} more ({why})" for why, count in kinds[:_MOST_KINDS]]
+    if others := sum([count for _, count in kinds[_MOST_KINDS:]]):
+        yield f"{others:,} more of other kinds"

@@ -143,7 +143,7 @@ class Containing(Struct, kw_only=True):
             found = replace(found, paths=(*found.paths, *kept))
         named = () if found is None else map(str, found.paths)
         unnamed = [_quoted(one) for one in named if one != one.encode(errors="ignore").decode()]
-        return f"no sandbox opens a name that is not UTF-8: {listed(unnamed)}" if unnamed else found
+        return f"no sandbox opens a name that is not UTF-8: {unnamed[0]}" if unnamed else found
 
     def needs_the_same(
         self, case: Case, facts: Facts, tried: str, opening: SandboxOpening | None
@@ -226,15 +226,17 @@ class Containing(Struct, kw_only=True):
             said.append(("It reads", f"{needs} may need {', '.join(map(str, opening.reads))}"))
         said += [("The sandbox stopped it on its way to", shown_host(tried))] if tried else []
         if places := self._kept_back.get(self.world.fingerprint(case)):
-            kept = listed([f"{_quoted(one.path)} ({one.why})" for one in places])
+            kept = ", ".join(listed(places, lambda one: f"{_quoted(one.path)} ({one.why})"))
+            kept += f"; an approval opens the first {MOST_NAMED}" * (len(places) > MOST_NAMED)
             said.append(("It was kept from changing", kept))
         if opening is not None:
             said.append((OPENS, ", ".join(opening.shown())))
         return tuple(said)
 
     def _kept_places(self, case: Case) -> tuple[str, ...]:
+        """Return the control places that an approval opens: those alone that the question names."""
         kept = self._kept_back.get(self.world.fingerprint(case), ())
-        return tuple([one.path for one in kept])
+        return tuple([one.path for one in kept[:MOST_NAMED]])
 
     def _has_view(self, case: Case) -> bool:
         """Return whether the call changes nothing until its changes are committed."""
@@ -403,7 +405,7 @@ class Containing(Struct, kw_only=True):
         if any(len(one) >= _MOST_TRIED for one in known):
             return "too many calls have tried to leave the sandbox"
         if places := self._kept_places(case):
-            return f"the same call was kept from changing {listed([*map(_quoted, places)])}"
+            return f"the same call was kept from changing {', '.join(map(_quoted, places))}"
         return self._discarded.get(self.world.fingerprint(case))
 
     async def _why_unheld(

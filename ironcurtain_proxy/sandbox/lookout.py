@@ -38,7 +38,7 @@ from ironcurtain_proxy.control_places.git_files import (
     notes_of,
     resolves_no_more,
 )
-from ironcurtain_proxy.control_places.links import CONFIGURATIONS, Leads, is_plain_version
+from ironcurtain_proxy.control_places.links import CONFIGURATIONS, Leads, is_plain
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
@@ -117,8 +117,8 @@ class ControlLookout:
     """The user's hooks and configurations of git, without which git passes over the hooks."""
     _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
     """The control files that were there before any server ran."""
-    own_configurations: Mapping[str, bytes] = field(default_factory=dict, init=False)
-    """The configurations of git that were there before any server ran, by their paths."""
+    _first: Mapping[str, ControlFile] = field(default_factory=dict, init=False)
+    """The control files that were there before any server ran, by their paths."""
     _accepted: set[Inode] = field(default_factory=set, init=False)
     """The directories of which everything was accepted once."""
     _survey: Survey = field(init=False)
@@ -188,9 +188,26 @@ class ControlLookout:
 
     def _begun(self, files: Collection[tuple[Found, ControlFile]]) -> None:
         self._accepted, self._own = {*self.places}, frozenset(self.known)
-        configs = [one for one in files if (one[0].kind, one[0].inner) == _CONFIG]
-        self.own_configurations = {one.path: file.content or b"" for one, file in configs}
-        self.guards = [one for one, _ in files if one.kind == "hook"] + [one for one, _ in configs]
+        # A waiting operation that has ended is not to come again.
+        self._first = {one.path: file for one, file in files if one.kind != "state"}
+        guarded = [
+            one for one, _ in files if one.kind == "hook" or (one.kind, one.inner) == _CONFIG
+        ]
+        self.guards = guarded
+
+    @property
+    def own_configurations(self) -> Mapping[str, bytes]:
+        """The configurations of git that were there before any server ran, by their paths."""
+        paths = [one.path for one in self.guards if one.kind != "hook"]
+        return {one: self._first[one].content or b"" for one in paths}
+
+    def _before(self, one: Found) -> ControlFile | None:
+        """Return the accepted state of a control file.
+
+        Where the user's programs have made its directory anew, such as `git checkout`, that is what
+        was at its path before any server ran.
+        """
+        return self.known.get(one.key) or self._first.get(one.path)
 
     def closed(self) -> tuple[str, ...]:
         """Return the files and directories that sandboxes are to close, the outermost first."""
@@ -252,14 +269,14 @@ class ControlLookout:
         new: list[tuple[Found, ControlFile]] = []
         for one in found:
             is_closed = one.path in closed or one.path.startswith(below)
-            before = self.known.get(one.key)
+            before = self._before(one)
             if is_closed and before is not None and before.links == 1:
                 # Every sandbox closes it under its only name: only the user can have changed it.
                 continue
             now = read_control_file(one.path, one.kind)
             if now is None:
                 continue
-            is_approved = one.path in allowed and one.kind in {"acted-on", "hidden"}
+            is_approved = one.path in allowed and one.kind in {"acted-on", "hidden", "version"}
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
                 if one.kind == "hidden":
@@ -367,7 +384,7 @@ class ControlLookout:
                 is_waiting = is_end or _ORDERS_TO_RUN.search(now)
                 return not is_waiting or is_harmless_state(one.inner, now)
             case "version":
-                return is_plain_version(now)
+                return is_plain(one.inner, now, before.content if before else None)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
                 return False
 
@@ -414,8 +431,8 @@ class ControlLookout:
             # A clone writes its configuration in pieces, with looks in between. So in a repository
             # that came later every remote and branch counts as new.
             # At the place of one of the user's they do not: that one may have been renamed away.
-            was = before.content if before and one.key in self._own else None
-            was = was or self.own_configurations.get(one.path)
+            own = before if one.key in self._own else self._first.get(one.path)
+            was = own.content if own else None
             return is_harmless(was, now) and keeps_worktree(one.anchor, was, now)
         if inner.endswith(".lock") and "/" not in inner:
             # Git reads none; the name is taken while a file is written.
@@ -472,7 +489,7 @@ class ControlLookout:
                 did |= self._take_directory(directory)
                 continue
             for one in those:
-                before = self.known.get(one.key)
+                before = self._before(one)
                 # A file that was empty before was just being written: it is removed.
                 is_state = before is not None and bool(before.content)
                 if one.kind == "pointer" and one.key not in self._own:

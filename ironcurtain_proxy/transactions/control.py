@@ -6,7 +6,8 @@ no other repository than before. An approved place stays whatever it holds.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ from ironcurtain_proxy.control_places.git_files import (
 from ironcurtain_proxy.control_places.links import (
     Leads,
     changes_looks_alone,
-    is_plain_version,
+    is_plain,
     leads_into,
     leads_into_cache,
 )
@@ -39,6 +40,7 @@ from ironcurtain_proxy.control_places.rules import (
     may_be_control,
 )
 from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.changes import KeptBack
 
 _ANYWHERE: Final = "/\0"
 """Stands for the directory of the workspace: no path leads back into it."""
@@ -57,8 +59,9 @@ _SAID: Final[dict[ControlKind, str]] = {
     "repository": "a repository of git's own",
     "acted-on": "a program of this machine acts on it",
     "hidden": "a new hidden name, of which nobody knows what acts on it",
-    "version": "it leads a program of this machine to a path in place of a version",
+    "version": "it may lead a program of this machine to a path, or set what steers one",
 }
+_LAST: Final = {_SAID["acted-on"]: 1, _SAID["version"]: 2, _SAID["hidden"]: 3}
 _EDITOR_SETTINGS: Final = (".vscode", "settings.json")
 _LED: Final = "git, or a link that a program of this machine follows, leads there"
 _AWAY: Final = "a link to where no command may look"
@@ -67,6 +70,18 @@ _LINKED: Final = "an index that leads git into another repository"
 _HIDING: Final = "an index with which git shows no change of some files"
 _USERS: Final = "it holds the hooks and the settings of a repository of yours"
 BECOMES: Final = "it would make a repository of what is there"
+
+
+def gravest_first(found: Sequence[KeptBack]) -> tuple[KeptBack, ...]:
+    """Return what was kept back, so that a crowd of one kind hides nothing.
+
+    What nobody knows a program for comes last, before it what programs act on; and of one kind last
+    what there is most of by its name.
+    """
+    kinds = [(one, one.why.partition("; ")[0], one.path.rpartition(b"/")[2]) for one in found]
+    count = Counter([kind[1:] for kind in kinds])
+    kinds.sort(key=lambda kind: (_LAST.get(kind[1], 0), count[kind[1:]]))
+    return tuple([one for one, _, _ in kinds])
 
 
 class Judged(Struct, frozen=True):
@@ -175,7 +190,7 @@ class Control:
                 was = entry.before() or self._known.configurations.get(self._absolute(entry.parts))
                 return _is_harmless_configuration(entry, was)
             case "version":
-                return entry.is_removed or is_plain_version(entry.new() or b":")
+                return entry.is_removed or is_plain(entry.parts[-1], entry.new(), entry.before())
             case "acted-on":
                 is_settings = entry.parts[-2:] == _EDITOR_SETTINGS and not entry.is_removed
                 return is_settings and changes_looks_alone(entry.before(), entry.new() or b"")

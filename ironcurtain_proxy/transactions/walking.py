@@ -20,9 +20,9 @@ that a whole tree can be renamed. A bound that is reached refuses all changes.
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -43,6 +43,7 @@ from ironcurtain_proxy.transactions.control import (
     REPOSITORY_PARTS,
     Control,
     Judged,
+    gravest_first,
     names_that_decide,
 )
 from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
@@ -58,6 +59,12 @@ _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
 _OPEN: Final = "the right of all users to write there; the rest of it came in"
 _LIST: Final = "a list of other users who may use it; the rest of it came in"
+_REPORTED: Final[Mapping[StepAct, ReportedKind]] = {
+    "make": "created",
+    "swap": "changed",
+    "remove": "deleted",
+    "mode": "mode",
+}
 _NOTES_OF_FILES: Final = frozenset({"origin", "impure", "uuid", "protattr"})
 """The overlay's notes on a file that say nothing of its content."""
 
@@ -131,7 +138,7 @@ class Walk(Struct, eq=False):
         return Changes(
             steps=tuple(self._steps),
             changed=tuple(self._changed),
-            kept_back=tuple(self._kept_back),
+            kept_back=gravest_first(self._kept_back),
             conflicts=tuple(self._conflicts),
             left_out=tuple(self._left_out),
             copied=tuple(self._copied),
@@ -193,17 +200,12 @@ class Walk(Struct, eq=False):
             self.control.follow(place.parts, place.host)
         if ".git" in names:
             self.control.begins(place.parts)
-        if place.host is not None and not place.is_new:
-            self._judged_as[place.path] = names_that_decide(place.host)
         if place.host is None or place.is_new:
             return self.control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
-        seen = set(names).intersection(REPOSITORY_PARTS)
-        host = [one for one in REPOSITORY_PARTS if files.look(place.host, one.encode()) is not None]
-        if not (seen or host):
-            return False
+        host = self._judged_as[place.path] = names_that_decide(place.host)
         # What the view removes is counted: the judgement errs on the side of a repository.
-        view = [*seen, *host]
-        return self.control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
+        view = {*names, *host}.intersection(REPOSITORY_PARTS)
+        return bool(view) and self.control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
 
     def _whiteout(self, place: _Place, name: bytes, host: os.stat_result | None) -> None:
         if place.is_new or host is None:
@@ -215,7 +217,6 @@ class Walk(Struct, eq=False):
             self._kept_back.append(KeptBack(place.path_of(name), why))
         elif self._is_as_before(place, name, host):
             self._add("remove", place, name, host, None)
-            self._report("deleted", place, name)
 
     def _why_removal(self, place: _Place, name: bytes, host: os.stat_result) -> str | None:
         is_link = stat.S_ISLNK(host.st_mode)
@@ -302,15 +303,13 @@ class Walk(Struct, eq=False):
         if status.st_mode & _SET_USER:
             os.chmod(name, stat.S_IMODE(status.st_mode) & ~_SET_USER, dir_fd=place.upper)
         if place.is_new:
-            self._report("created", place, name)
+            self._changed.append(Reported(place.path_of(name), "created"))
         elif host is None:
             self._add("make", place, name, None, _present(place.upper, name))
-            self._report("created", place, name)
         elif (why := self._why_removal(place, name, host)) is not None:
             self._kept_back.append(KeptBack(place.path_of(name), why))
         elif self._is_as_before(place, name, host):
             self._add("swap", place, name, host, _present(place.upper, name))
-            self._report("changed", place, name)
 
     def _mode(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result
@@ -324,7 +323,6 @@ class Walk(Struct, eq=False):
             self._kept_back.append(KeptBack(place.path_of(name), why))
         else:
             self._add("mode", place, name, host, status)
-            self._report("mode", place, name)
 
     def _why_mode(self, place: _Place, name: bytes, more: int, less: int) -> str | None:
         """Return why a directory may not get another mode, or None if it may."""
@@ -356,7 +354,6 @@ class Walk(Struct, eq=False):
             self._made(place, name, status, notes.get("origin"))
         elif is_index or self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
-            self._report("changed", place, name)
 
     def _keeps_directory(self, place: _Place, name: bytes, host: os.stat_result | None) -> bool:
         """Keep a file back that takes the place of a directory which may not go."""
@@ -406,7 +403,7 @@ class Walk(Struct, eq=False):
             return
         if not place.is_new:
             self._steps.append(step)
-        self._report("created", place, name)
+        self._changed.append(Reported(place.path_of(name), "created"))
 
     def _has_changed(self, place: _Place) -> bool:
         """Return whether entries of a directory came or went in the workspace meanwhile."""
@@ -445,9 +442,10 @@ class Walk(Struct, eq=False):
         if why is None:
             return False
         if judged.is_directory:
-            inside = [*islice(files.inside(place.upper, name), _MOST_SHOWN + 1)]
-            inside[_MOST_SHOWN:] = [b"more"] * (len(inside) > _MOST_SHOWN)
-            why = f"{why}; it holds {os.fsdecode(b', '.join(inside))!r}" if inside else None
+            inside = [*files.inside(place.upper, name)]
+            first = os.fsdecode(b", ".join(inside[:_MOST_SHOWN]))
+            more = f" and {len(inside) - _MOST_SHOWN:,} more" * (len(inside) > _MOST_SHOWN)
+            why = f"{why}; it holds {first!r}{more}" if inside else None
         elif judged.is_link:
             why = f"{why}; a link to {judged.target()!r}"
         self._keep_back(place, name, why)
@@ -471,8 +469,8 @@ class Walk(Struct, eq=False):
             is_removed,
             place.settled + (1 if settled and is_deep else 0),
             partial(_read, place.upper, name),
-            partial(_read, place.host, name) if place.host is not None else _nothing,
-            partial(_read, place.host, b"config") if place.host is not None else _nothing,
+            partial(_read, place.host, name),
+            partial(_read, place.host, b"config"),
             partial(_target, place.upper, name),
         )
 
@@ -528,7 +526,7 @@ class Walk(Struct, eq=False):
             self._steps = [step for step in self._steps if not step.path.startswith(beginning)]
             self._changed = [one for one in self._changed if not one.path.startswith(beginning)]
             if held:
-                why = f"its history would be left in the middle of {len(held)} changes"
+                why = f"its history would be left in the middle; {len(held)} changes"
                 self._kept_back.append(KeptBack(repository, why))
 
     def _add(
@@ -549,9 +547,7 @@ class Walk(Struct, eq=False):
                 None if after is None else files.identity(after),
             )
         )
-
-    def _report(self, kind: ReportedKind, place: _Place, name: bytes) -> None:
-        self._changed.append(Reported(place.path_of(name), kind))
+        self._changed.append(Reported(place.path_of(name), _REPORTED[act]))
 
 
 def _is_whiteout(status: os.stat_result) -> bool:
@@ -562,9 +558,9 @@ def _present(directory: int, name: bytes) -> os.stat_result:
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
-def _read(directory: int, name: bytes) -> bytes | None:
+def _read(directory: int | None, name: bytes) -> bytes | None:
     with suppress(OSError):
-        return files.content(directory, name)
+        return None if directory is None else files.content(directory, name)
     return None
 
 
@@ -572,7 +568,3 @@ def _target(directory: int, name: bytes) -> str:
     with suppress(OSError):
         return os.fsdecode(os.readlink(name, dir_fd=directory))
     return ""
-
-
-def _nothing() -> None:
-    return None

@@ -67,6 +67,28 @@ def test_data_is_no_control_place() -> None:
     assert [path for path in cases if judged(path) is not None] == []
 
 
+def test_a_project_s_own_linters_tests_and_builds_are_code_as_the_packages_that_they_load() -> None:
+    cases = [
+        *("conftest.py", "noxfile.py", "setup.py", "alembic/env.py", "tox.ini", ".pylintrc"),
+        *(
+            "eslint.config.js",
+            ".eslintrc.cjs",
+            ".prettierrc.js",
+            "vite.config.ts",
+            "next.config.js",
+        ),
+        *(
+            "build.rs",
+            "build.gradle",
+            "settings.gradle",
+            "mix.exs",
+            "Package.swift",
+            ".rubocop.yml",
+        ),
+    ]
+    assert [path for path in cases if judged(path) is not None] == []
+
+
 def test_what_the_host_acts_on_is_a_control_place() -> None:
     cases = table("control_places/rules.acted_on", list[tuple[str, ControlKind, str]])
     assert [

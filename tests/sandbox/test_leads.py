@@ -1,6 +1,7 @@
 """What settings of git lead to is closed where it exists, and taken away where it comes to be."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,6 +243,28 @@ def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
     assert (w.top / "bin/tool").exists()
 
 
+@pytest.mark.parametrize(
+    ("there", "text", "path"), table("sandbox/leads.outside", list[tuple[str, str, str]])
+)
+def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_away(
+    w: Watched, monkeypatch: pytest.MonkeyPatch, there: str, text: str, path: str
+) -> None:
+    text = text.replace("{w}", str(w.top))
+    file = w.top.parent / "home" / there
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if there.isupper():
+        monkeypatch.setenv(there, text)
+    elif text.startswith("-> "):
+        file.symlink_to(text.removeprefix("-> "))
+    else:
+        file.write_text(text)
+    w.begin()
+    w.put("tools/tool", "data")
+    evil = w.put(path)
+    assert (len(w.look()), evil.exists()) == (1, False)
+    assert (w.top / "tools/tool").exists()
+
+
 def test_a_hook_that_is_a_link_to_a_program_is_followed_no_further(w: Watched) -> None:
     repository(w)
     program = w.put("tools/guard", "\x7fELF[a]\nb = /x\0/y\n")
@@ -267,3 +290,29 @@ def test_files_that_settings_only_speak_of_stay_data(w: Watched) -> None:
     w.put("src/main.py", "new")
     w.put(".venv/bin/python", "new")
     assert w.look() == []
+
+
+@pytest.mark.parametrize("evil", [False, True])
+def test_a_script_that_the_users_git_makes_anew_stays_as_it_was_at_the_start(
+    w: Watched, *, evil: bool
+) -> None:
+    top = repository(w, "core.hooksPath=.githooks")
+    w.put("r/.mcp.json", '{"mcpServers": {"a": {"command": "tools/run.sh"}}}')
+    program = w.put("r/tools/run.sh", "mine")
+    w.put("r/.githooks/pre-commit", "mine")
+    w.put("r/.git/hooks/pre-push", "mine")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "two")
+    w.begin()
+    held = {
+        path: path.rename(w.top.parent / path.name)
+        for path in (top / ".git", top / "tools", top / ".githooks")
+    }
+    w.look()
+    for path, one in held.items():
+        shutil.copytree(one, path)
+    if evil:
+        program.write_text(EVIL)
+    assert len(w.look()) == evil
+    assert program.read_text() == "mine"
+    assert all(one.exists() for one in held)

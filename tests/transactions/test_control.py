@@ -124,6 +124,9 @@ def test_the_first_remote_of_a_repository_is_asked_about(repository: Workbench) 
             "mkdir -p node_modules/.bin; ln -s ../p node_modules/x; ln -s ../x/c node_modules/.bin",
             [],
         ),
+        ("printf 'A=1\\nB=\"x y\"\\n# c\\n' > .env", []),
+        ("echo AIDER_LINT_CMD=x > .env; echo 'A=$(id)' > .env.local", [".env", ".env.local"]),
+        ("printf 'A=1\\nid\\n' > .env", [".env"]),
         ("echo 3.12 > .python-version; echo lts/iron > .nvmrc; echo '~> 1.2' > .x-version", []),
         (
             "echo a/x > .ruby-version; echo path:x > .node-version; ln -s a .go-version",
@@ -488,3 +491,18 @@ def test_a_view_takes_the_names_of_its_project(w: Workbench) -> None:
     asked = run(frozenset())
     assert asked == [".frobnicate", ".other", ".vscode", "sub/.Frobnicate"]
     assert run(frozenset({".frobnicate", ".vscode"})) == [".other", ".vscode"]
+
+
+def test_a_crowd_of_kept_back_changes_hides_no_worse_one(repository: Workbench) -> None:
+    found = repository.run(
+        "mkdir z; for n in {1..60}; do mkdir -p a$n; touch a$n/.npmrc a$n/.unheard; done;"
+        " mkdir z/.claude; for n in {1..9}; do touch z/.claude/$n; done;"
+        " echo id > .git/hooks/pre-push; echo /x > .git/objects/info/alternates"
+    )
+    first = said(found.kept_back)[:3]
+    assert first == [".git/hooks/pre-push", ".git/objects/info/alternates", "z/.claude"]
+    assert found.kept_back[2].why.endswith("; it holds '1, 2, 3, 4, 5' and 4 more")
+    assert [one.rpartition("/")[2] for one in said(found.kept_back)[62:64]] == [
+        ".npmrc",
+        ".unheard",
+    ]
