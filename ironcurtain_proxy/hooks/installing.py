@@ -111,7 +111,29 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
         OSError: it cannot be written.
     """
     file, known = place.file, _kept_of(place)
-    before = _text(file)
+    before, written = _joined(place, known, observes=observes)
+    now = BootMoment(boot_id(), seconds_since_boot())
+    kept = _Kept(str(file), before, _digest(written), now)
+    make_private_directory(place.kept.parent)
+    write_whole(place.kept, json.encode(kept))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write(place, written)
+    except OSError:
+        if known is None:
+            # Otherwise it would say that our hooks are in the file.
+            place.kept.unlink()
+        raise
+    if place.dialect.plugin is not None:
+        name, ours = place.dialect.plugin
+        (file.parent / name).parent.mkdir(exist_ok=True)
+        write_whole(file.parent / name, ours.read_bytes())
+    return file
+
+
+def _joined(place: HookPlace, known: _Kept | None, *, observes: bool) -> tuple[str | None, bytes]:
+    """Return what to restore later, and the file with our hooks."""
+    file, before = place.file, _text(place.file)
     document = {**place.dialect.document, **_document(file, before)}
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
@@ -130,24 +152,7 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
         hooks[event] = [entry, *others]
     if place.starts_commands and not observes:
         _set_prefix(document, place)
-    written = _printed(document)
-    now = BootMoment(boot_id(), seconds_since_boot())
-    kept = _Kept(str(file), before, _digest(written), now)
-    make_private_directory(place.kept.parent)
-    write_whole(place.kept, json.encode(kept))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write(place, written)
-    except OSError:
-        if known is None:
-            # Otherwise it would say that our hooks are in the file.
-            place.kept.unlink()
-        raise
-    if place.dialect.plugin is not None:
-        name, ours = place.dialect.plugin
-        (file.parent / name).parent.mkdir(exist_ok=True)
-        write_whole(file.parent / name, ours.read_bytes())
-    return file
+    return before, _printed(document)
 
 
 def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
