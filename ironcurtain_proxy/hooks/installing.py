@@ -111,7 +111,7 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
         OSError: it cannot be written.
     """
     file, known = place.file, _kept_of(place)
-    before, written = _joined(place, known, observes=observes)
+    before, written = _hooked(place, known, observes=observes)
     now = BootMoment(boot_id(), seconds_since_boot())
     kept = _Kept(str(file), before, _digest(written), now)
     make_private_directory(place.kept.parent)
@@ -131,7 +131,7 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     return file
 
 
-def _joined(place: HookPlace, known: _Kept | None, *, observes: bool) -> tuple[str | None, bytes]:
+def _hooked(place: HookPlace, known: _Kept | None, *, observes: bool) -> tuple[str | None, bytes]:
     """Return what to restore later, and the file with our hooks."""
     file, before = place.file, _text(place.file)
     document = {**place.dialect.document, **_document(file, before)}
