@@ -2,11 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import program
+from tests.auto_confirm.store.postgres import find, running_server
 from tests.e2e.confined_installation import known_sandbox
 from tests.examples import examples
 
@@ -35,3 +37,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def anyio_backend() -> str:
     """Async tests run on asyncio, as the proxy does."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a database from which others can be made."""
+    said = os.environ.get("DATABASE_URL", "")
+    if said.startswith("postgres"):
+        yield said
+        return
+    if find("postgres") is None or find("initdb") is None:
+        missing = "no postgres on this machine, and no DATABASE_URL"
+        if os.environ.get("REQUIRE_POSTGRES") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with running_server() as url:
+        yield url

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.auto_confirm.store.conftest import postgres_server, postgres_url
+from tests.auto_confirm.store.conftest import postgres_url
 from tests.e2e.confined_installation import add_hostile, escalations, require_sandbox
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient
 from tests.e2e.website import Website, open_website
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["postgres_url"]
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests import program
-from tests.auto_confirm.store.conftest import postgres_server, postgres_url
+from tests.auto_confirm.store.conftest import postgres_url
 from tests.e2e import raw_client
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.fleet.pages import PATIENCE
 from tests.program import PROXY
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["postgres_url"]
 
 _HERE = Path(__file__).parent
 

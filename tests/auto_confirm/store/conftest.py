@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
-from tests.auto_confirm.store.postgres import find, running_server
 from tests.auto_confirm.store.used_again import UsedAgain
 from tests.fakes import FakeClock
 
@@ -25,22 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.worker("postgresql"))
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a database from which others can be made."""
-    said = os.environ.get("DATABASE_URL", "")
-    if said.startswith("postgres"):
-        yield said
-        return
-    if find("postgres") is None or find("initdb") is None:
-        missing = "no postgres on this machine, and no DATABASE_URL"
-        if os.environ.get("REQUIRE_POSTGRES") == "1":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    with running_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
