@@ -196,6 +196,10 @@ _SHARED: Final = frozenset(
 _HOMES: Final = frozenset({"home", "Users"})
 
 
+_MOST_ALIKE: Final = 12
+"""The most other tools that a question names. Nobody reads a list of hundreds."""
+
+
 def candidates(
     call: EscalatedCall, places: Places, alike: ToolsAlike = MappingProxyType({})
 ) -> tuple[GrantPattern, ...]:
@@ -213,25 +217,23 @@ def candidates(
     # approved by the way.
     is_named = not call.goes_by_name and all(map(call.values, call.open_roles))
     of_tools = {call.tool: (call.definition, constraints)}
-    for tool, (definition, roles) in (alike if is_named else {}).items():
+    also = alike if is_named and len(alike) <= _MOST_ALIKE else {}
+    for tool, (definition, roles) in also.items():
         held = tuple([one for one in constraints if isinstance(one, SameFlag) or one.role in roles])
         if not all(isinstance(one, SameFlag) for one in held):
             of_tools[tool] = (definition, held)
-    *most, last = of_tools
-    whole = f"{', '.join(most)} and {last}" if most else last
+    whole = " and ".join(", ".join(of_tools).rsplit(", ", 1))
     made = [
         GrantPattern(
             server=call.server,
             tool=tool,
             definition=of_tools[tool][0],
-            constraints=of_tools[tool][1],
-            description=describe(
-                call.server, said, of_tools[tool][1], home=places.home, ending=places.ending
-            ),
+            constraints=(held := of_tools[tool][1]),
+            description=describe(call.server, said, held, home=places.home, ending=places.ending),
         )
-        for said, tool in ((whole, call.tool), *[(one, one) for one in of_tools if most])
+        for said, tool in ((whole, call.tool), *zip(of_tools, of_tools, strict=True))
     ]
-    return (replace(made[0], parts=tuple(made[1:])),)
+    return (replace(made[0], parts=tuple(made[1:] if len(of_tools) > 1 else ())),)
 
 
 def describe(

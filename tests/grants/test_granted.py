@@ -236,3 +236,10 @@ def test_a_tool_that_only_writes_is_approved_with_one_that_also_reads_what_it_ch
     )
     assert book.find(writing, NOW) is not None
     assert book.find(replace(writing, tool="read_file"), NOW) is None
+
+
+def test_a_list_of_tools_that_nobody_would_read_is_not_approved() -> None:
+    many: ToolsAlike = {f"read_{number}": ("d2", READS) for number in range(13)}
+    (found,) = candidates(reading("/srv/app/a.txt"), places(), many)
+    assert found.description == "Let read_file read files below /srv/app (server filesystem)"
+    assert found.parts == ()
