@@ -75,7 +75,7 @@ def _prompt(payload: Arguments) -> str | None:
         if any((above / _SCHEDULED).exists() for above in (here, *here.parents)):
             return ""
         for file in (transcript, *transcript.with_suffix("").rglob("*.jsonl")):
-            calls = file.read_bytes() if file.exists() else b""
+            calls = file.read_bytes() if file.is_file() else b""
             if any(b'"name":"%s"' % tool.encode() in calls for tool in _SCHEDULING):
                 return ""
     except (OSError, ValueError):

@@ -1,5 +1,6 @@
 """What each client sends, as recorded from the real programs, and what each may be answered."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -347,6 +348,24 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
         file.unlink()
 
 
+NO_TOOLS: Final = (
+    *("bash", "BASH", "Bash ", "Bash\u0442", "read", "mcp__x__Bash", "mcp__xironcurtain__x"),
+    *("mcp__plugin_x_ironcurtain__Bash", "mcp_ironcurtain__x", "MCP__ironcurtain__x"),
+)
+
+
+def test_a_name_that_only_looks_like_that_of_a_tool_is_not_known() -> None:
+    dialect = DIALECTS["claude"]
+    for name in NO_TOOLS:
+        event: Json = {"tool_name": name, "tool_input": {"command": "ls"}, "cwd": HERE}
+        assert isinstance(event, dict)
+        found = dialect.read_event("PreToolUse", event)
+        assert isinstance(found, BeforeCall)
+        assert [as_server_call(*one, HERE) for one in found.calls] == ["none"], name
+        assert name not in dialect.own_tools
+        assert not dialect.is_passed_by(name)
+
+
 def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
     event = {"cwd": str(tmp_path / "src"), "transcript_path": str(transcript)}
@@ -370,6 +389,8 @@ def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_p
         file.write_text(call)
         assert words() == ""
         file.write_text("{}")
+    transcript.unlink()
+    os.mkfifo(transcript)
     assert words() == "push it"
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/scheduled_tasks.json").write_text("{}")
