@@ -183,7 +183,6 @@ def logs_out(page: "Page", pages: Pages) -> None:
             page.get_by_role("button", name="Log out ada").click()
         if answer.value.ok:
             break
-    assert answer.value.json()["elsewhere"].startswith(f"{pages.issuer}/session/end")
     page.wait_for_url(f"{pages.issuer}/session/end*")
 
 
@@ -215,4 +214,4 @@ def test_a_person_signs_with_a_passkey_in_the_browser(
     assert "webauthn.get" in str(at(outcome["signatures"], 0, "clientData"))
     logs_out(page, pages)
     page.goto(f"{pages.origin}/page")
-    page.get_by_text("You are not logged in").wait_for()
+    page.locator("#link").get_by_text("You are not logged in").wait_for()
