@@ -48,7 +48,12 @@ from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS, machine_of
 from ironcurtain_proxy.wiring.containment import TIMELINES
 from ironcurtain_proxy.wiring.containment_report import containment_report
-from ironcurtain_proxy.wiring.serving import look_at_reviewers, look_at_servers, refuse_mailbox
+from ironcurtain_proxy.wiring.serving import (
+    is_hooked,
+    look_at_reviewers,
+    look_at_servers,
+    refuse_mailbox,
+)
 from ironcurtain_proxy.wiring.views import why_no_own_views
 
 # --- doctor checks
@@ -368,7 +373,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     settings = gather_settings(os.environ, config, report)
     loaded = gather_policy(settings, report)
     # The sandbox and the directories have checks of their own.
-    look_at_servers(settings, report)
+    look_at_servers(settings, report, is_hooked=is_hooked(settings))
     look_at_reviewers(settings, loaded, os.environ, report)
     trouble = without_sandbox(settings)
     probed = probe(os.environ)

@@ -303,13 +303,9 @@ class HookWatch:
         why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
         if not self._is_told:
             self._is_told = True
-            _log.warning(
-                "%s runs without its hooks: %s; see `ironcurtain-proxy hooks status`, and start it "
-                "again, or type `ironcurtain-proxy hooks accept %s` in its project",
-                client,
-                why,
-                client,
-            )
+            remedy = "see `ironcurtain-proxy hooks status`, and start it again, or type"
+            accepted = f"`ironcurtain-proxy hooks accept {client}` in its project"
+            _log.warning("%s runs without its hooks: %s; %s %s", client, why, remedy, accepted)
         # The agent reads this, and the command is not the agent's to run.
         return (
             f"{client} runs without the hooks that its user installed: {why}. Its own shell and "

@@ -103,7 +103,7 @@ def look_at_the_start(
         report: holds what was wrong with these words already. Where that are errors, what may only
             follow from them is not said.
     """
-    look_at_servers(settings, report)
+    look_at_servers(settings, report, is_hooked=is_hooked(settings))
     if not report.has_errors:
         _look_at_sandboxes(settings, loaded, environ, report)
         _try(partial(refuse_closed_hosts, settings, loaded.policy), report)
@@ -113,15 +113,19 @@ def look_at_the_start(
     look_at_reviewers(settings, loaded, environ, report)
 
 
-def look_at_servers(settings: Settings, report: Report) -> None:
+def is_hooked(settings: Settings) -> bool:
+    """Return whether a client's file has our hooks, which need no server."""
+    return any((settings.state_dir / "clients").glob("hooks-*.json"))
+
+
+def look_at_servers(settings: Settings, report: Report, *, is_hooked: bool = False) -> None:
     """Note that there is nothing to serve, or no workspace."""
     if report.has_errors:
         return
-    if not settings.servers:
+    if not settings.servers and not is_hooked:
         report.error(servers_source(settings), (), NO_SERVERS)
     if settings.workspace is None:
-        source = settings.config_file or settings.state_dir / CONFIG_NAME
-        report.warning(source, (), NO_WORKSPACE)
+        report.warning(settings.config_file or settings.state_dir / CONFIG_NAME, (), NO_WORKSPACE)
     elif any(spec.sandbox is not False for spec in settings.servers):
         outside = outer_repository(settings.workspace, settings.home)
         if outside is not None:
@@ -148,7 +152,9 @@ def look_at_reviewers(
     for lack in lacks(settings):
         (report.error if lack.stops else report.warning)("configuration", (), str(lack))
     if not report.has_errors:
-        _try(partial(_assemble, settings, loaded, environ), report)
+        approvals = Approvals(GrantBook(), BudgetBook())
+        joined = partial(assemble_reviewers, settings, approvals, SystemClock(), environ, loaded)
+        _try(joined, report)
 
 
 def refuse_mailbox(directory: Path) -> None:
@@ -177,11 +183,6 @@ def refuse_unmakeable(directory: Path) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ConfigurationError(f"{directory} cannot be made: {there}: {why}") from None
-
-
-def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:
-    approvals = Approvals(GrantBook(), BudgetBook())
-    assemble_reviewers(settings, approvals, SystemClock(), environ, loaded)
 
 
 def _look_at_sandboxes(

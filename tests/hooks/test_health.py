@@ -191,3 +191,14 @@ def test_hooks_that_only_record_deny_nothing_and_ask_nobody(
     words = hook_words(DIALECTS["claude"], "PreToolUse", tmp_path / "none", observes=True)
     words[words.index(INTERPRETER)] = "/gone"
     assert subprocess.run(words, capture_output=True, check=False, input=b"{}").returncode == 0
+
+
+def test_hooks_alone_are_no_mistake_though_no_server_is_configured(tmp_path: Path) -> None:
+    home = HookedHome(tmp_path)
+    assert "no server is configured" in home.command("check").stdout
+    install(place_in("claude", home.home, home.state))
+    checked = home.command("check")
+    assert (checked.returncode, "no server" in checked.stdout) == (0, False), checked.stdout
+    doctor = home.command("doctor").stdout
+    assert "FAIL  configuration" not in doctor
+    assert "refuses to start" not in home.command("status").stderr
