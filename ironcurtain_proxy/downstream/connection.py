@@ -358,7 +358,8 @@ class Connection:
         if self.is_modern or self._serves_both:
             wanted = method == "resources/subscribe"
             other = await self._subscriptions.change(str(params["uri"]), seconds, wanted=wanted)
-            answer = other if answer.error is not None else answer
+            if self.is_modern or (answer.error is not None and other.error is None):
+                answer = other
         return answer
 
     def _is_shown_to_all(self, params: Mapping[str, Json]) -> bool:

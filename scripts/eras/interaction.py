@@ -54,6 +54,7 @@ MEANT = {
         r"|three_key_meta|logging_helpers|set_logging_level_is_rejected|legacy_ad"
     ),
     "lists have one page, also for clients that follow no cursor": r"cursor|paginating",
+    "a server of both eras is asked for its lists in both ways": r"implicit_tools_list",
     "roots come from the policy": r"roots",
     "an answer is held to what was asked, and a page that was not shown is not complete": (
         r"accepted_elicitation|elicitation_complete"

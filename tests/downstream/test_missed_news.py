@@ -277,4 +277,4 @@ async def test_a_resource_of_which_neither_era_tells_is_not_subscribed_to() -> N
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
             found = await servers.forward(operation("resources/subscribe", "note://a"))
-    assert found.error is not None
+    assert found.error == {"code": -32601, "message": "no such method"}, "in the session's words"
