@@ -24,6 +24,7 @@ from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
+from ironcurtain_proxy.model.annotation import ToolsAlike
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import HUMAN, Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
@@ -42,7 +43,8 @@ from ironcurtain_proxy.shell.families import families_of
 
 _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """The fixed time of a rehearsal, in which nothing expires."""
-_DEFINITION: Final = "rehearsed"
+DEFINITION: Final = "rehearsed"
+"""Stands for the digest of a tool's definition."""
 
 
 class EscalatedStep(Struct, frozen=True, kw_only=True):
@@ -55,6 +57,7 @@ class EscalatedStep(Struct, frozen=True, kw_only=True):
     policy: Policy
     home: RealPath
     workspace: RealPath
+    alike: ToolsAlike
     held: bool = False
     """Whether a sandbox holds the local parts of the command."""
 
@@ -64,7 +67,7 @@ class EscalatedStep(Struct, frozen=True, kw_only=True):
         return EscalatedCall(
             server=self.call.server,
             tool=self.call.tool,
-            definition=_DEFINITION,
+            definition=DEFINITION,
             request=self.facts.request,
             arguments=self.facts.arguments,
             roles=decision.roles if isinstance(decision, Escalate) else (),
@@ -124,6 +127,7 @@ class Memory(Struct):
             reasons=asked.judged.reasons,
             fingerprint=_fingerprint(asked),
             directories=_directories(asked),
+            alike=asked.alike,
         )
 
 
@@ -167,7 +171,7 @@ def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[Server
         if one.workspace not in {None, workspace} or isinstance(pattern, CapabilityPattern):
             continue
         if pattern.tool in servers:
-            there = replace(pattern, server=servers[pattern.tool], definition=_DEFINITION)
+            there = replace(pattern, server=servers[pattern.tool], definition=DEFINITION)
             lasting = replace(grant, pattern=there, expires=None)
             memory.approvals.grants.restore(replace(one.remembered, grant=lasting))
     return memory

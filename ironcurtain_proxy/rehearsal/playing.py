@@ -42,6 +42,7 @@ from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.annotation import Annotations, ToolsAlike
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.policy import Policy
@@ -49,6 +50,7 @@ from ironcurtain_proxy.model.request import CommandPlace, Facts, Gathered, Parse
 from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.memory import (
+    DEFINITION,
     WAYS,
     EscalatedStep,
     Memory,
@@ -94,6 +96,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     workspace: RealPath
     home: RealPath
     resolver: Resolver
+    annotations: Annotations
     judges: Mapping[SceneRules, SceneJudge]
     unknown_branch: str = ""
     """The branch where none is recorded, or empty if the workspace is here, and says so itself."""
@@ -122,6 +125,13 @@ class Scene(Struct, frozen=True, kw_only=True):
                 push_to=("origin", branch),
             )
         return replace(gathered, place=_as_recorded(gathered.command, place, recorded))
+
+    def alike(self, call: ServerCall) -> ToolsAlike:
+        """Return the tools that one approval of the call would be of, too."""
+        every = {tool: self.annotations.get((call.server, tool)) for tool in TOOLS[call.server]}
+        own = every.pop(call.tool)
+        found = {} if own is None else {tool: own.shared_with(one) for tool, one in every.items()}
+        return {tool: (DEFINITION, roles) for tool, roles in found.items() if roles}
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judgement:
         """Return the decision on a call before any question."""
@@ -196,6 +206,7 @@ class Scenes(Struct, frozen=True):
             workspace=RealPath.from_text(workspace),
             home=RealPath.from_text(home),
             resolver=resolver,
+            annotations=loaded.annotations,
             judges=judges,
             unknown_branch="" if Path(workspace).is_dir() else _OWN_BRANCH,
         )
@@ -286,15 +297,16 @@ def rehearse(recording: Recording, assumed: Assumed, environ: Mapping[str, str])
     return player.found
 
 
+_Key: TypeAlias = tuple[SceneRules, Savings, str]
+
+
 class _Player(Struct):
     scenes: Scenes
     assumed: Assumed
     found: Rehearsed = msgspec.field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = msgspec.field(default_factory=dict)
-    _memories: dict[tuple[SceneRules, Savings, str], Memory] = msgspec.field(default_factory=dict)
-    _families: dict[tuple[SceneRules, Savings, str], Approvals] = msgspec.field(
-        default_factory=dict
-    )
+    _memories: dict[_Key, Memory] = msgspec.field(default_factory=dict)
+    _families: dict[_Key, Approvals] = msgspec.field(default_factory=dict)
     """The approvals of commands, by the repository of the worktrees that share them."""
     _given: dict[tuple[SceneRules, str], Memory] = msgspec.field(default_factory=dict)
 
@@ -329,33 +341,24 @@ class _Player(Struct):
         self.found.calls += 1
         for rules in RULES:
             judged = scene.judged(rules, call, gathered)
-            self._count(rules, recorded, call, scene, gathered, judged)
+            if isinstance(judged.decision, Deny):
+                self.found.tallies[rules].denied += 1
+                self.found.tallies[rules].denials[judged.decision.ground.rule] += 1
+            elif isinstance(judged.decision, Escalate) and isinstance(gathered, Facts):
+                asked = EscalatedStep(
+                    session=recorded.session,
+                    call=call,
+                    facts=gathered,
+                    judged=judged,
+                    policy=scene.judges[rules].policy,
+                    home=scene.home,
+                    workspace=scene.workspace,
+                    alike=scene.alike(call),
+                )
+                self._count(rules, recorded, asked)
 
-    def _count(
-        self,
-        rules: SceneRules,
-        recorded: TranscriptCall,
-        call: ServerCall,
-        scene: Scene,
-        gathered: Gathered,
-        judged: Judgement,
-    ) -> None:
+    def _count(self, rules: SceneRules, recorded: TranscriptCall, asked: EscalatedStep) -> None:
         tally = self.found.tallies[rules]
-        if isinstance(judged.decision, Deny):
-            tally.denied += 1
-            tally.denials[judged.decision.ground.rule] += 1
-            return
-        if not isinstance(judged.decision, Escalate) or not isinstance(gathered, Facts):
-            return
-        asked = EscalatedStep(
-            session=recorded.session,
-            call=call,
-            facts=gathered,
-            judged=judged,
-            policy=scene.judges[rules].policy,
-            home=scene.home,
-            workspace=scene.workspace,
-        )
         tally.note("each", asked)
         tally.spared_by_grants += self._is_given(rules, asked)
         if rules == "shipped":
@@ -406,14 +409,13 @@ def is_held(asked: EscalatedStep) -> bool:
 
 def _considered(asked: EscalatedStep) -> ContainmentInput:
     place = asked.facts.place
+    held = SandboxRestrictions(writable=(asked.workspace,), temporary=None, is_offline=True)
     facts = replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
     return ContainmentInput(
         facts=facts,
         judged=asked.judged,
         workspace=asked.workspace,
-        restrictions=SandboxRestrictions(
-            writable=(asked.workspace,), temporary=None, is_offline=True
-        ),
+        restrictions=held,
         for_reviewers=rule_for_reviewers(facts.request, asked.policy),
         asked_to_read=is_asked_to_read(facts.request, asked.policy),
         tried="",

@@ -124,7 +124,8 @@ def seen(asked: Escalation) -> Found:
 def _bare(offered: Pattern) -> object:
     words = {"description", "definition", "digest"}
     named = [one.name for one in fields(offered) if one.name not in words]
-    return [type(offered), *[(name, getattr(offered, name)) for name in named]]
+    given = {name: getattr(offered, name) for name in named}
+    return [type(offered), {**given, "parts": [_bare(one) for one in given.get("parts", ())]}]
 
 
 class _Program(TrustedProcess):
@@ -279,6 +280,7 @@ class Doors:
             policy=self._scene.judges["coding"].policy,
             home=self._scene.home,
             workspace=self._scene.workspace,
+            alike=self._scene.alike(call),
         )
         posed = memory.Memory()._posed(step, step.escalated())
         return seen(question_about(posed, memory._frame(step)))

@@ -79,6 +79,7 @@ async def test_a_call_is_decided_by_its_hook_as_in_a_rehearsal(
                 policy=scene.judges["coding"].policy,
                 home=scene.home,
                 workspace=scene.workspace,
+                alike=scene.alike(call),
             )
             # What the file tools change can be taken back.
             word = "allow" if is_contained(step) else word

@@ -78,7 +78,7 @@ def test_what_is_approved_in_one_project_asks_again_in_another(tmp_path: Path) -
     assert asked(played(tmp_path, command("go vet ./..."), other)) == (2, 2, 0)
 
 
-def test_reading_elsewhere_is_asked_about_once_for_a_directory_and_tool(tmp_path: Path) -> None:
+def test_reading_elsewhere_is_asked_about_once_for_a_directory(tmp_path: Path) -> None:
     found = played(
         tmp_path,
         recorded("Grep", path="/home/ann/other/src", pattern="x"),
@@ -86,7 +86,7 @@ def test_reading_elsewhere_is_asked_about_once_for_a_directory_and_tool(tmp_path
         recorded("Read", file_path="/home/ann/other/src/a"),
         recorded("Read", file_path="/home/ann/other/src/deep/b"),
     )
-    assert asked(found) == (4, 2, 2)
+    assert asked(found) == (4, 1, 1)
 
 
 def test_the_presets_differ_as_they_promise(tmp_path: Path) -> None:
