@@ -77,6 +77,7 @@ class _Harmless(Struct, frozen=True):
     loads_each: frozenset[str]
     caches: frozenset[str]
     cache_trees: frozenset[str]
+    by_content: frozenset[str]
 
 
 class _Names(Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,7 +189,7 @@ def _is_document(inner: RelativeParts) -> bool:
 
 
 def _is_version(lower: str) -> bool:
-    return lower in {".nvmrc", ".sdkmanrc", ".env", ".env.local"} or (
+    return lower in read_names().harmless.by_content or (
         lower.startswith(".") and lower.endswith(("-version", "-versions"))
     )
 

@@ -16,6 +16,9 @@ from ironcurtain_proxy.model.values import Json
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000
+MAX_ENTRIES: Final = 20_000
+"""The most entries of all pages, invalid ones included: each takes a moment of the event loop."""
+
 MAX_BYTES: Final = 16 << 20
 """Bytes of a list, as JSON: tools stay in memory while the server lives."""
 
@@ -87,14 +90,23 @@ async def _pages(
 ) -> AsyncIterator[list[Json]]:
     """Yield the entries of each page, until one names no other, or one that came before.
 
+    At most `MAX_ENTRIES` are yielded.
+
     Raises:
         DownstreamError: the server refuses, or sends no list, or one without end that must end.
     """
     cursors: set[str] = set()
     params: dict[str, Json] = {}
+    left = MAX_ENTRIES
     for _ in range(MAX_PAGES):
         entries, cursor = _page(server, await ask(params), key, drop)
-        yield entries
+        yield entries[:left]
+        left -= len(entries)
+        if left < 0 and must_end:
+            raise DownstreamError(f'server "{server}" lists more than {MAX_ENTRIES} entries')
+        if left < 0:
+            drop(f"{key} beyond the first {MAX_ENTRIES} entries")
+            return
         if not cursor:
             return
         if cursor in cursors:

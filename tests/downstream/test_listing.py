@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.listing import (
+    MAX_ENTRIES,
     MAX_PAGES,
     MAX_TOOLS,
     TOOLS,
@@ -75,6 +76,21 @@ async def test_a_prompt_whose_name_misleads_the_eye_is_hidden_too() -> None:
     assert found == {"plain": {"name": "plain"}}
     assert len(dropped) == 3
     assert all(said.isascii() and said.isprintable() for said in dropped)
+
+
+async def test_entries_that_are_none_count_for_the_limit_and_end_the_list() -> None:
+    """Each takes a moment of the event loop, and a page of 10 MiB has millions of them."""
+    endless: list[Json] = [5] * (MAX_ENTRIES // 2 + 1)
+    dropped: list[str] = []
+    pages = Pages(
+        {"prompts": [{"name": "p0"}, *endless], "nextCursor": "0"},
+        {"prompts": [{"name": "p1"}, *endless], "nextCursor": "1"},
+    )
+    found = await list_entries("s", pages, ("prompts", "name"), dropped.append)
+    assert list(found) == ["p0", "p1"]
+    assert len(dropped) == MAX_ENTRIES - 2 + 1
+    with pytest.raises(DownstreamError, match="lists more than 20000 entries"):
+        await list_tools(Pages({"tools": endless, "nextCursor": "a"}, {"tools": endless}), forget)
 
 
 async def test_cursors_are_followed_as_they_came() -> None:

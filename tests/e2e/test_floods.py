@@ -35,7 +35,7 @@ def test_a_server_with_a_hundred_thousand_tools_is_left_out_and_the_other_works(
     agent = flooded(installation, "tools")
     assert_alive(agent)
     assert not [name for name in agent.tool_names() if str(name).startswith("loud__")]
-    assert "lists more than 20000 entries" in agent.errors.read_text("utf-8")
+    assert "has more than 10000 tools" in agent.errors.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
