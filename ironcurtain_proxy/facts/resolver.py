@@ -214,8 +214,10 @@ def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
         for value in fact.values
         if isinstance(value, PathValue)
     ]
-    base = RealPath.from_text(workspace or "/")
-    for path in changed if workspace else ():
+    if not changed or workspace is None:
+        return ""
+    base = RealPath.from_text(workspace)
+    for path in changed:
         parts = path.parts[len(base.parts) :] if path.is_within(base) else ()
         inner = parts[len(_WORKTREES) + 1 :] if parts[: len(_WORKTREES)] == _WORKTREES else parts
         if inner and (_is_run_by_name(inner) or _is_acted_on(inner)):

@@ -197,6 +197,8 @@ class SchemaChecker(Struct, eq=False):
             base: where relative paths of the server start; None: unknown, and they stay left out.
         """
         compiled = self._compiled.get(id(schema)) or self._compile(annotation, schema)
+        if not compiled.places:
+            return arguments
         lacking: dict[str, Json] = {
             name: f"{base}/{place}" if place.startswith(".") else place
             for name, place in compiled.places
