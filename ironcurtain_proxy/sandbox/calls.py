@@ -4,7 +4,9 @@ A set-uid file runs with its owner's rights, whoever starts it. A server that ma
 workspace has a lasting way out of its sandbox. So each call that gives a mode refuses set-uid and
 set-gid, and calls that give a mode where the filter cannot see it are refused (`openat2`,
 `io_uring`). Root in a sandbox could give a file capabilities instead, which are an extended
-attribute: those are refused, too.
+attribute: those are refused, too. To a server they are refused whoever it runs as: an access list
+can let other users write what the host makes later, a label can say what a program may do, and no
+look at modes sees either. A view is looked through before its changes come in.
 
 Other things belong to the machine, not to the sandbox: the kernel's keys of a user (`keyctl`), the
 calls by which a program looks into the kernel or other programs where the machine's settings let it
@@ -129,14 +131,13 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
 }
 
 
-def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
-    """Return the filter, or None if nothing is known of such a machine.
+def refused_calls(machine: str) -> bytes | None:
+    """Return the filter of a server, or None if nothing is known of such a machine.
 
     Args:
         machine: the output of `uname -m`.
-        is_root: whether the sandbox is root's, whose processes have capabilities in it.
     """
-    return _filter(machine, lambda one: [*_refused(one, is_root=is_root), *_refused_wakes(one)])
+    return _filter(machine, lambda one: [*_refused(one, attributes=True), *_refused_wakes(one)])
 
 
 def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
@@ -145,8 +146,12 @@ def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
     It refuses what `refused_calls` and `refused_pairs` refuse, each socket that is not of the
     internet or of the kernel's routing, and new namespaces of users. `clone3` has its flags where
     no filter sees them; the C libraries fall back to `clone`.
+
+    Args:
+        machine: as above.
+        is_root: whether the command is root's, whose processes have capabilities there.
     """
-    return _filter(machine, lambda one: [*_refused(one, is_root=is_root), *_refused_ways(one)])
+    return _filter(machine, lambda one: [*_refused(one, attributes=is_root), *_refused_ways(one)])
 
 
 def _refused_ways(known: _Machine) -> _Steps:
@@ -172,7 +177,7 @@ def _refused_ways(known: _Machine) -> _Steps:
     return program
 
 
-def _refused(known: _Machine, *, is_root: bool) -> _Steps:
+def _refused(known: _Machine, *, attributes: bool) -> _Steps:
     """Return the steps of `refused_calls`. Behind them the number of the call is loaded."""
     program = [
         *[(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, known.arch), _refuse(errno.ENOSYS)],
@@ -182,7 +187,7 @@ def _refused(known: _Machine, *, is_root: bool) -> _Steps:
     ]
     for number in (*_UNSEEN, *known.kernels):
         program += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
-    for number in known.attributes if is_root else ():
+    for number in known.attributes if attributes else ():
         program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
     program += [
         (_EQUAL, 0, 4, known.allocates),
