@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import hosts_of, why_alone
+from ironcurtain_proxy.decision.authorizer import CONTAINED_SERVERS
 from ironcurtain_proxy.grants.book import (
     is_never_remembered,
     whole_call_candidates,
@@ -363,9 +364,8 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         ending=frame.ending,
     )
     for_people = any(reason.origin in FOR_PEOPLE for reason in posed.reasons)
-    patterns = (
-        () if posed.directories is None else candidates(posed.asked, places, _alike(posed, frame))
-    )
+    like = _alike(posed, frame)
+    patterns = () if posed.directories is None else candidates(posed.asked, places, like)
     return Escalation(
         id=posed.id,
         session=frame.session,
@@ -413,9 +413,11 @@ def _alike(posed: QuestionInput, frame: Frame) -> ToolsAlike:
     """Return the tools of the same kind about which the policy has no rule more."""
     books = (frame.policy.book, *[floor.book for floor in frame.policy.floors])
     server, tool = posed.facts.request.server, posed.call.tool
+    # Where nobody said what a tool does, another one with such a path may run what lies there.
+    is_known = posed.facts.request.effect is not None or server in CONTAINED_SERVERS
     return {
         other: known
-        for other, known in posed.alike.items()
+        for other, known in (posed.alike if is_known else {}).items()
         if all({*book.for_tool(server, other)} <= {*book.for_tool(server, tool)} for book in books)
     }
 
