@@ -91,8 +91,8 @@ class ControlLookout:
     keeper: RemovedFiles
     inotify: InotifyQueue | None = None
     """Tells when to look while calls run, or None if the time alone does."""
-    closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of a directory, the names that no server can change. What they hold is not looked at."""
+    open_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of a directory, the only names that a server can change. No other is looked at."""
     is_known: Callable[[str, ControlFile], bool] = lambda _path, _file: False
     """Whether a new file is the user's own."""
     own_places: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class ControlLookout:
             Leads(self.roots),
             let_in,
             self._listen,
-            self.closed_names,
+            self.open_names,
             self.settled,
             self.own_places,
         )

@@ -236,7 +236,8 @@ class Stage(Struct, frozen=True, kw_only=True):
     def mount(self) -> tuple[str, ...]:
         """Return the arguments of bubblewrap."""
         found = ["--bind", self.directory, self.place]
-        for kind, names in (("--ro-bind", self.beside), ("--bind", self.opened)):
+        # What lies beside may be another program's, and be gone before the instance starts.
+        for kind, names in (("--ro-bind-try", self.beside), ("--bind", self.opened)):
             found += [word for name in names for word in (kind, *[f"{self.place}/{name}"] * 2)]
         return tuple(found)
 

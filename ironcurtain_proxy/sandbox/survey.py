@@ -143,8 +143,8 @@ class Survey(Struct):
     """Makes a directory readable that a server closed to us."""
     on_directory: Callable[[str, bool], None]
     """Is told each directory that is listed, and whether its files are control places."""
-    closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of a directory, the names that no server can change."""
+    open_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of a directory, the only names that a server can change."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that were there before any server ran, in lower case."""
     own_places: tuple[str, ...] = ()
@@ -238,10 +238,8 @@ class Survey(Struct):
             on_the_way=self.leads.above,
             leads_away=self._leads_away,
         )
-        closed = self.closed_names.get(path, frozenset())
-        for entry in entries:
-            if entry.name in closed:
-                continue
+        open_names = self.open_names.get(path)
+        for entry in [one for one in entries if open_names is None or one.name in open_names]:
             is_directory = entry.is_dir(follow_symlinks=False)
             kind = judge.kind_of(entry, is_directory=is_directory)
             if is_directory and kind != "hidden":

@@ -248,6 +248,12 @@ def _read(path: str, file: int) -> AbandonedNote:
     return AbandonedNote(path, roots, content.began, until, content)
 
 
+def _names_below(place: str, paths: Collection[str]) -> frozenset[str]:
+    """Return the names in a directory that lead to some paths."""
+    top = f"{place}/"
+    return frozenset([path[len(top) :].split("/")[0] for path in paths if path.startswith(top)])
+
+
 def _is_there(root: str) -> bool:
     return os.path.isdir(root) and os.path.realpath(root) == root  # noqa: PTH112  text
 
@@ -315,15 +321,14 @@ class Watchman(Struct):
             for _, mark in marks:
                 self.lookout.allowed.pop(mark, None)
 
-    def opened(
-        self, places: Mapping[str, frozenset[str]], approved: Collection[str] = ()
-    ) -> "Watchman":
+    def opened(self, places: Collection[str], approved: Collection[str]) -> "Watchman":
         """Begin to look after what is opened for a second instance, until the watch is ended.
 
-        What is there is not closed: a person may have approved that all of it is deleted.
+        What is there is not closed: a person may have approved that all of it is deleted. What
+        comes beside it is another program's: the instance has a private directory in each place.
 
         Args:
-            places: the directories, and the names in each that stay closed.
+            places: the directories that hold what was approved.
             approved: the paths that a person has approved.
 
         Raises:
@@ -340,7 +345,7 @@ class Watchman(Struct):
             tuple(outermost),
             main.keeper,
             _listening(),
-            closed_names=places,
+            open_names={place: _names_below(place, approved) for place in places},
             names=main.names,
             own_places=main.own_places,
         )

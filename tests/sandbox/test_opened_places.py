@@ -3,6 +3,7 @@
 The server's part is played by this process: the kernel tells of its writes in the same way.
 """
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.second_instance import left_closed
+from ironcurtain_proxy.sandbox.second_instance import left_closed, staged
 from ironcurtain_proxy.sandbox.watchman import Watchman
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,8 @@ class Opened:
     def open(self, *names: str) -> None:
         paths = [RealPath.from_text(str(self.top / "outside" / name)) for name in names]
         opening = SandboxOpening(paths=tuple(paths))
-        self.watch = self.main.opened(left_closed(opening, str(self.top / "home")))
+        places = left_closed(opening, str(self.top / "home"))
+        self.watch = self.main.opened(places, [str(path) for path in paths])
 
     def put(self, name: str, text: str = "x") -> Path:
         path = self.top / "outside" / name
@@ -60,15 +62,26 @@ def o(tmp_path: Path) -> Iterator[Opened]:
 @pytest.mark.parametrize(
     "name",
     [
-        *(".claude/settings.json", ".mcp.json", "new/.git/hooks/pre-commit"),
-        *("project/.claude/settings.json", "project/deep/.git/hooks/x", "other/.vscode/tasks.json"),
+        *("new/.git/hooks/pre-commit", "new/.mcp.json", "new/deep/.vscode/tasks.json"),
+        *("project/.claude/settings.json", "project/deep/.git/hooks/x"),
     ],
 )
-async def test_what_steers_is_taken_away_beside_and_below_what_was_approved(
-    o: Opened, name: str
-) -> None:
+async def test_what_steers_is_taken_away_below_what_was_approved(o: Opened, name: str) -> None:
     o.open("new", "project")
     planted = o.put(name)
+    assert len(await o.look()) == 1
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize("name", [".claude/settings.json", ".mcp.json", "other/.git/hooks/x"])
+async def test_what_another_program_puts_beside_what_was_approved_stays(
+    o: Opened, name: str
+) -> None:
+    o.open("new", "project/deep/file")
+    mine = o.put(name)
+    assert await o.look() == []
+    assert mine.exists()
+    planted = o.put("project/deep/file/.git/hooks/x")
     assert len(await o.look()) == 1
     assert not planted.exists()
 
@@ -143,10 +156,10 @@ async def test_what_comes_at_the_very_end_is_said_later_and_then_nothing_is_look
     o: Opened,
 ) -> None:
     o.open("new")
-    planted = o.put(".mcp.json")
+    planted = o.put("new/.mcp.json")
     o.main.ended(o.watch)
     assert not planted.exists()
-    o.put(".mcp.json")
+    o.put("new/.mcp.json")
     assert len(await o.look()) == 1
     assert await o.look() == []
     assert planted.exists()
@@ -161,3 +174,13 @@ async def test_what_cannot_be_looked_after_is_not_opened(
     with pytest.raises(OSError, match="too many directories"):
         o.open("project")
     o.open("new")
+
+
+def test_an_instance_starts_where_a_name_beside_is_gone(o: Opened) -> None:
+    gone = o.put("gone")
+    opening = SandboxOpening(paths=(RealPath.from_text(str(o.top / "outside/new")),))
+    (stage,) = staged(opening, str(o.top / "home"), str(o.top / "staged"))
+    gone.unlink()
+    command = ["bwrap", "--ro-bind", "/", "/", *stage.mount(), "ls", stage.place]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["mine", "project"]), done.stderr
