@@ -74,7 +74,7 @@ class LogFile:
     def __init__(
         self, opened: OpenedLog, syncer: Syncer, settings: LogSettings, write: Write
     ) -> None:
-        self._path = opened.path
+        self._path, self._name = opened.path, str(opened.path)
         self._file = opened.file
         self._identity = _identity(opened.file)
         self._size = opened.size
@@ -133,7 +133,7 @@ class LogFile:
             OSError: it was deleted, moved, replaced or changed while we had it open.
         """
         try:
-            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116  half the time
+            found = os.stat(self._name, follow_symlinks=False)  # noqa: PTH116  half the time
         except FileNotFoundError as error:
             raise OSError("the log was deleted or moved away while it was open") from error
         # No other file gets this number while ours is open.

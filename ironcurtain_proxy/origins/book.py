@@ -1,7 +1,7 @@
 """What one session has heard from its user and read in results, and where a target comes from.
 
-Theory of operation. A result is only put aside when it comes: a list append, and a walk over its
-first texts. It is read in a thread, when a target is looked up:
+Theory of operation. A result is only put aside when it comes; of a large one, its first texts. It
+is read in a thread, when a target is looked up:
 
     result ── note ──▶ put aside ── settle ──▶ digests of keys: at most 64 Ki, oldest dropped
     user's words ──────────────── settle ──▶ the last messages
@@ -60,8 +60,12 @@ _MOST_TEXT: Final = 1 << 20
 """The most characters of one result that are read."""
 _MOST_STEPS: Final = 1 << 15
 """The most members of one result that are looked at."""
+_MOST_WHOLE: Final = 1 << 16
+"""The most bytes of a result that is put aside whole: the texts of a larger one are taken out."""
+_BESIDES: Final = 1 << 10
+"""The bytes that a result takes beside its texts."""
 _MOST_WAITING: Final = 1 << 22
-"""The most characters of results that wait to be read; the oldest are dropped."""
+"""The most bytes of results that wait to be read; the oldest are dropped."""
 _MOST_MESSAGES: Final = 5
 _MOST_MESSAGE: Final = 1 << 16
 """The most characters of one message of the user's: more was pasted."""
@@ -86,13 +90,22 @@ class UserWords(Protocol):
         """The message as it came."""
 
 
+class _Texts(Struct, frozen=True):
+    """What is read of a result."""
+
+    named: tuple[str, ...]
+    own: tuple[str, ...]
+    """Those of the texts that the operator calls the user's own."""
+
+
 class _Waiting(Struct, frozen=True):
     """A result that is put aside."""
 
-    source: InResult
-    texts: tuple[str, ...]
-    own: tuple[str, ...]
-    """Those of the texts that the operator calls the user's own."""
+    server: str
+    tool: str
+    request: AccessRequest | None
+    at: datetime
+    held: ToolResult | _Texts
     size: int
 
 
@@ -129,17 +142,21 @@ class OriginBook:
         self, server: str, tool: str, request: AccessRequest | None, answer: ToolResult
     ) -> None:
         """Put a result aside that the agent gets. Never reads it all."""
-        texts = _texts(answer)
-        if not texts:
-            return
-        fields = self._own_records.get((server, tool))
-        own = () if fields is None or answer.has_failed else _members(answer, fields)
-        size = sum(map(len, texts))
-        source = InResult(server, tool, _about(request), self._now())
-        self._waiting.append(_Waiting(source, texts, own, size))
+        held: ToolResult | _Texts = answer
+        size = _MOST_WHOLE + 1 if answer.written is None else len(answer.written)
+        if size > _MOST_WHOLE:
+            held = self._texts(server, tool, answer)
+            size = sum(map(len, held.named))
+        size += _BESIDES
+        self._waiting.append(_Waiting(server, tool, request, self._now(), held, size))
         self._size += size
         while self._size > _MOST_WAITING and len(self._waiting) > 1:
             self._size -= self._waiting.popleft().size
+
+    def _texts(self, server: str, tool: str, answer: ToolResult) -> _Texts:
+        fields = self._own_records.get((server, tool))
+        own = () if fields is None or answer.has_failed else _members(answer, fields)
+        return _Texts(_texts(answer), own)
 
     def _hear(self) -> None:
         message = self._words()
@@ -158,16 +175,19 @@ class OriginBook:
                 self._read(one)
 
     def _read(self, one: _Waiting) -> None:
-        named = (key for text in one.texts for key in coarse_keys(text, self._spelling))
+        held = one.held
+        texts = held if isinstance(held, _Texts) else self._texts(one.server, one.tool, held)
+        source = InResult(one.server, one.tool, _about(one.request), one.at)
+        named = (key for text in texts.named for key in coarse_keys(text, self._spelling))
         for key in islice(dict.fromkeys(islice(named, 4 * _MOST_OF_RESULT)), _MOST_OF_RESULT):
             digest = self._digest(key)
             known = self._index.pop(digest, None)
             # The first result that named it counts, and it is no longer the only one.
-            is_only = known is None or (known[1] and known[0] is one.source)
-            self._index[digest] = (one.source if known is None else known[0], is_only)
+            is_only = known is None or (known[1] and known[0] is source)
+            self._index[digest] = (source if known is None else known[0], is_only)
             if len(self._index) > MOST_KEYS:
                 del self._index[next(iter(self._index))]
-        for text in one.own:
+        for text in texts.own:
             for key in islice(self._own_keys(text), _MOST_OF_RESULT):
                 digest = self._digest(key)
                 self._own.pop(digest, None)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import orjson
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -55,7 +56,8 @@ class Scene:
         content: dict[str, Json] = (
             result if isinstance(result, dict) else {"content": [{"type": "text", "text": result}]}
         )
-        self.book.note("web", tool, called(("url", "fetch-url", values)), ToolResult(content))
+        answer = ToolResult(content, written=orjson.dumps(content))
+        self.book.note("web", tool, called(("url", "fetch-url", values)), answer)
 
     def origin(self, piece: TargetPiece) -> TargetOrigin:
         return self.book.origins([piece])[0]
@@ -161,6 +163,18 @@ def test_what_waits_is_bounded_and_the_oldest_is_dropped() -> None:
     scene.read("eve@evil.example")
     for _ in range(5):
         scene.read(f"kim@example.org {'x ' * (1 << 19)}")
+    assert scene.origin(TargetPiece("address", "eve@evil.example")) == ByNobody()
+    assert isinstance(scene.origin(KIM), InResult)
+
+
+@pytest.mark.parametrize("written", [b"{}", None])
+def test_of_very_many_small_results_the_oldest_are_dropped(written: bytes | None) -> None:
+    scene = Scene()
+    scene.read("eve@evil.example")
+    for _ in range(10_000):
+        scene.book.note("web", "page", None, ToolResult({}, written=written))
+    scene.read("kim@example.org")
+    assert len(scene.book._waiting) < 5_000
     assert scene.origin(TargetPiece("address", "eve@evil.example")) == ByNobody()
     assert isinstance(scene.origin(KIM), InResult)
 
