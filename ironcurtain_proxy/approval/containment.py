@@ -366,6 +366,32 @@ def written_outside(facts: Facts) -> tuple[RealPath, ...]:
     return tuple([RealPath.from_text(path) for path in dict.fromkeys(found)])
 
 
+def written_to_act(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
+    """Return the paths that a call's shell command names to write, and programs act on."""
+    if facts.command is None:
+        return ()
+    from ironcurtain_proxy.control_places.rules import control_of  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.outward import words_written  # noqa: PLC0415
+    from ironcurtain_proxy.shell.places import path_of  # noqa: PLC0415
+
+    found: dict[RealPath, None] = {}
+    for part in effect_of(facts.command, facts.place).parts:
+        for word in words_written(part.command):
+            named = path_of(word, part.place)
+            path = None if named is None else RealPath.from_text(named)
+            if path is not None and path.is_within(workspace) and path != workspace:
+                place = control_of(
+                    path.parts[len(workspace.parts) :],
+                    is_directory=False,
+                    is_link=False,
+                    is_repository=lambda _parts: False,
+                    is_settled=lambda _parts: True,
+                )
+                found |= {} if place is None else {path: None}
+    return tuple(found)
+
+
 def programs_outside(facts: Facts) -> tuple[str, ...]:
     """Return the programs of a call's shell command that may need a credential.
 

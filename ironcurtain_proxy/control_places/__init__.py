@@ -9,7 +9,8 @@ listed as harmless.
 - `git_files`: the repositories that an index makes git look into, and whether a changed
   configuration of git, a waiting rebase or a cherry-pick is harmless
 - `links`: where git's settings, commands and links of control places lead
+- `python_modules`: the files that Python would take first for a module that settings start
 
-The names stand in `names.toml`. All modules but `links` are pure: callers list files and pass what
-they found.
+The names stand in `names.toml`. All modules but the last two are pure: callers list files and pass
+what they found.
 """

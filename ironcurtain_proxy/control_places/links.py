@@ -13,15 +13,21 @@ in `node_modules`, where names are not judged. This module reads links and chang
 import os
 import re
 import stat
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.control_places.git_files import other_settings
+from ironcurtain_proxy.control_places.python_modules import (
+    LedModules,
+    above,
+    is_below,
+    modules_of,
+)
 from ironcurtain_proxy.control_places.rules import (
     is_in_cache,
     looks_activated,
@@ -84,10 +90,7 @@ _LOADED: Final = lazy(
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
 _PATH_OF_ENVRC: Final = lazy(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
 _PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
-_AS_MODULE: Final = lazy(r"(?<![\w-])-m[\"',\s]+([A-Za-z_][\w.]*)")
-_IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)
 _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
-_OF_PYTHON: Final = frozenset({*sys.stdlib_module_names, "sitecustomize", "usercustomize"})
 _OF_VARIABLE: Final = lazy(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
@@ -144,26 +147,6 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
             yield from [word + one for one in endings]
 
 
-def modules_of(name: str, text: str) -> Iterator[str]:
-    """Yield where the modules may lie that a control file imports by name, or starts by `-m`.
-
-    Args:
-        name: the file's.
-        text: what it holds.
-    """
-    ending = name.rpartition(".")[2]
-    forms = read_names().commands["lua_modules" if ending == "lua" else "modules"]
-    found = _AS_MODULE.findall(text) if "python" in text or "uv" in text else []
-    if ending == "py" or "python" in text.partition("\n")[0]:
-        for of, those in _IMPORTS.findall(text):
-            found += [of, *[f"{of}.{one}".strip(".") for one in re.findall(r"\w[\w.]*", those)]]
-    elif ending == "lua":
-        found += _REQUIRED.findall(text)
-    for path in {one.strip(".").replace(".", "/") for one in found} - {""}:
-        for each in (path, *_above(path)):
-            yield from [form.format(each) for form in forms]
-
-
 def _words_of_values(text: str) -> Iterator[str]:
     """Yield what may be programs in settings, whatever the names of their keys.
 
@@ -192,6 +175,10 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     directories = [one[1] for one in _PATH_OF_MISE.finditer(text)]
+    if name.endswith(".lua"):
+        for module in map(_relative, _REQUIRED.findall(text[:_LONGEST])):
+            forms = read_names().commands["lua_modules"]
+            yield from [form.format(module.strip(".").replace(".", "/")) for form in forms]
     if name.startswith(".envrc"):
         for path in _of_envrc(text[:_LONGEST]):
             if path.endswith("/"):
@@ -345,7 +332,11 @@ class Leads:
     """The paths below some directories that settings lead to."""
 
     def __init__(
-        self, roots: tuple[str, ...], known: Iterable[str] = (), in_each: Iterable[str] = ()
+        self,
+        roots: tuple[str, ...],
+        known: Iterable[str] = (),
+        in_each: Iterable[str] = (),
+        modules: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Begin with what is known.
 
@@ -353,41 +344,44 @@ class Leads:
             roots: absolute and real.
             known: the paths that settings lead to, as `paths`.
             in_each: as the property of that name.
+            modules: the names of modules, as `LedModules.names`.
         """
         self._roots = roots
         self._paths: set[str] = set()
-        self._names: dict[str, set[str]] = {}
-        self.above: set[str] = set()
+        self._above: set[str] = set()
         """Directories on the way to a path. No link may come in their place."""
+        self.modules = LedModules(roots, modules)
         self._in_each = {*in_each}
         """Relative paths of hooks that the user's own settings name for every repository."""
         self._in_linked: set[str] = set()
         """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
-        self._imported_from: set[str] = set()
-        """Directories where Python looks for modules first."""
         for path in known:
             self._add(path)
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._paths) + len(self.modules)
 
     @property
     def paths(self) -> frozenset[str]:
         """The paths that settings lead to, absolute."""
         return frozenset(self._paths)
 
+    def is_path(self, path: str) -> bool:
+        """Return whether settings lead to a path itself."""
+        return path in self._paths or self.modules.hold(path)
+
     def holds(self, path: str) -> bool:
         """Return whether settings lead to a path, or to a directory that holds it."""
-        return path in self._paths or any(one in self._paths for one in _above(path))
+        return self.is_path(path) or any(one in self._paths for one in above(path))
+
+    def is_on_the_way(self, path: str) -> bool:
+        """Return whether a link at a path would lead to other files than those that are led to."""
+        return path in self._above or self.modules.hold_link(path)
 
     @property
     def in_each(self) -> tuple[str, ...]:
         """Where the user's own settings say that every repository has its hooks."""
         return tuple(sorted(self._in_each))
-
-    def names_in(self, directory: str) -> set[str]:
-        """Return the names in a directory that settings lead to."""
-        return self._names.get(directory, set())
 
     def of_user(self) -> None:
         """Add what the user's own settings of git, shells, and links to settings lead to."""
@@ -400,7 +394,7 @@ class Leads:
             self._of_shell(home, _of_envrc(_text(f"{home}/{file}")))
         self._of_shell(home, [f"{one}/" for one in os.environ.get("PATH", "").split(":")])
         for directory in os.environ.get("PYTHONPATH", "").split(":"):
-            self._import_from(directory)
+            self.modules.import_from(directory)
         for place in read_names().commands["places_of_links"]:
             with suppress(OSError), os.scandir(f"{home}/{place}") as found:
                 for one in found:
@@ -453,20 +447,20 @@ class Leads:
         if is_prose or name == _STARTED_BY_HAND or "\0" in text:
             return
         # A hook runs at the top of its worktree, settings beside them or at the top of the project.
-        tops = [one for one in _above(path) if self._is_ours(one)]
-        for word in {*words_of_commands(name, text)}:
-            for top in tops:
-                if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
-                    self._run(word, top, set())
-        modules = {*modules_of(name, text[:_LONGEST])}
-        coming = {*files_to_come(name, text), *modules}
-        # Direnv goes to where its file lies.
-        tops = tops[:1] if name.startswith(".envrc") else tops
+        tops = [one for one in above(path) if self._is_ours(one)]
+        named = {*words_of_commands(name, text)}
         for top in tops:
-            for word in coming:
-                self._run(word, top, set())
-            if modules:
-                self._import_from(top)
+            self._run_all([one for one in named if os.path.isfile(f"{top}/{one}")], top)  # noqa: PTH113  text
+        modules, coming = modules_of(name, text[:_LONGEST]), {*files_to_come(name, text)}
+        # Direnv goes to where its file lies.
+        for top in tops[:1] if name.startswith(".envrc") else tops:
+            self._run_all(coming, top)
+            for program in self.modules.start(top, modules):
+                self._add_linked(program)
+
+    def _run_all(self, programs: Iterable[str], top: str) -> None:
+        for one in programs:
+            self._run(one, top, set())
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:
         """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
@@ -490,9 +484,12 @@ class Leads:
     def _add(self, path: str) -> None:
         if self._is_ours(path) and path not in self._roots and path not in self._paths:
             self._paths.add(path)
-            parent, _, name = path.rpartition("/")
-            self._names.setdefault(parent, set()).add(name)
-            self.above.update(_above(path))
+            self._above.update(above(path))
+
+    def _add_linked(self, path: str) -> None:
+        """Add a path, and each link on the way to it: it could be exchanged."""
+        for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
+            self._add(each)
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
         """Yield the paths that the file or directory at a path leads to in turn."""
@@ -518,33 +515,15 @@ class Leads:
             relative.add(program)
         if top is not None or program.startswith(("/", "~")):
             path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
-            for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
-                self._add(each)
+            self._add_linked(path)
             if path.endswith(".py"):
-                self._import_from(_holder(os.path.realpath(path)))
-
-    def _import_from(self, directory: str) -> None:
-        """Add the files of a directory that Python would import in place of its own."""
-        if self._is_ours(directory) and directory not in self._imported_from:
-            self._imported_from.add(directory)
-            for name in _OF_PYTHON:
-                for form in read_names().commands["modules"]:
-                    self._add(f"{directory}/{form.format(name)}")
+                self.modules.import_from(_holder(os.path.realpath(path)), path)
 
     def _is_ours(self, path: str) -> bool:
-        return any(f"{path}/".startswith(f"{root}/") for root in self._roots)
+        return is_below(path, self._roots)
 
     def _links(self, path: str) -> list[str]:
-        """Return the links on the way to a path: each could be exchanged."""
-        parts = path.split("/")
-        above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
-        return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the directories above a path, the innermost first."""
-    while path := path.rpartition("/")[0]:
-        yield path
+        return [one for one in (path, *above(path)) if os.path.islink(one)]  # noqa: PTH114  text
 
 
 def _holder(path: str) -> str:

@@ -35,6 +35,7 @@ from ironcurtain_proxy.approval.containment import (
     why_not_held,
     why_open,
     written_outside,
+    written_to_act,
 )
 from ironcurtain_proxy.approval.settlements import by_containment
 from ironcurtain_proxy.decision.authorizer import (
@@ -137,10 +138,14 @@ class Containing(Struct, kw_only=True):
         workspace, places = self.policy.workspace, self._kept_places(case)
         if isinstance(found, str):
             return found
-        if places and workspace is not None:
+        if workspace is not None:
             kept = [RealPath((*workspace.parts, *one.split("/"))) for one in places]
-            found = found or SandboxOpening()
-            found = replace(found, paths=(*found.paths, *kept))
+            if self._has_view(case):
+                # What the command names is opened by the first question, not by a second one.
+                kept += written_to_act(facts, workspace)
+            if kept:
+                found = found or SandboxOpening()
+                found = replace(found, paths=(*found.paths, *dict.fromkeys(kept)))
         named = () if found is None else map(str, found.paths)
         unnamed = [_quoted(one) for one in named if one != one.encode(errors="ignore").decode()]
         return f"no sandbox opens a name that is not UTF-8: {unnamed[0]}" if unnamed else found

@@ -380,7 +380,12 @@ class Runner:
                     settled=frozenset(self._lookout.settled),
                     configurations=self._lookout.own_configurations,
                 )
-            self._led = replace(self._begun_with, paths=leads.paths, hooks_in_each=leads.in_each)
+            self._led = replace(
+                self._begun_with,
+                paths=leads.paths,
+                hooks_in_each=leads.in_each,
+                modules=leads.modules.names,
+            )
             self._repositories = self._lookout.repositories
             return self._led
 

@@ -39,6 +39,7 @@ from ironcurtain_proxy.control_places.git_files import (
     resolves_no_more,
 )
 from ironcurtain_proxy.control_places.links import CONFIGURATIONS, Leads, is_plain
+from ironcurtain_proxy.control_places.python_modules import is_compiled
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
@@ -56,6 +57,7 @@ from ironcurtain_proxy.sandbox.putting_back import (
     let_in,
     read_control_file,
     read_index,
+    remove,
     replace_index,
     restore,
     shown,
@@ -225,7 +227,8 @@ class ControlLookout:
             identity = identity_of(path)
             is_below = path.startswith(tuple([f"{one}/" for one in closed]))
             # A link has no content to close, and could be exchanged.
-            if identity and not is_below and not os.path.islink(path):  # noqa: PTH114  text
+            is_link = os.path.islink(path)  # noqa: PTH114  text
+            if identity and not (is_below or is_link or is_compiled(path)):
                 if len(closed) == _MOST_CLOSED:
                     # What is not closed could be moved away, or be changed for a moment.
                     self._miss(
@@ -536,6 +539,10 @@ class ControlLookout:
         return did
 
     def _put_back(self, path: str, before: ControlFile | None, why: str, beside: str = "") -> bool:
+        if is_compiled(path):
+            with suppress(OSError):
+                remove(path)
+                return False
         how = "put back" if before is not None else "removed"
         try:
             kept = self.keeper.take(path, beside)

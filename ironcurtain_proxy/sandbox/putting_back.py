@@ -333,6 +333,17 @@ def let_in(directory: str) -> None:
             Path(f"/proc/self/fd/{found}").chmod(mode | stat.S_IRWXU)
 
 
+def remove(path: str) -> None:
+    """Remove a file that nobody misses.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    parent, _, name = path.rpartition("/")
+    with opened(parent) as place:
+        os.unlink(name, dir_fd=place)
+
+
 def restore(path: str, item: ControlFile) -> None:
     """Restore a file, byte for byte.
 

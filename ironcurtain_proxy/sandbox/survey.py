@@ -113,14 +113,13 @@ class _Judge(Struct, frozen=True):
     context: _Context
     is_searched: bool
     """Whether each entry is asked about, as in a repository's own directory."""
-    led: Collection[str]
-    on_the_way: Collection[str]
+    leads: Leads
     leads_away: Callable[[str], bool]
 
     def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
         """Return what an entry is, or None if it is data."""
         name, is_link = entry.name, entry.is_symlink()
-        if name in self.led or (is_link and entry.path in self.on_the_way):
+        if self.leads.is_path(entry.path) or (is_link and self.leads.is_on_the_way(entry.path)):
             return "led-to"
         if self.context.kind is not None:
             return self.context.kind
@@ -234,8 +233,7 @@ class Survey(Struct):
             parts=parts,
             context=context,
             is_searched=bool(context.repository) and not is_data,
-            led=self.leads.names_in(path),
-            on_the_way=self.leads.above,
+            leads=self.leads,
             leads_away=self._leads_away,
         )
         open_names = self.open_names.get(path)

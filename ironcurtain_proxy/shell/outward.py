@@ -206,6 +206,15 @@ def words_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
         yield from (word for word, why in found if why is not None and _WHOLE not in why)
 
 
+def words_written(command: SimpleCommand) -> Iterator[Word]:
+    """Yield the words of a command that name what it writes, or removes."""
+    yield from (one.target for one in command.redirections if one.operator in _WRITE)
+    name, options = name_of(command), [word.prefix for word in command.words[1:]]
+    in_place = name == "sed" and any(one.startswith(("-i", "--in-place")) for one in options)
+    if in_place or name in word_set("writers"):
+        yield from _operands(command)
+
+
 def deletes_repository(command: SimpleCommand, place: CommandPlace) -> bool:
     """Return whether a command removes the workspace, or the data of a repository in it."""
     name = name_of(command)
@@ -255,6 +264,7 @@ def _is_symbolic_link(command: SimpleCommand) -> bool:
     return known and any(_SYMBOLIC.fullmatch(one) for one in options)
 
 
+_WRITE: Final = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
 _LINK: Final = re.compile(
     r"-[sfnrvibT]*t?|--(?:symbolic|force|no-dereference|relative|verbose|interactive|backup"
     r"|no-target-directory|target-directory=.*)"
@@ -295,7 +305,7 @@ def _made_links(command: SimpleCommand, operands: list[Word]) -> list[Word]:
 
 
 def _leaves(one: Redirection, place: CommandPlace) -> bool:
-    if one.operator not in {">", ">>", ">|", "&>", "&>>", "<>"}:
+    if one.operator not in _WRITE:
         return False
     path = path_of(one.target, place)
     return path is not None and not may_write(path, place)

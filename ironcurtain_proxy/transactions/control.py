@@ -32,6 +32,7 @@ from ironcurtain_proxy.control_places.links import (
     leads_into,
     leads_into_cache,
 )
+from ironcurtain_proxy.control_places.python_modules import COMPILED
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
@@ -110,6 +111,8 @@ class LedPlaces(Struct, frozen=True):
     """In the workspace, absolute."""
     hooks_in_each: tuple[str, ...] = ()
     """Where the user's own settings say that every repository has its hooks, relative to it."""
+    modules: Mapping[str, frozenset[str]] = {}
+    """By directory, the names of modules that would run as a program starts."""
     settled: frozenset[str] = frozenset()
     """The hidden names that are the project's own, in lower case."""
     configurations: Mapping[str, bytes] = {}
@@ -219,7 +222,8 @@ class Control:
         here = str(Path(f"/proc/self/fd/{host}").readlink())
         if not parts:
             self._workspace = here
-            self._leads = Leads((here,), self._known.paths, self._known.hooks_in_each)
+            known = self._known
+            self._leads = Leads((here,), known.paths, known.hooks_in_each, known.modules)
             self._leads.of_user()
         is_repository = files.look(host, b".git") is not None
         if not is_repository and parts:
@@ -250,7 +254,11 @@ class Control:
         if not len(self._leads) or self._is_approved(entry.parts):
             return False
         path = self._absolute(entry.parts)
-        return self._leads.holds(path) or (not entry.is_directory and path in self._leads.above)
+        if entry.is_removed and COMPILED in entry.parts:
+            return False
+        return self._leads.holds(path) or (
+            not entry.is_directory and self._leads.is_on_the_way(path)
+        )
 
     def _is_approved(self, parts: RelativeParts) -> bool:
         return any(parts[:end] in self._approved for end in range(1, len(parts) + 1))

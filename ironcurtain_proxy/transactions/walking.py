@@ -27,6 +27,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ironcurtain_proxy.control_places.python_modules import is_compiled
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
@@ -448,6 +449,9 @@ class Walk(Struct, eq=False):
             why = f"{why}; it holds {first!r}{more}" if inside else None
         elif judged.is_link:
             why = f"{why}; a link to {judged.target()!r}"
+        elif is_compiled("/".join(judged.parts)):
+            # Tests make it each time, and so does the user's Python.
+            why = None
         self._keep_back(place, name, why)
         return True
 

@@ -180,6 +180,34 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     assert "not UTF-8" in refused(run(agent, "sh raw.sh"))
 
 
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("echo new >> .envrc; echo x > .mcp.json.d", "old\nnew\n"),
+        ("sed -i s/old/new/ .envrc", "new\n"),
+        ("printf 'new\\n' | tee .envrc; bash -c 'echo x > .exrc'", "new\n"),
+    ],
+)
+def test_one_approval_is_enough_for_the_control_place_that_a_command_names(
+    installation: Installation, command: str, left: str
+) -> None:
+    escalations(installation)
+    here = installation.workspace
+    (here / ".envrc").write_text("old\n")
+    agent, person = shelled(installation), Person(installation)
+    call = agent.start_call("run_command", {"command": command})
+    assert f"write {here}/.envrc" in str(person.until_asked()[0]["context"])
+    person.answer({"decision": "approved"})
+    said = done(agent.result(call))
+    assert (here / ".envrc").read_text() == left
+    assert "'.envrc'" not in said
+    assert not (here / ".mcp.json.d").exists()
+    call = agent.start_call("run_command", {"command": "echo more > x; cat .envrc"})
+    assert "write" not in str(person.until_asked()[0]["context"])
+    person.answer({"decision": "denied"})
+    refused(agent.result(call))
+
+
 def test_an_approval_opens_what_its_question_names_and_no_more(
     installation: Installation,
 ) -> None:

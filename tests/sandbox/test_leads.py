@@ -316,3 +316,43 @@ def test_a_script_that_the_users_git_makes_anew_stays_as_it_was_at_the_start(
     assert len(w.look()) == evil
     assert program.read_text() == "mine"
     assert all(one.exists() for one in held)
+
+
+@pytest.fixture
+def python(w: Watched) -> Watched:
+    """Settings that start a module, and a program beside which Python looks first."""
+    w.put(".mcp.json", '{"a": {"command": "python3", "args": ["-m", "t.run"]}}')
+    w.put(".claude/settings.json", '{"command": "python3 s/run.py"}')
+    w.put("t/run.py", "import first, os")
+    w.put("s/run.py", "from second import x\nimport helper")
+    w.put("s/helper.py", "x = 1")
+    w.put("s/third.py", "x = 1")
+    for name in ("installed/__init__.py", "third.py"):
+        w.put(f".venv/lib/python3.11/site-packages/{name}")
+    w.begin()
+    return w
+
+
+@pytest.mark.parametrize("name", table("sandbox/leads.modules", list[str]))
+def test_a_module_that_python_would_take_in_place_of_another_is_taken_away(
+    python: Watched, name: str
+) -> None:
+    for data in ("s/helper.py", "s/third.py", "t/installed.py", "t/first.py", "new.py"):
+        python.put(data, "changed")
+    file = python.put(name, EVIL)
+    assert (len(python.look()), file.exists()) == (1, False)
+    assert (python.top / "new.py").exists()
+
+
+@pytest.mark.parametrize("name", ["s/json", "installed", "t/run", "t/__pycache__"])
+def test_a_link_in_the_place_of_a_package_is_taken_away(python: Watched, name: str) -> None:
+    python.put("evil/__init__.py")
+    (python.top / name).symlink_to(python.top / "evil")
+    assert (len(python.look()), os.path.lexists(python.top / name)) == (1, False)
+
+
+def test_compiled_modules_of_the_users_programs_go_without_a_word(python: Watched) -> None:
+    file = python.put("t/__pycache__/run.cpython-311.pyc", EVIL)
+    other = python.put("s/__pycache__/helper.cpython-311.pyc")
+    assert python.look() == []
+    assert (file.exists(), other.exists(), python.lookout.unseen) == (False, True, "")

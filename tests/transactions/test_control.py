@@ -506,3 +506,32 @@ def test_a_crowd_of_kept_back_changes_hides_no_worse_one(repository: Workbench) 
         ".npmrc",
         ".unheard",
     ]
+
+
+@pytest.mark.parametrize(
+    ("script", "kept_back"),
+    [
+        ("echo x > json.py; mkdir t/json; echo x > t/json/__init__.py", ["json.py"]),
+        ("mkdir e; echo x > e/__init__.py; ln -s e json; ln -s ../e t/run", ["json", "t/run"]),
+        (
+            "mkdir m; echo x > m/run.so; cp m/run.so t/run.cpython-311-x.so",
+            ["t/run.cpython-311-x.so"],
+        ),
+        ("rm t/run.py; mkdir t/run; echo x > t/run/__main__.py", ["t/run.py", "t/run/__main__.py"]),
+        ("mkdir e; echo x > e/run.cpython-311.pyc; mv e t/__pycache__", []),
+        ("mkdir e; echo x > e/run.pyc; ln -s ../e t/__pycache__", ["t/__pycache__"]),
+        ("rm -r c/__pycache__", []),
+    ],
+)
+def test_modules_that_the_users_python_would_run_are_kept_back(
+    repository: Workbench, script: str, kept_back: list[str]
+) -> None:
+    w = repository
+    for path in ("t/run.py", "c/__pycache__/run.cpython-311.pyc"):
+        w.write(path)
+    modules = {str(w.ws): {"json", "t"}, str(w.ws / "t"): {"run"}, str(w.ws / "c"): {"run"}}
+    led = LedPlaces(modules={place: frozenset(names) for place, names in modules.items()})
+    found = w.run(f"{script}; echo y > a", led=led)
+    assert sorted(said(found.kept_back)) == kept_back
+    assert not (w.ws / "t/__pycache__/run.cpython-311.pyc").exists()
+    assert (w.ws / "a").read_text() == "y\n"

@@ -1,0 +1,176 @@
+"""The modules that Python would run as soon as the user's programs start one.
+
+Python looks for a module first beside the program, or for `python -m` where it starts. It takes the
+first file that has the name: a package before a file, code of the machine before text, and what is
+compiled in `__pycache__` in place of the text, if only times and sizes agree. So a name stands for
+every file by which Python would know the module.
+
+    .mcp.json: python -m tools.server   tools/__init__*, tools/server.*, tools/__pycache__/server.*
+    ... and where Python looks first    json.py, requests/__init__.py: of Python's own and installed
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from ironcurtain_proxy.lazy_pattern import lazy
+
+_AS_MODULE: Final = lazy(r"(?<![\w-])-m[\"',\s]+([A-Za-z_][\w.]*)")
+_IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)
+_LARGEST: Final = 1 << 16
+"""The characters of a program that are read."""
+_OF_PYTHON: Final = frozenset({*sys.stdlib_module_names, "sitecustomize", "usercustomize"})
+_MODULE: Final = lazy(r"(\w+)(?:\.py|(?:\.[\w-]+)*\.(?:pyc|so))")
+"""A file that Python takes for a module. Versions and machines stand between name and ending."""
+_OF_PACKAGE: Final = ("__init__", "__main__")
+COMPILED: Final = "__pycache__"
+"""Where Python keeps what it has compiled. It makes that anew where it is missing."""
+_PACKAGES: Final = ("site-packages", "dist-packages")
+
+
+class LedModules:
+    """The modules below some directories that settings make Python run."""
+
+    def __init__(self, roots: tuple[str, ...], names: Mapping[str, Collection[str]]) -> None:
+        """Begin with what is known.
+
+        Args:
+            roots: absolute and real.
+            names: as the property of that name.
+        """
+        self._roots = roots
+        self._names = {directory: {*those} for directory, those in names.items()}
+        self._first: set[str] = set()
+        """Directories where Python looks for modules first."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._names.values()))
+
+    @property
+    def names(self) -> Mapping[str, frozenset[str]]:
+        """By directory, the names of modules."""
+        return {directory: frozenset(names) for directory, names in self._names.items()}
+
+    def hold(self, path: str) -> bool:
+        """Return whether Python would take a file for one of the modules."""
+        if not self._names:
+            return False
+        holder, _, name = path.rpartition("/")
+        found = _MODULE.fullmatch(name)
+        holder = holder.removesuffix(f"/{COMPILED}")
+        if found is None or not self._is_searched(holder):
+            return False
+        return found[1] in _OF_PACKAGE or found[1] in self._names.get(holder, ())
+
+    def hold_link(self, path: str) -> bool:
+        """Return whether a link would lead Python to files for these modules elsewhere."""
+        holder, _, name = path.rpartition("/")
+        is_compiled = name == COMPILED and self._is_searched(holder)
+        return is_compiled or name in self._names.get(holder, ())
+
+    def _is_searched(self, directory: str) -> bool:
+        holder, _, name = directory.rpartition("/")
+        return directory in self._names or name in self._names.get(holder, ())
+
+    def start(self, top: str, modules: Iterable[str]) -> Iterator[str]:
+        """Add modules that Python imports by name from a directory, and the packages of each.
+
+        Args:
+            top: the directory.
+            modules: their names, with a slash for each dot.
+
+        Yields:
+            The files in which they are.
+        """
+        for path in {f"{top}/{one}" for module in modules for one in (module, *above(module))}:
+            holder, _, name = path.rpartition("/")
+            self._add(holder, [name])
+            self.import_from(top)
+            for program in (f"{path}.py", *[f"{path}/{one}.py" for one in _OF_PACKAGE]):
+                if os.path.isfile(program):  # noqa: PTH113  text
+                    yield program
+                    self.import_from(top, program)
+
+    def import_from(self, directory: str, program: str = "") -> None:
+        """Add what Python would import from a directory in place of its own, or installed modules.
+
+        What is there belongs to the project, and changes as data.
+        """
+        others = {one.partition("/")[0] for one in modules_of(program, _text(program))}
+        if directory not in self._first:
+            self._first.add(directory)
+            self._add(directory, _OF_PYTHON)
+            others |= _installed(os.environ.get("PATH", ""), self._roots)
+        self._add(directory, others - {one.partition(".")[0] for one in _entries(directory)})
+
+    def _add(self, directory: str, names: Iterable[str]) -> None:
+        place = os.path.realpath(directory)
+        if is_below(place, self._roots):
+            self._names.setdefault(place, set()).update(names)
+
+
+def modules_of(name: str, text: str) -> frozenset[str]:
+    """Return the modules that a program imports, or settings start by `-m`, with slashes for dots.
+
+    Args:
+        name: the file's.
+        text: what it holds.
+    """
+    found = _AS_MODULE.findall(text) if "python" in text or "uv" in text else []
+    if name.endswith(".py") or "python" in text.partition("\n")[0]:
+        for of, those in _IMPORTS.findall(text):
+            found += [of, *[f"{of}.{one}".strip(".") for one in re.findall(r"\w[\w.]*", those)]]
+    return frozenset([one.strip(".").replace(".", "/") for one in found]) - {""}
+
+
+@cache
+def _installed(path: str, tops: tuple[str, ...]) -> frozenset[str]:
+    """Return the modules that are installed for the Pythons of a `PATH` and of projects."""
+    environments = [f"{top}/{name}" for top in tops for name in (".venv", "venv")]
+    environments.append(os.path.expanduser("~/.local"))  # noqa: PTH111  text
+    for place in path.split(":"):
+        program = os.path.realpath(f"{place}/python3")
+        environments += [os.path.dirname(one) for one in (place, os.path.dirname(program))]  # noqa: PTH120  text
+    found: set[str] = set()
+    for environment in dict.fromkeys(environments):
+        for version in _entries(f"{environment}/lib"):
+            if version.startswith("python3"):
+                places = [f"{environment}/lib/{version}/{one}" for one in _PACKAGES]
+                found.update([name for place in places for name in _entries(place)])
+    names = {one.partition(".")[0] for one in found}
+    return frozenset([one for one in names if one.isidentifier() and one != COMPILED])
+
+
+def is_compiled(path: str) -> bool:
+    """Return whether a file is a module that Python has compiled."""
+    return path.endswith(".pyc") and path.rpartition("/")[0].endswith(f"/{COMPILED}")
+
+
+def is_below(path: str, roots: Iterable[str]) -> bool:
+    """Return whether a path is one of some directories, or lies in one."""
+    return any(f"{path}/".startswith(f"{root}/") for root in roots)
+
+
+def above(path: str) -> Iterator[str]:
+    """Yield the directories above a path, the innermost first."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _entries(directory: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(directory)  # noqa: PTH208  names are enough
+    return []
+
+
+def _text(path: str) -> str:
+    with suppress(OSError, ValueError):
+        if path and stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
+                return file.read(_LARGEST)
+    return ""
