@@ -152,6 +152,9 @@ class ClientTarget(OperationTarget, Protocol):
         `is_sent` says whether a server may know of the call.
         """
 
+    def shown(self, server: str, pages: Sequence[Arguments]) -> list[Json]:
+        """Return allowed pages as the client is told of them in an error; none if it shows none."""
+
 
 class Servers(OperationTarget, Protocol):
     """The downstream servers."""

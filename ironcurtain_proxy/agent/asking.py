@@ -38,7 +38,7 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Caller, Method
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 if TYPE_CHECKING:
@@ -161,6 +161,18 @@ class AskedClient:
             told["sampling"] = {"tools": {}} if "sampling-tools" in both else {}
         return told
 
+    def shown(self, server: str, pages: Sequence[Arguments]) -> list[Json]:
+        """Return allowed pages as the client is told of them in an error; none if it shows none."""
+        if not self.can_ask("elicitation/create", "url", None):
+            return []
+        for page in pages:
+            self._note_page(server, page)
+        return [_shown(server, page) for page in pages]
+
+    def _note_page(self, server: str, page: Arguments) -> None:
+        if len(self._pages) < _MOST_PAGES:
+            self._pages.add((server, str(page.get("elicitationId"))))
+
     def is_done(self, server: str, params: Mapping[str, Json]) -> bool:
         """Return whether a server may report this page as completed: the page was shown."""
         page = (server, str(params.get("elicitationId")))
@@ -181,11 +193,11 @@ class AskedClient:
         del on_progress, roots, opening
         if self.client is None:
             raise ServerUnavailableError("there is no client to ask")
-        if call.arguments.get("mode") == "url" and len(self._pages) < _MOST_PAGES:
-            self._pages.add((call.server, str(call.arguments.get("elicitationId"))))
+        if call.arguments.get("mode") == "url":
+            self._note_page(call.server, call.arguments)
         try:
             answer = await self.client.request(
-                call.method, _shown(call), self._seconds, call.caller
+                call.method, _shown(call.server, call.arguments), self._seconds, call.caller
             )
         except TimeoutError:
             raise CallTimedOutError("the client did not answer in time") from None
@@ -211,12 +223,10 @@ def _crossing(capabilities: Mapping[str, Json]) -> dict[str, Json]:
     return found
 
 
-def _shown(call: AuthorizedQuestion) -> dict[str, Json]:
-    params = dict(call.arguments)
-    message = params.get("message")
-    if isinstance(message, str):
-        params["message"] = f"[{visible(call.server)}] {message}"
-    return params
+def _shown(server: str, asked: Arguments) -> dict[str, Json]:
+    message = asked.get("message")
+    named = f"[{visible(server)}] {message}" if isinstance(message, str) else message
+    return {name: named if name == "message" else value for name, value in asked.items()}
 
 
 def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:

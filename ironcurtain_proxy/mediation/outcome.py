@@ -11,12 +11,15 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Escalate, Ground, asking_answer, held_part
+from ironcurtain_proxy.model.crossing import asked_by, operation_of
+from ironcurtain_proxy.model.decision import Allow, Escalate, Ground, asking_answer, held_part
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable, is_hidden
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation
 from ironcurtain_proxy.model.reply import (
+    URL_ELICITATION_REQUIRED,
     Answered,
     Failed,
     Refused,
@@ -24,8 +27,10 @@ from ironcurtain_proxy.model.reply import (
     Reply,
     ResultSummary,
     Withheld,
+    pages_in,
     question_in,
 )
+from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ResultRules, ToolResult
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Pins, World
@@ -201,6 +206,7 @@ class Outcomes(Struct, frozen=True, kw_only=True):
 
     world: World
     journal: Journal
+    judge: Judge
     results: Results = field(default_factory=Results)
 
     async def reply(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
@@ -208,7 +214,10 @@ class Outcomes(Struct, frozen=True, kw_only=True):
         summary = self.world.recorder.summarize(result)
         why = why_withheld(self.world.pins, case, result)
         if why is not None:
-            return await withhold(self.journal, case, summary, *why)
+            told = await self._with_pages(case, result)
+            if told is None:
+                return await withhold(self.journal, case, summary, *why)
+            result, summary = told, replace(summary, asked=why[1])
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
@@ -219,3 +228,24 @@ class Outcomes(Struct, frozen=True, kw_only=True):
             asked = authorized.request
             self.world.origins.note(case.call.server, case.call.tool, asked, result)
         return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
+
+    async def _with_pages(self, case: Case, answer: ToolResult) -> ToolResult | None:
+        """Return an error that sends the user to pages, or None if it is none that may be shown.
+
+        Each page is judged like a question that the server asks meanwhile. What else stands in the
+        error does not cross. The newer era has no such error.
+        """
+        call, client, hosts = case.call, self.world.client, list[Json]()
+        if client is None or call.caller is not None or call.method in QUESTION_METHODS:
+            return None
+        pages = [asked_by(call.server, "elicitation/create", one) for one in pages_in(answer)]
+        for page in pages:
+            facts, judged = await self.judge.examine(operation_of(page, call.request_id))
+            if not isinstance(facts, Facts) or not isinstance(judged.decision, Allow):
+                return None
+            hosts += [facts.request.question.host] if facts.request.question else []
+        shown = client.shown(call.server, [page.arguments for page in pages])
+        message = (answer.error or {}).get("message")
+        told: dict[str, Json] = {"code": URL_ELICITATION_REQUIRED, "message": message}
+        case.note(("pages", hosts))
+        return ToolResult(error={**told, "data": {"elicitations": shown}}) if shown else None

@@ -413,7 +413,7 @@ class Session(Struct, frozen=True, kw_only=True):
                 breaker=breaker,
                 escalated=escalated,
                 containing=Containing(world=world, in_force=in_force, attempts=attempts),
-                outcomes=Outcomes(world=world, journal=journal, results=terms.results),
+                outcomes=Outcomes(world=world, journal=journal, judge=judge, results=terms.results),
             ),
             planner=Planner(
                 world=world,

@@ -296,7 +296,7 @@ class Case(Struct, kw_only=True, eq=False):
             self.intent, self.intended = record, stated
             return record
         duration, intent = round(elapsed * 1000), self.intent
-        if intent is None or result.status == "denied" or stated != self.intended:
+        if intent is None or result.status == "denied" or result.asked or stated != self.intended:
             return self._record(result, duration, sandboxed=sandboxed, client=client)
         # Nearly every call: its outcome says what its intent said, and the result.
         return replace(intent, result=result, duration_ms=duration)

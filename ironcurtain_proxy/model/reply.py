@@ -14,7 +14,7 @@ from msgspec import Struct
 from ironcurtain_proxy.model.decision import HUMAN, Decider, Effect, Ground
 from ironcurtain_proxy.model.operation import METHODS, TOOL_CALL, RequestId, named_in
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, list_of, object_of
 
 # --- audit
 
@@ -44,7 +44,8 @@ class ResultSummary(Struct, frozen=True, kw_only=True):
     """Bytes of the result's compact JSON; None if there was none."""
     sha256: str | None = None
     asked: str | None = None
-    """The kind of question that the answer carried, for which it was withheld."""
+    """The kind of question that the answer carried. It is withheld then, unless its pages are
+    allowed."""
 
 
 class PutBack(Struct, frozen=True):
@@ -194,6 +195,8 @@ COMPLETE: Final = "complete"
 """The one `resultType` that marks a finished answer."""
 
 _WORDS: Final = 40
+_MOST_PAGES: Final = 4
+"""The most pages of one error."""
 
 
 def question_in(answer: ToolResult) -> str | None:
@@ -215,6 +218,21 @@ def _in_error(error: Mapping[str, Json]) -> str | None:
     if asks or (isinstance(data, dict) and "elicitations" in data):
         return "url elicitation, error -32042"
     return None
+
+
+def pages_in(answer: ToolResult) -> list[Mapping[str, Json]]:
+    """Return the pages that an error wants opened before its request is made again.
+
+    It is empty if it is no error as the protocol has it, with pages alone.
+    """
+    error = answer.error or {}
+    found = object_of(error.get("data")).get("elicitations")
+    pages = [one for one in list_of(found) if isinstance(one, dict)]
+    are_pages = all(
+        one.get("mode") == "url" and isinstance(one.get("elicitationId"), str) for one in pages
+    )
+    is_whole = error.get("code") == URL_ELICITATION_REQUIRED and pages == found and are_pages
+    return [*pages] if is_whole and len(pages) <= _MOST_PAGES else []
 
 
 def _in_result(result: Mapping[str, Json]) -> str | None:
