@@ -7,11 +7,11 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.test_modern_rounds import META
-from tests.e2e.test_server_questions import CAPABLE, page
+from tests.e2e.test_server_questions import CAPABLE
 
-GOOD = page("https://auth.example.com/login?x=1")["params"]
-STRANGE = page("https://auth.example.com.evil.example/login")["params"]
-assert isinstance(GOOD, dict)
+URL: str = "https://auth.example.com/login?x=1"
+GOOD: Message = {"mode": "url", "message": "Sign in", "url": URL, "elicitationId": "e1"}
+STRANGE: Message = {**GOOD, "url": "https://auth.example.com.evil.example/login"}
 
 
 def error(*pages: Json, **more: Json) -> Message:
