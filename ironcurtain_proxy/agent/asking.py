@@ -387,6 +387,11 @@ class Introduction(Struct, frozen=True):
     """What the proxy declares, with the extensions of servers."""
 
 
+async def no_introduction() -> Introduction:
+    """Return what the agent gets where nothing is known of servers."""
+    return Introduction("", capabilities=declared(None, {}))
+
+
 def introduction_of(
     own: str, servers: Mapping[str, IntroducedServer], *, are_all: bool = False
 ) -> Introduction:

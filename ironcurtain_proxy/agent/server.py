@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from msgspec.structs import replace
 
-from ironcurtain_proxy.agent.asking import Introduction
+from ironcurtain_proxy.agent.asking import Introduction, no_introduction
 from ironcurtain_proxy.agent.era import (
     HEADER_MISMATCH,
     LEVELS,
     REMOVED,
     UNSUPPORTED_VERSION,
     caller_of,
-    declared,
     discovery,
     fault,
     introduction,
@@ -129,7 +128,7 @@ class AgentServer:
     """Seals what clients carry from one request of a call to the next."""
     lists_last: Callable[[str], float] = lambda _: 0.0
     """Gives for how many seconds a client may show a list, by the method."""
-    instructions: InstructionsSource | None = None
+    instructions: InstructionsSource = no_introduction
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
     """Whether a client has sent `initialize`."""
@@ -269,11 +268,10 @@ class AgentServer:
         if self._is_modern(message):
             await self._take_modern(message)
             return
+        is_first = message.method == "initialize"
         answer = self._answer_at_once(message.method, message.params)
-        if answer is not None and message.method == "initialize" and "result" in answer:
-            answer = await self._with_instructions(answer)
-        if answer is not None:
-            await self._answer(message, answer)
+        if is_first or answer is not None:
+            await self._answer(message, answer or await self._initialize(message.params))
             return
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
@@ -297,7 +295,7 @@ class AgentServer:
         """Return the immediate answer, or None if the request is valid and needs a wait."""
         match method:
             case "initialize":
-                return self._initialize(params)
+                return None
             case "ping":
                 return {"result": {}}
             case _ if method in self._others or (method in self._modern and not self._ready):
@@ -375,12 +373,8 @@ class AgentServer:
     async def _turn_away_modern(self, params: "Mapping[str, Json]") -> ServerAnswer:
         return stamped("tools/call", await self._turn_away(params))
 
-    async def _introduction(self) -> Introduction:
-        none = Introduction("", capabilities=declared(None, {}))
-        return none if self.instructions is None else await self.instructions()
-
     async def _discover(self, *_: object) -> ServerAnswer:
-        said = await self._introduction()
+        said = await self.instructions()
         return {"result": discovery(said.text, said.capabilities)}
 
     def _in_rounds(self, method: str, answer: "CallAnswerer") -> "ModernAnswerer":
@@ -400,29 +394,17 @@ class AgentServer:
         except Exception:  # noqa: BLE001  who asks must not depend on what is noted of it
             _log.exception("the client's name could not be noted")
 
-    def _initialize(self, params: "Mapping[str, Json]") -> ServerAnswer:
-        declared = params.get("capabilities")
-        if not is_introduction(params) or not isinstance(declared, dict):
+    async def _initialize(self, params: "Mapping[str, Json]") -> ServerAnswer:
+        able = params.get("capabilities")
+        if not is_introduction(params) or not isinstance(able, dict):
             return fault(
                 INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo"
             )
         if self.transport.client_capabilities is None:
-            self.transport.client_capabilities = declared
+            self.transport.client_capabilities = able
         self._ready = True
         self._note_client(client_name(object_of(params["clientInfo"])))
-        return {"result": introduction(params)}
-
-    async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
-        """Return the answer to `initialize`, with the servers' instructions."""
-        result = answer["result"]
-        if not isinstance(result, dict):
-            return answer
-        said = await self._introduction()
-        if self.instructions is None:
-            return {"result": {**result, "capabilities": said.capabilities}}
-        info = {**result["serverInfo"], **({"title": said.title} if said.title else {})}
-        told = {"serverInfo": info, "capabilities": said.capabilities, "instructions": said.text}
-        return {"result": {**result, **told}}
+        return {"result": introduction(params, await self.instructions())}
 
     # --- slow requests
 
