@@ -28,7 +28,6 @@ from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.agent.asking import Introduction
     from ironcurtain_proxy.model.server import ToolResult
     from ironcurtain_proxy.model.values import Json
 
@@ -90,14 +89,12 @@ def is_introduction(params: "Mapping[str, Json]") -> bool:
     return is_able and all(isinstance(one, str) for one in texts)
 
 
-def introduction(params: "Mapping[str, Json]", said: "Introduction") -> "dict[str, Json]":
-    """Return the result of `initialize`."""
+def introduction(params: "Mapping[str, Json]", title: str) -> "dict[str, Json]":
+    """Return the result of `initialize`, without instructions and capabilities."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],
-        "serverInfo": {**_INFO, **({"title": said.title} if said.title else {})},
-        "capabilities": dict(said.capabilities),
-        "instructions": said.text,
+        "serverInfo": {**_INFO, **({"title": title} if title else {})},
     }
 
 

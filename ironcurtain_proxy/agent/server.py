@@ -404,7 +404,9 @@ class AgentServer:
             self.transport.client_capabilities = able
         self._ready = True
         self._note_client(client_name(object_of(params["clientInfo"])))
-        return {"result": introduction(params, await self.instructions())}
+        said = await self.instructions()
+        told = {"capabilities": said.capabilities, "instructions": said.text}
+        return {"result": {**introduction(params, said.title), **told}}
 
     # --- slow requests
 
