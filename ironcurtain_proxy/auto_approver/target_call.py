@@ -18,6 +18,9 @@ from ironcurtain_proxy.model.values import Json, RealPath
 
 GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
 FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]
+NamedVerb: TypeAlias = Literal[
+    "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail"
+]
 
 
 class NotUnderstood(Struct, frozen=True):
@@ -39,6 +42,8 @@ class GitCall(Struct, frozen=True, kw_only=True):
     """Remote and branch that git itself would push to. `None` means not known."""
     text: str | None = None
     """The commit message."""
+    staged: tuple[str, ...] = ()
+    """The paths that a command stages for its commit; the workspace, if that is all changes."""
 
 
 class FileCall(Struct, frozen=True, kw_only=True):
@@ -51,13 +56,6 @@ class FileCall(Struct, frozen=True, kw_only=True):
     """The kind of path that the tool works on."""
     content: str | None = None
     """The new content of a file that is overwritten."""
-
-
-class UrlCall(Struct, frozen=True, kw_only=True):
-    """Fetching a page."""
-
-    url: str
-    """The URL as the call spells it."""
 
 
 class PullRequestCall(Struct, frozen=True, kw_only=True):
@@ -83,7 +81,16 @@ class InstallCall(Struct, frozen=True, kw_only=True):
     """Package names as written. Empty means: install from the lock file."""
 
 
-Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
+class SpelledCall(Struct, frozen=True, kw_only=True):
+    """A call of which each value has to stand in the message, in this order."""
+
+    verb: NamedVerb
+    values: tuple[RealPath | str, ...]
+    text: str | None = None
+    """What is written for others to read."""
+
+
+Action: TypeAlias = GitCall | FileCall | PullRequestCall | InstallCall | SpelledCall
 
 
 class CallSurroundings(Struct, frozen=True, kw_only=True):
@@ -91,6 +98,24 @@ class CallSurroundings(Struct, frozen=True, kw_only=True):
 
     home: RealPath
     workspace: RealPath | None = None
+
+
+_UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")
+
+
+def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
+    """Return the path that a text names, or None if it cannot be told without looking."""
+    root: RealPath | None
+    if text.startswith("/"):
+        root, tail = RealPath(()), text
+    elif text.startswith("~/"):
+        root, tail = around.home, text[1:]
+    else:
+        root, tail = around.workspace, text.removeprefix("./")
+    if root is None or tail.startswith("~") or _UNCLEAR.search(tail):
+        return None
+    parts = RealPath.from_text(tail).parts
+    return RealPath((*root.parts, *parts)) if parts else None
 
 
 _STRANGE_ARGUMENT: Final = "the call has an argument that may change what it does"
@@ -105,6 +130,8 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
         return _file(tool, escalation)
     if tool in _URL_TOOLS:
         return _url(escalation)
+    if tool in _NAMED_TOOLS:
+        return _named(*_NAMED_TOOLS[tool], escalation)
     return NotUnderstood("a message cannot ask for this tool")
 
 
@@ -283,13 +310,57 @@ def _paths(operation: FileOperation, escalation: Escalation) -> tuple[RealPath, 
     return tuple(paths) if len(paths) == texts else ()
 
 
+# --- values that a message names -----------------------------------------------------------------
+
+_NAMED_TOOLS: Final[Mapping[str, tuple[NamedVerb, tuple[str, ...]]]] = MappingProxyType(
+    {
+        "create_directory": ("mkdir", ("path",)),
+        "list_directory": ("list", ("path",)),
+        "move_file": ("move", ("source", "destination")),
+        "copy_file": ("copy", ("source", "destination")),
+        "merge_pull_request": ("merge", ("pull_number", "owner", "repo")),
+        "create_issue": ("issue", ("owner", "repo")),
+        "add_issue_comment": ("comment", ("issue_number", "owner", "repo")),
+        "post_message": ("post", ("channel",)),
+        "send_email": ("mail", ("to",)),
+    }
+)
+_TEXTS: Final[Mapping[NamedVerb, str]] = MappingProxyType(
+    {"issue": "title", "comment": "body", "post": "text", "mail": "body"}
+)
+
+
+def _named(
+    verb: NamedVerb, arguments: tuple[str, ...], escalation: Escalation
+) -> SpelledCall | NotUnderstood:
+    text = escalation.arguments.get(_TEXTS.get(verb, ""))
+    if _has_strange_argument(escalation, frozenset({*arguments, _TEXTS.get(verb, "")})):
+        return NotUnderstood(_STRANGE_ARGUMENT)
+    if verb in _TEXTS and not isinstance(text, str):
+        return NotUnderstood("the call has no text")
+    facts = {fact.name: fact for fact in escalation.request.arguments}
+    values: list[RealPath | str] = []
+    for name in arguments:
+        given = escalation.arguments.get(name)
+        found = facts[name].values if name in facts else ()
+        if isinstance(given, str) and len(found) == 1 and isinstance(found[0], PathValue):
+            values += [] if found[0].link is not None else [found[0].path]
+        elif isinstance(given, str | int) and name not in {"path", "source", "destination"}:
+            values.append(str(given))
+    if len(values) != len(arguments) or not all(values):
+        return NotUnderstood("not every value of the call can be read")
+    return SpelledCall(
+        verb=verb, values=tuple(values), text=text if isinstance(text, str) else None
+    )
+
+
 # --- URLs ----------------------------------------------------------------------------------------
 
 _URL_TOOLS: Final = frozenset({"fetch", "fetch_url", "http_fetch", "web_fetch"})
 _URL_ARGUMENTS: Final = frozenset({"url", "max_length", "start_index", "raw"})
 
 
-def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
+def _url(escalation: Escalation) -> SpelledCall | NotUnderstood:
     if _has_strange_argument(escalation, _URL_ARGUMENTS):
         return NotUnderstood(_STRANGE_ARGUMENT)
     facts = [
@@ -302,7 +373,7 @@ def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
     url = escalation.arguments.get("url")
     if not isinstance(url, str) or len(facts[0].values) != 1 or not _leads_to_one_place(facts[0]):
         return NotUnderstood("url cannot be read")
-    return UrlCall(url=url)
+    return SpelledCall(verb="get", values=(url,))
 
 
 def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:

@@ -12,9 +12,9 @@ objection. Each action needs exactly one request with its verb, whose target is 
 second request with the same verb may correct the first, so it is an objection, too.
 
 The calls that can pass are: commit, push, pull, fetch and a pull request in the workspace's own
-repository; installing packages that the message names; reading, writing, editing, deleting or
-fetching exactly what the message names in full; and a shell command whose parts are each one of
-these or only read. A person is asked about all others.
+repository; installing packages that the message names; what works on files, fetches, writes to
+people or acts at the forge, if the user named each target and quoted each text; and a shell command
+whose parts are each one of these or only read. A person is asked about all others.
 """
 
 import re
@@ -33,8 +33,9 @@ from ironcurtain_proxy.auto_approver.target_call import (
     InstallCall,
     NotUnderstood,
     PullRequestCall,
-    UrlCall,
+    SpelledCall,
     action_of,
+    asked_path,
     targets_of,
 )
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
@@ -79,19 +80,19 @@ def actions_of_command(
     if reason is not None:
         return NotUnderstood(reason)
     actions: list[Action] = []
-    stages = False
+    staged: tuple[str, ...] = ()
     for part in effect_of(command, place).parts:
         if part.command not in command.commands:
             return NotUnderstood("a part of the command runs another program")
         found = _row(part)
         if isinstance(found, NotUnderstood):
             return found
-        stages = stages or found == "stage"
-        if isinstance(found, PullRequestCall):
-            found = replace(found, carries=_carries(arguments))
-        if not isinstance(found, str):
-            actions.append(found)
-    if not actions or (stages and not any(_commits(one) for one in actions)):
+        if isinstance(found, tuple):
+            staged += found
+            continue
+        actions.append(_with_facts(found, staged, arguments))
+        staged = () if _verb(found) == "commit" else staged
+    if not actions or staged:
         return NotUnderstood("the command has no operation that a message can ask for")
     return tuple(actions)
 
@@ -104,6 +105,15 @@ def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Argume
     if place.workspace is None or place.directory != place.workspace:
         return "the command is not known to run in the workspace"
     return None
+
+
+def _with_facts(found: Action, staged: tuple[str, ...], arguments: Arguments) -> Action:
+    """Return an action with what other parts of the command say of it."""
+    if isinstance(found, PullRequestCall):
+        return replace(found, carries=_carries(arguments))
+    if isinstance(found, GitCall) and found.operation == "commit":
+        return replace(found, staged=staged + found.staged)
+    return found
 
 
 def _carries(arguments: Arguments) -> bool:
@@ -125,12 +135,8 @@ _MORE_THAN_WORDS: Final = re.compile(
 """Links, pictures, people who are told of it, and what may be a key of a form that no table has."""
 
 
-def _commits(action: Action) -> bool:
-    return isinstance(action, GitCall) and action.operation == "commit"
-
-
-def _row(part: Part) -> Action | NotUnderstood | str:
-    """Return the action of a part; `reads` or `stage` for a part that needs no request."""
+def _row(part: Part) -> Action | NotUnderstood | tuple[str, ...]:
+    """Return the action of a part; of one that needs no request, what it stages."""
     reason = _why_not_plain(part.command)
     if reason is not None:
         return NotUnderstood(reason)
@@ -139,7 +145,7 @@ def _row(part: Part) -> Action | NotUnderstood | str:
     row = _ROWS.get(name)
     if row is None:
         reason = _why_not_reads(part)
-        return "reads" if reason is None else NotUnderstood(reason)
+        return () if reason is None else NotUnderstood(reason)
     known, read = row
     reading = read_options(known, words[len(name) :])
     if isinstance(reading, str):
@@ -208,12 +214,13 @@ def _own_repository(place: CommandPlace) -> NotUnderstood | None:
     return NotUnderstood("the command is not known to work in the workspace's own repository")
 
 
-def _stage(reading: ParsedOptions, place: CommandPlace) -> NotUnderstood | str:
+def _stage(reading: ParsedOptions, place: CommandPlace) -> NotUnderstood | tuple[str, ...]:
     if names_a_secret(reading.operands):
         return NotUnderstood("the command names what commonly holds secrets")
     if reading.has("-A", "--all") or not (reading.operands or reading.has("-u", "--update")):
         # It takes every file that nobody tracks, secrets and results of a build among them.
         return NotUnderstood("git add: it may stage files that nobody tracks")
+    staged = []
     for word in reading.operands:
         path = path_of(word, place)
         if not _PLAIN_PATHSPEC.fullmatch(word.text or ""):
@@ -223,7 +230,8 @@ def _stage(reading: ParsedOptions, place: CommandPlace) -> NotUnderstood | str:
             return NotUnderstood("the command names a file that is not one of the workspace")
         if not reading.has("-u", "--update") and not _FILE_NAME.search(path):
             return NotUnderstood("git add: a directory may hold files that nobody tracks")
-    return _own_repository(place) or "stage"
+        staged.append(path)
+    return _own_repository(place) or tuple(staged or [str(place.workspace)])
 
 
 _PLAIN_PATHSPEC: Final = re.compile(r"[^:*?\[\\][^*?\[\\]*")
@@ -242,7 +250,10 @@ def _commit(reading: ParsedOptions, place: CommandPlace) -> Action | NotUndersto
         return NotUnderstood("the call has no message to commit with")
     # A substitution in it is a part of the command, and judged as one.
     text = said[0].text if len(said) == 1 else None
-    call = GitCall(operation="commit", text=text or "a text that the command makes")
+    everything = (str(place.workspace),) if reading.has("-a", "--all") else ()
+    call = GitCall(
+        operation="commit", text=text or "a text that the command makes", staged=everything
+    )
     return _own_repository(place) or call
 
 
@@ -322,10 +333,10 @@ def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
     urls = [word.text or "" for word in reading.operands]
     if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
         return NotUnderstood("the command does not just fetch one address")
-    return UrlCall(url=urls[0])
+    return SpelledCall(verb="get", values=(urls[0],))
 
 
-_Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | str"]
+_Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | tuple[str, ...]"]
 _ADD_OPTIONS: Final = "-D --save-dev -S --save -E --save-exact -P --save-prod --dev"
 _CREATES: Final = """
     -d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m -H=t --head=t -B=t
@@ -429,14 +440,14 @@ def _actions(
 
 def _verb(action: Action) -> Verb:
     match action:
-        case UrlCall():
-            return "get"
         case PullRequestCall():
             return "ready" if action.is_ready_mark else "pr"
         case InstallCall():
             return "install"
         case FileCall() | GitCall():
             return action.operation
+        case SpelledCall():
+            return action.verb
         case _:
             assert_never(action)
 
@@ -445,14 +456,12 @@ def _objection(
     request: StatedRequest, action: Action, around: CallSurroundings, *, held: bool
 ) -> str | None:
     match action:
-        case UrlCall():
-            return None if request.names == (action.url,) else "the message does not name url"
         case FileCall():
             return _about_file(request, action, around)
-        case GitCall(operation="commit"):
-            return _about_commit(request, action, held=held)
+        case SpelledCall():
+            return _about_named(request, action, around)
         case GitCall():
-            return _about_remote(request, action)
+            return _about_git(request, action, around, held=held)
         case PullRequestCall():
             return _about_pull_request(request, action)
         case InstallCall():
@@ -461,9 +470,72 @@ def _objection(
             assert_never(action)
 
 
-def _about_commit(request: StatedRequest, action: GitCall, *, held: bool) -> str | None:
+def _about_named(
+    request: StatedRequest, action: SpelledCall, around: CallSurroundings
+) -> str | None:
+    if request.quoted != action.text:
+        return "the message does not quote the text"
+    # An owner and a repository are one word of the message.
+    names = [part for one in request.names for part in (one.split("/") if _REPO(one) else [one])]
+    if len(names) != len(action.values):
+        return "the message does not name each value of the call, and no others"
+    paths = [one for one in action.values if isinstance(one, RealPath)]
+    for name, value in zip(names, action.values, strict=True):
+        is_number = name.startswith("#") and name[1:].isdecimal()
+        named = (
+            _path_of(name, around, paths[0]) if isinstance(value, RealPath) else name[is_number:]
+        )
+        if named != value:
+            return "the message does not name each value of the call, and no others"
+    return None
+
+
+def _path_of(name: str, around: CallSurroundings, source: RealPath) -> RealPath | None:
+    """Return the path that a name means: "move ~/a.txt to ~/b" means a place in a directory."""
+    # "rename /srv/a.md to b.md": from where a relative path starts is not said.
+    path = asked_path(name, around) if name.startswith(("/", "~/")) else None
+    is_inside = _FILE_NAME.search(str(source)) and not _FILE_NAME.search(name)
+    return RealPath((*path.parts, source.parts[-1])) if path is not None and is_inside else path
+
+
+_REPO: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII).fullmatch
+_WORDS: Final = re.compile(r"[^\W_]+")
+
+
+def _about_git(
+    request: StatedRequest, action: GitCall, around: CallSurroundings, *, held: bool
+) -> str | None:
+    if not _is_described(request, action):
+        return "the message describes what the call is not known to be about"
+    if action.operation == "commit":
+        return _about_commit(request, action, around, held=held)
+    return _about_remote(request, action)
+
+
+def _is_described(request: StatedRequest, action: GitCall) -> bool:
+    """Return whether words such as `login` in "push the login branch" are of what the call is for.
+
+    That is the branch, or each path that is staged: no word of the agent's own counts.
+    """
+    about = {one.lower().removesuffix("s") for one in request.about}
+    told = [_stems(action.current or "")]
+    if action.operation == "commit" and action.staged:
+        told.append(frozenset.intersection(*map(_stems, action.staged)))
+    return all(any(one in words for words in told) for one in about)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset([one.lower().removesuffix("s") for one in _WORDS.findall(text)])
+
+
+def _about_commit(
+    request: StatedRequest, action: GitCall, around: CallSurroundings, *, held: bool
+) -> str | None:
     if not action.text:
         return "the call has no message to commit with"
+    named = {str(asked_path(one, around)) for one in request.names}
+    if named and not (action.staged and named.issuperset(action.staged)):
+        return "the message names files, and the call commits others"
     # A commit that the timeline can take back may have words of the agent's own, though no others
     # than those that the user quoted, if there are any.
     is_said = request.quoted == action.text or (held and request.quoted is None)
@@ -505,24 +577,6 @@ def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundin
     if action.operation in {"write", "edit"} and request.quoted != action.content:
         return "the message does not quote what is written"
     return None
-
-
-_UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")
-
-
-def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
-    """Return the path that a text names, or None if it cannot be told without looking."""
-    root: RealPath | None
-    if text.startswith("/"):
-        root, tail = RealPath(()), text
-    elif text.startswith("~/"):
-        root, tail = around.home, text[1:]
-    else:
-        root, tail = around.workspace, text.removeprefix("./")
-    if root is None or tail.startswith("~") or _UNCLEAR.search(tail):
-        return None
-    parts = RealPath.from_text(tail).parts
-    return RealPath((*root.parts, *parts)) if parts else None
 
 
 def _about_remote(request: StatedRequest, action: GitCall) -> str | None:

@@ -27,7 +27,7 @@ from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
 Verb: TypeAlias = Literal[
     "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "edit", "delete",
-    "get",
+    "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail",
 ]  # fmt: skip
 """`get`: of an address. `ready`: of a pull request, for review."""
 
@@ -38,6 +38,8 @@ class StatedRequest(Struct, frozen=True, kw_only=True):
     verb: Verb
     names: tuple[str, ...] = ()
     """Remotes and branches, packages, paths or an address, as they were typed."""
+    about: tuple[str, ...] = ()
+    """Words that describe what is committed or pushed: `login` in "push the login branch"."""
     quoted: str | None = None
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
@@ -75,6 +77,8 @@ stand in another matter: an agent that calls a branch `nothing` would turn "push
 into a request."""
 
 _WHICH: Final = rf"(?!(?:old|other|original|initial|second|third|one|{'|'.join(GATE)})\b)[a-z0-9]+"
+_FITTING: Final = "good|short|clear|proper|sensible|nice|meaningful|descriptive"
+_NEW: Final = "(?:please )?(?:(?:an?|einen|un) )?(?:new |git )?"
 _SAME: Final = tuple(
     [
         (re.compile(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])", re.IGNORECASE), word)
@@ -82,16 +86,28 @@ _SAME: Final = tuple(
             ("pr", r"pull[ -]request"),
             ("thanks", r"thank you"),
             ("please", r"go ahead (?:and|with)|feel free to|(?:i'd like|i want|i need) you to"),
-            ("please", r"can we|(?:can|could|would) you|(?:you|we) (?:can|may)|bitte"),
+            ("please", r"can we|(?:can|could|would) you|(?:you|we) (?:can|may)|bitte|stp|svp"),
+            ("please", r"por favor|s'il te pla[iî]t"),
+            ("my changes", r"(?:mes|les) (?:changements|modifs)|(?:mis|los) cambios"),
+            ("my changes", r"(?:meine|die|alle) änderungen"),
+            ("commit and push", r"get (?:this|it|that|everything) committed (?:and|&) pushed"),
+            ("commit it", r"get (?:this|it|that|everything) committed"),
+            ("push it", r"get (?:this|it|that|everything) pushed"),
+            ("look", r"(?:have|take) a (?:quick )?look"),
             ("lets", r"let(?:'s| us)"),
             ("everything", r"(?:what|everything|all) (?:we|you) have(?: so far)?"),
             ("everything", r"all of (?:it|this|that)|alles"),
-            ("commit", r"comm?itt?en|committ?|comit|(?:make|create|do) a (?:new |git )?commit"),
-            ("push", r"pushen|psuh|puhs|do a (?:git )?push"),
-            ("commit and push", r"commit ?[+&/ ] ?push"),
+            ("commit", r"comm?itt?en?|committ?|comit"),
+            ("commit", rf"(?:make|create|do|mach|haz|fais) {_NEW}commit"),
+            ("push", r"pushen?|pousse[rz]?|psuh|puhs|do a (?:git )?push"),
+            ("commit and push", r"commit(?: ?[+&/ ] ?| et | y )push"),
+            ("commit everything", "everything commit"),
+            ("in", r"(?<=\d )of"),
+            ("push it to", r"push(?: das)? (?:auf|nach|sur)"),
+            ("push my changes to", r"push my changes (?:auf|nach|sur)"),
             ("create a pr", r"pr (?:it|this)"),
             ("now", r"jetzt|for (?:me|now|review)"),
-            ("please", r"(?:with|using) an? (?:(?:good|short|clear|proper) )*message(?! ?\x00)"),
+            ("please", rf"(?:with|using) an? (?:(?:{_FITTING}) )*message(?! ?\x00)"),
             ("-m", r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|as)(?= \x00)"),
             ("and", r"und|n|&|\+"),
             ("push the fix", rf"push the {_WHICH}(?: {_WHICH})? fix(?:es)?"),
@@ -105,7 +121,8 @@ _POLITE: Final = _these(
     "well hey hi lets"
 )
 _PRAISE: Final = re.compile(
-    r"(?:(?:great|nice|perfect|cool|lgtm|awesome|excellent|good|fine|go ahead|sounds good"
+    r"(?:(?:great|nice|perfect|cool|lgtm|awesome|excellent|good|fine|go ahead|sounds good|ship it"
+    r"|(?:(?:yes|yep|ok|just) )?do (?:it|that|so)|go for it"
     r"|(?:great|good|nice) (?:work|job)|(?:(?:it|this|that|all) )?looks? (?:good|great|fine)"
     r"(?: to me)?)(?: |$))+",
     re.IGNORECASE,
@@ -128,11 +145,15 @@ _PREPARES: Final = _these(
 )
 _FOLLOWS: Final = _PREPARES | _these(
     "check verify watch monitor continue proceed tell summarize summarise explain describe reply "
-    "respond answer run rerun test look see link mention reference note ping let move"
+    "respond answer run rerun test look see link mention reference note ping let move follow use "
+    "implement"
 )
+_ASKS: Final = _these("how what what's where which who why")
+_TELLS: Final = _these("tell summarize summarise explain describe check see look follow")
+"""Behind these of another matter such a word limits nothing: "push, then tell me what failed"."""
 """Verbs of another matter. Before a request only few may stand, with few words: the object of
 "explain how to commit and push" is what seems to be a request."""
-_MOST_BEFORE: Final = 4
+_MOST_BEFORE: Final = 5
 _MOST_BEHIND: Final = 9
 _FREE: Final = re.compile(r"#?\w[\w'/.-]*")
 _OPERATION: Final = re.compile(
@@ -153,6 +174,11 @@ _PATH: Final = re.compile(r"(?!.*://)(?:(?:~|\.)?/.*|(?:.+/)?[^/]*\.[A-Za-z0-9_]
 _DELETED: Final = re.compile(r"(?!.*://)(?:(?:~|\.)/.+|.*/[^/]*\.[A-Za-z][A-Za-z0-9]*)")
 """`console.log`, `/users/42` and `feature/x` are no paths to delete, unless the message says that
 they are files: they are a call, a route, a branch."""
+_FILE: Final = re.compile(r"(?:[\w.-]+/)*[\w.-]*[^/.]\.[a-z]{1,8}", re.ASCII)
+_THING: Final = re.compile(r"#?\d+|[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
+"""The number of an issue or pull request, or the repository that it is in."""
+_CHANNEL: Final = re.compile(r"#[\w-]+", re.ASCII)
+_MAILBOX: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 _CALLED: Final = re.compile(r"(?!.*://)(?:(?:~|\.)?/.*|[A-Za-z0-9_.].*)")
 
 
@@ -170,12 +196,14 @@ _THINGS: Final = (
     "it this that these those them all everything the my our your current latest newest new local "
     "change changes commit commits work code edits update updates fix fixes up here again"
 )
+_THING_WORDS: Final = _these(f"{_THINGS} branch feature remote pr") | _POLITE
 _TWO_THINGS: Final = re.compile(
     r"\b(?:it|this|these|those|them|everything) (?:the|my|our|your|an?)\b"
     r"|\bthat (?:the|my|our|your|an?|it|this|these|those|changes|commits|edits|fixes|updates)\b",
     re.IGNORECASE,
 )
 """No name of one thing: in "push that my commits work" the verb has no object that is pushed."""
+_FROM_TO: Final = "the my file folder directory from to into"
 _FILES: Final = "me the my contents content of at file files folder directory entirely"
 
 
@@ -184,18 +212,28 @@ def _row(verb: Verb, starts: str, known: str, target: re.Pattern[str] | None) ->
 
 
 _ROWS: Final = (
-    _row("commit", "commit", f"{_THINGS} on branch for -m", None),
+    _row("commit", "commit", f"{_THINGS} on branch for -m", _FILE),
     _row("pr", "open get create push make raise submit file put do",
      f"{_THINGS} a an pr draft for with to into against as in branch", _NAME),
     _row("push", "push", f"{_THINGS} to branch feature remote pr", _NAME),
     _row("pull", "pull", f"{_THINGS} from down version branch remote", _NAME),
-    _row("get", "get fetch open read download visit look check",
+    _row("get", "get fetch open read download visit look check curl",
      f"{_FILES} page site url from out", _ADDRESS),
     _row("fetch", "fetch", f"{_THINGS} from down branch remote", _NAME),
     _row("ready", "mark", "it the this my pr as ready", None),
-    _row("install", "install add",
-     "the package packages dependency dependencies deps all with using via from", _PACKAGE),
-    _row("read", "read open show display view print cat", _FILES, _PATH),
+    _row("install", "install add", "the package packages dependency dependencies deps"
+     " all with using via from to project", _PACKAGE),
+    _row("mkdir", "create make mkdir", f"{_FILES} a an new", _PATH),
+    _row("list", "list ls", f"{_FILES} in all", _PATH),
+    _row("move", "move rename mv", _FROM_TO, _PATH),
+    _row("copy", "copy cp", _FROM_TO, _PATH),
+    _row("merge", "merge", "pr the in on", _THING),
+    _row("issue", "create open file raise",
+     "a an new issue in on for -m titled with title", _THING),
+    _row("comment", "comment add post", "a comment on issue pr the in -m", _THING),
+    _row("post", "post send", "the message slack channel in to on -m", _CHANNEL),
+    _row("mail", "send email mail write", "an email mail message to -m", _MAILBOX),
+    _row("read", "read open show display view print cat look", _FILES, _PATH),
     _row("write", "write create save", f"{_FILES} to in into", _PATH),
     _row("edit", "edit modify", _FILES, _PATH),
     _row("delete", "delete remove erase rm", _FILES, _DELETED),
@@ -205,8 +243,11 @@ _ROWS: Final = (
 _MANAGERS: Final = frozenset({"npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo"})
 _INSTALLS: Final = frozenset({"install", "i", "add", "ci", "sync"})
 _LOCKED: Final = frozenset({"dependencies", "deps", "packages"})
-_INTRODUCES: Final = frozenset({"-m", "write", "save", "create"})
+_INTRODUCES: Final = frozenset(
+    {"-m", "write", "save", "create", "titled", "title", "comment", "post"}
+)
 _ARTICLES: Final = _these("a an the my our your new draft up")
+_DESCRIBED: Final = frozenset({"commit", "push"})
 _BEHIND_PR: Final = _POLITE | _these("up for with to into against as in from here again") | {""}
 _POINTS: Final = frozenset({"to", "from", "into", "against", "branch", "origin", "upstream"})
 """The words before the name of a remote or branch."""
@@ -217,7 +258,9 @@ _ANY_BRANCH: Final = _POLITE | _these(
 """The words that may stand in the place of such a name and are none."""
 _USUAL: Final = frozenset({"main", "master", "origin", "upstream"})
 """Names that need no such word before them."""
-_ON_FILES: Final = frozenset({"read", "edit", "delete", "write"})
+_TWO_PATHS: Final = frozenset({"move", "copy"})
+_ON_FILES: Final = _TWO_PATHS | {"read", "edit", "delete", "write", "mkdir", "list"}
+_QUOTING: Final = frozenset({"commit", "write", "issue", "comment", "post", "mail"})
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
 _KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
@@ -257,18 +300,20 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
         return NotUnderstood("the message asks a question")
     if len(quoted) > 1 or any(map(_OPERATION.search, quoted)) or _STRAY_QUOTE.search(text):
         return NotUnderstood("the message quotes a request, several texts, or what is no evidence")
+    text = text.replace(f": {_QUOTE_MARK}", f" -m {_QUOTE_MARK}")
     for phrase, word in _SAME:
         text = phrase.sub(word, text)
     requests = _requests([clause.split() for clause in _CLAUSE_END.split(text)])
     if isinstance(requests, NotUnderstood) or not quoted:
         return requests
-    if any(one.verb in {"commit", "write"} and one.quoted is None for one in requests):
+    if any(one.verb in _QUOTING and one.quoted is None for one in requests):
         return NotUnderstood("the message does not say whose text the quoted one is")
     return tuple([replace(one, quoted=one.quoted and quoted[0]) for one in requests])
 
 
 def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | NotUnderstood:
     requests: list[StatedRequest] = []
+    files: list[str] = []
     is_over = False
     last: Sequence[str] = ()  # the words of the last request: a list of targets may go on
     for clause in clauses:
@@ -285,7 +330,7 @@ def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | N
             requests[-1] = longer
             last = [*last, *body]
         elif _is_before(body):
-            last = ()
+            last, files = (), [*files, *filter(_FILE.fullmatch, body)]
         elif requests and _is_behind(" ".join(clause), body):
             # What stands behind it could be its object: "commit, explain how to pull and push".
             is_over = True
@@ -295,7 +340,13 @@ def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | N
             return NotUnderstood(
                 "the message negates, takes back, limits, puts off or tells of something"
             )
-    return tuple(requests)
+    # "stage a.py, then commit": no other file is committed.
+    return tuple(
+        [
+            replace(one, names=(*one.names, *files)) if one.verb == "commit" else one
+            for one in requests
+        ]
+    )
 
 
 def _continued(request: StatedRequest, words: Sequence[str]) -> StatedRequest | None:
@@ -318,7 +369,9 @@ def _is_before(body: Sequence[str]) -> bool:
 def _is_behind(clause: str, body: Sequence[str]) -> bool:
     """Return whether a clause behind a request is about another matter, or says what it is for."""
     is_one = body[0].lower() in _FOLLOWS or re.match(_PURPOSE, clause, re.IGNORECASE)
-    return bool(is_one) and len(body) <= _MOST_BEHIND and _is_free(body[1:])
+    asks = _ASKS if body[0].lower() in _TELLS else frozenset[str]()
+    others = [one for one in body[1:] if one.lower() not in asks]
+    return bool(is_one) and len(body) <= _MOST_BEHIND and _is_free(others)
 
 
 def _is_free(words: Sequence[str]) -> bool:
@@ -349,28 +402,42 @@ def _request(words: Sequence[str], *, is_first: bool) -> StatedRequest | None:
 def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedRequest | None:
     """Return the request in the words of a clause, if each fits the row."""
     names: list[str] = []
+    about: list[str] = []
     for at in range(1, len(words)):
         if _is_target(row, words[at], lower, at):
             names.append(words[at])
+        elif row.verb in _DESCRIBED and _is_about(lower, at, about):
+            about.append(lower[at])
         elif not _is_known(row, lower, at, has_names=bool(names)):
             return None
     manager = next((one.removesuffix("3") for one in lower if one in _MANAGERS), None)
     has = {
         "pr": _is_new_one(lower),
         "ready": "ready" in lower,
+        "mkdir": not {"mkdir", "folder", "directory"}.isdisjoint(lower),
+        "issue": "issue" in lower,
+        "mail": not {"email", "mail"}.isdisjoint(lower),
         "get": len(names) == 1,
-        "install": manager is not None or not (names or _LOCKED.isdisjoint(lower)),
+        # Whether the manager is named is seen in the whole list: "install a and b with npm".
+        "install": manager is not None or lower[0] == "install",
     }
     if not has.get(row.verb, names or row.verb not in _ON_FILES):
         return None
     return StatedRequest(
         verb=row.verb,
         names=tuple(names),
+        about=tuple(about),
         quoted=_QUOTE_MARK if _QUOTE_MARK in words else None,
         kind=next((_KINDS[one] for one in lower if one in _KINDS), None),
         manager=manager,
         draft="draft" in lower,
     )
+
+
+def _is_about(lower: Sequence[str], at: int, about: Sequence[str]) -> bool:
+    """Return whether a word may describe what is committed: "the parser work"."""
+    is_placed = lower[at - 1] in _ARTICLES or lower[at - 1] in about[-1:]
+    return is_placed and lower[at].isalnum() and lower[at] not in GATE | _THING_WORDS
 
 
 def _is_new_one(lower: Sequence[str]) -> bool:
@@ -385,10 +452,12 @@ def _is_known(row: _Row, lower: Sequence[str], at: int, *, has_names: bool) -> b
     """Return whether a word that is no name says nothing of the target."""
     word, before = lower[at], lower[at - 1]
     if word == _QUOTE_MARK:
-        return row.verb in {"commit", "write"} and before in _INTRODUCES
+        return row.verb in _QUOTING and before in _INTRODUCES
     if word in _MANAGERS:
         return row.verb == "install" and before in row.known
-    return word in (_BEHIND if has_names and row.verb in _ON_FILES else row.known)
+    if has_names and row.verb in _ON_FILES:
+        return word in _BEHIND or (row.verb in _TWO_PATHS and word in {"to", "into"})
+    return word in row.known
 
 
 def _is_target(row: _Row, word: str, lower: Sequence[str], at: int) -> bool:
