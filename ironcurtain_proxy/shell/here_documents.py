@@ -46,7 +46,6 @@ _LIVE: Final = re.compile(r"[`\\]|\$[^A-Za-z_\s]")
 """Text that a document whose delimiter is not quoted may not contain."""
 _NAMED: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _DASH: Final = re.compile(r"(?<=[ \t])-(?=[ \t]+[0-9]*[<>&])")
-_ENDS: Final = frozenset("|&;")
 _PLACE: Final = "/here-document-"
 _LONGEST: Final = 64 << 10
 
@@ -87,9 +86,8 @@ def lifted(text: str) -> Lifted | None:
         step = _STEP.match(text, at)
         if step is None:
             return None
-        between = text[waiting[-1].end() : at] if waiting and step["start"] else "&"
-        if (waiting and "\n" in step[0] and not step["end"]) or not _ENDS.intersection(between):
-            # A line that goes on, or two documents of one command.
+        if waiting and "\n" in step[0] and not step["end"]:
+            # A line that goes on.
             return None
         if step["start"]:
             parts.append(f"<{_PLACE}{len(documents) + len(waiting)}")

@@ -370,6 +370,11 @@ def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> N
         elif child.type not in _HEREDOC:
             reading.refuse("something follows a here-document on its line")
             reading.pending.append(child)
+    # The grammar drops a `-` that stands between the delimiter and `2>&1`.
+    there = [one for one in node.children if one.type not in {"heredoc_body", "heredoc_end"}]
+    for previous, child in itertools.pairwise(there):
+        gap = reading.source[previous.end_byte : child.start_byte]
+        reading.require(BLANK, gap, "something is left over")
     body = _heredoc_body(reading, node, start, strip=node.children[0].type == "<<-")
     literal = raw[:1] in {b"'", b'"', b"\\"}
     if not literal and _LIVE.search(body):

@@ -38,6 +38,13 @@ _SETS: Final = re.compile(
     rb"|let|eval|source|unset|wait|set|exec|trap|coproc|select|\.)(?![\w./-])"
 )
 """Programs that set a variable by a name that need not be written."""
+_NAMES_WHAT_IT_SETS: Final = re.compile(
+    rb"(?<![\w./-])(?:read(?:[ \t]+-[rsa]+)*(?:[ \t]+[A-Za-z_]\w*)*|wait"
+    rb"|set(?:[ \t]+(?:-[eux]*o[ \t]+pipefail|-[eux]+))+"
+    rb"|export(?:[ \t]+[A-Za-z_]\w*(?:=[\w./:@%+,-]*)?)+)[ \t]*(?=[;\n|&<)]|\Z)"
+    rb"|(?<![\w./-])printf[ \t]+(?=[\w%]|'[^-'\\]|\"[^-\"\\$`])"
+)
+"""Commands of these that set variables only whose names stand there, or none."""
 _QUOTES: Final = re.compile(rb"\\\n|['\"\\]")
 _BEFORE: Final = re.compile(rb"(?:[^'\"\\(){}&|<`]*[;\n])?[ \t]*")
 """Commands in a row, none of which decides whether the next one runs."""
@@ -66,7 +73,8 @@ def counted(arithmetic: bytes, source: bytes) -> tuple[str, ...] | None:
 
 def numbers(source: bytes) -> frozenset[bytes]:
     """Return the names that are only given numbers in a text."""
-    if b"$'" in source or _SETS.search(_QUOTES.sub(b"", source)):
+    others = _NAMES_WHAT_IT_SETS.sub(b" ", source)
+    if b"$'" in source or _SETS.search(_QUOTES.sub(b"", others)):
         return frozenset()
     spans = [
         (one.start(1), one.end(1), {*_NAME.findall(one[1])}) for one in _COUNTED.finditer(source)

@@ -157,3 +157,14 @@ def test_names_of_secret_files_are_read_without_their_content(text: str, *, read
     found = effect_of(parsed, PROJECT)
     assert (found.effect == "reads") == reads
     assert ("secrets.access" in needs_of(parsed, found)) == (not reads)
+
+
+@pytest.mark.parametrize("home", ["/tmp/u", "/var/tmp/x/u", "/opt/u"])
+def test_a_home_below_a_directory_of_the_system_is_asked_about_as_any_other(home: str) -> None:
+    place = replace(PROJECT, workspace=f"{home}/p", directory=f"{home}/p", home=home)
+    for command in (f"cat {home}/taxes.txt", "ls ~/Documents", "head ../mail/inbox"):
+        assert effect_of(parse_command(command), place).effect != "reads"
+    for command in (f"cat {home}/p/a", "ls /tmp/else", "ls /usr/share"):
+        assert effect_of(parse_command(command), place).effect == "reads"
+    without_users = replace(place, home="/")
+    assert effect_of(parse_command("ls /usr/share"), without_users).effect == "reads"
