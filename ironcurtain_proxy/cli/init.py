@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
         hooked=tuple([file for _, file in hooked]),
     )
     for client, file in hooked:
-        talk.say(f"{client}: its own shell, edits and fetches are offered to the policy, by hooks "
-                 f"in {short(file, home)}")  # fmt: skip
+        talk.say(f"{client}: hooks in {short(file, home)} would put its own shell, edits and "
+                 "fetches under the policy")  # fmt: skip
     try:
         code = set_up(talk, wish)
     except NoServerFoundError as error:
@@ -100,7 +100,9 @@ def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
     found: list[tuple[HookClient, Path]] = []
     for client, dialect in DIALECTS.items():
         with suppress(ConfigurationError):
-            if (home / dialect.place).is_dir() and not kept_file(state, client).exists():
+            # Claude Code has servers in `~/.claude.json` before it makes its directory.
+            places = (home / dialect.place, home / f"{dialect.place}.json")
+            if any(one.exists() for one in places) and not kept_file(state, client).exists():
                 is_absent = state_of(client, home) == "absent"
                 found += [(client, file_of(client, home))] if is_absent else []
     return found

@@ -303,10 +303,10 @@ def _run(command: tuple[str, ...], environ: Mapping[str, str], seconds: float) -
             return str(error)
     if done.returncode == 0:
         return ""
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    lines = (done.stderr.strip() or done.stdout).decode(errors="replace").strip().splitlines()
     # The first line with `error` is the reason: progress comes before it, advice after it.
     reasons = [line for line in lines if "error" in line.lower()] or lines[-1:]
-    return reasons[0] if reasons else f"exit status {done.returncode}"
+    return reasons[0] if reasons else f"it ended with status {done.returncode}, and said nothing"
 
 
 def own_machine(settings: Settings) -> Machine:

@@ -131,16 +131,28 @@ def read_with_wants(
         settings = settings_of(entries)
         read |= {one.name: one for one in read_servers(_only(settings, again), seconds)}
         words |= {name: words_of(settings, name) for name in again}
+    silent = {spec.name: spec for spec in settings.servers if read[spec.name].error}
+    said = {
+        name: _why_inside(settings, read[name], words[name]) if name in confined else None
+        for name in silent
+    }
+    outside = _starting_outside(
+        talk,
+        settings,
+        [
+            spec
+            for name, spec in silent.items()
+            if said[name] is None and name in confined and name in comparable
+            # On a full disk the sandbox is not what stops it.
+            and spec.sandbox is None and " left free in " not in read[name].error
+        ],
+        seconds,
+    )  # fmt: skip
     failures: dict[str, Failure] = {}
-    for spec in settings.servers:
-        server = read[spec.name]
-        if not server.error:
-            continue
-        why = _why_inside(settings, server, words[spec.name]) if spec.name in confined else None
-        if why is None and spec.name in confined and spec.name in comparable:
-            why = _why_not_outside(talk, settings, spec, server, seconds)
-        is_unknown = spec.name in confined and spec.name not in comparable
-        failures[spec.name] = why or _failure(spec, server, may_start_outside=is_unknown)
+    for name, spec in silent.items():
+        is_unknown = name in confined and name not in comparable
+        why = said[name] or (_only_outside(read[name]) if name in outside else None)
+        failures[name] = why or _failure(spec, read[name], may_start_outside=is_unknown)
     return settings, [*read.values()], failures
 
 
@@ -230,18 +242,23 @@ def _why_inside(settings: Settings, server: "ReadServer", words: str) -> Failure
     return None
 
 
-def _why_not_outside(
-    talk: Dialogue, settings: Settings, spec: ServerSpec, server: "ReadServer", seconds: float
-) -> Failure | None:
-    """Say that a server would start without its sandbox, or return None if it would not."""
-    question = (
-        f"{clean(spec.name)} did not start in its sandbox. Start it once without, to compare?"
-    )
-    # On a full disk the sandbox is not what stops it.
-    if spec.sandbox is not None or " left free in " in server.error or talk.ask(question) == "n":
-        return None
-    if not _starts_outside(settings, spec, seconds):
-        return None
+def _starting_outside(
+    talk: Dialogue, settings: Settings, silent: Sequence[ServerSpec], seconds: float
+) -> frozenset[str]:
+    """Ask, and return which of these servers would start without their sandboxes."""
+    if not silent:
+        return frozenset()
+    names = ", ".join(clean(spec.name) for spec in silent)
+    them, whose = ("it", "its sandbox") if len(silent) == 1 else ("them", "their sandboxes")
+    question = f"{names} did not start in {whose}. Start {them} once without, to compare?"
+    if talk.ask(question) == "n":
+        return frozenset()
+    alone = tuple([replace(spec, sandbox=False) for spec in silent])
+    found = read_servers(replace(settings, servers=alone), seconds)
+    return frozenset([one.name for one in found if not one.error])
+
+
+def _only_outside(server: "ReadServer") -> Failure:
     return Failure(
         why=f"it starts outside a sandbox, and not in one: {_shortened(server)}",
         remedy='add "sandbox": false to its entry if you trust it, and run init again: then the '
@@ -249,15 +266,10 @@ def _why_not_outside(
     )
 
 
-def _starts_outside(settings: Settings, spec: ServerSpec, seconds: float) -> bool:
-    alone = replace(settings, servers=(replace(spec, sandbox=False),))
-    (found,) = read_servers(alone, seconds)
-    return not found.error
-
-
 def _shortened(server: "ReadServer") -> str:
     """Return a server's error without its name, its secrets, and the place of the log."""
     text = server.error.removeprefix(f'server "{server.name}" ').partition(" (log: ")[0]
+    text = text.removeprefix("ended: ")
     return clean(redact_text(text), 240)
 
 
@@ -354,7 +366,7 @@ def unconfined(settings: Settings) -> dict[str, str]:
         if image is not None:
             found[spec.name] = f"runs in a container of {image}, in no sandbox of the proxy"
         elif isinstance(look_up(spec, machine), NotInstalled):
-            held = "starts in no" if is_confined(spec) else "runs without a"
+            held = "does not start in its" if is_confined(spec) else "runs without a"
             found[spec.name] = f"{held} sandbox until it is installed: {installation_of(spec)}"
     return found
 

@@ -174,7 +174,7 @@ DIALECT: Final = HookDialect(
         Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode ExitPlanMode
         KillBash KillShell ListAgents ListMcpResourcesTool ReportFindings ScheduleWakeup SendMessage
         Skill SlashCommand StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop
-        TaskUpdate TodoRead TodoWrite ToolSearch WebSearch
+        TaskUpdate TodoRead TodoWrite ToolSearch WaitForMcpServers WebSearch
         """
     ),
     prompting_tools=_SCHEDULING,

@@ -15,11 +15,11 @@ from typing import Final, Literal
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell, known_servers
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
@@ -300,7 +300,7 @@ def _documents(name: PresetName, workspace: str) -> Documents:
         )
         for server in (FILES, FETCH)
     ]
-    return compose(preset(name), [*servers, annotate(SHELL, [SHELL_TOOL])], workspace)
+    return compose(preset(name), [*servers, clients_shell()], workspace)
 
 
 def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Json]:
@@ -313,14 +313,15 @@ def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Jso
         elif isinstance(present, dict) and isinstance(value, dict):
             whole[key] = _joined(present, value)
         elif isinstance(present, list) and isinstance(value, list):
-            names = [one.get("name") if isinstance(one, dict) else one for one in present]
-            more = [
-                one
-                for one in value
-                if (one.get("name") if isinstance(one, dict) else one) not in names
-            ]
+            names = [*map(_name_in_list, present)]
+            more = [one for one in value if _name_in_list(one) not in names]
             whole[key] = [*present, *more]
     return whole
+
+
+def _name_in_list(entry: Json) -> Json:
+    """Return what names an entry of a list: a rule's name, a tool's name, or itself."""
+    return entry.get("name", entry.get("toolName")) if isinstance(entry, dict) else entry
 
 
 def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:

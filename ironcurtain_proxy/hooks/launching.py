@@ -21,7 +21,7 @@ from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import prefix, stub
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """The interpreter of the stub. That of a virtual environment takes a third longer to start, because
@@ -118,38 +118,78 @@ def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path 
         ]:
             with suppress(OSError, ConfigurationError):
                 text = read_text(file).removeprefix("\ufeff")
-                if "ironcurtain" in text.lower() and not _is_proxy(text, file.name, key):
+                if "ironcurtain" in text.lower() and not _is_proxy(text, file, key, place):
                     return file
     return None
 
 
-def _is_proxy(text: str, name: str, key: str) -> bool:
+def _is_proxy(text: str, file: Path, key: str, project: Path) -> bool:
     """Return whether all servers of our name in a project's file start this proxy."""
     if not key:
         return _SERVERS.search(text) is None
     try:
-        document = tomllib.loads(text) if name.endswith(".toml") else orjson.loads(text)
+        document = tomllib.loads(text) if file.suffix == ".toml" else orjson.loads(text)
         entries = [
             entry
             for one, entry in document.get(key, {}).items()
             if one.lower().startswith("ironcurtain")
         ]
-        return all(map(_starts_proxy, entries))
+        return all(_starts_proxy(entry, project) for entry in entries)
     except (ValueError, AttributeError, TypeError, RecursionError):
         return False
 
 
-def _starts_proxy(entry: Mapping[str, Json]) -> bool:
+_PLAIN_STARTS: Final = (
+    [_PROGRAM],
+    [_PROGRAM, "serve"],
+    ["uvx", _PROGRAM],
+    ["pipx", "run", _PROGRAM],
+)
+_PLAIN_VARIABLES: Final = re.compile(r"SERVER_FILTER|SERVER_CREDENTIALS|IRONCURTAIN_SECRET_\w+")
+
+
+def _starts_proxy(entry: Mapping[str, Json], project: Path) -> bool:
+    """Return whether an entry is one that `init` writes: others may choose what the proxy runs."""
+    # Reads what is installed: slow to import, and only files with our name are looked at.
+    from ironcurtain_proxy.config.clients.entries import own_command  # noqa: PLC0415
+
     command, given = entry.get("command"), entry.get("args")
     words = [*(command if isinstance(command, list) else [command])]
     words += given if isinstance(given, list) else []
-    own = Path(sys.prefix) / "bin" / _PROGRAM
-    is_own = words[0] == _PROGRAM or os.path.realpath(str(words[0])) == os.path.realpath(own)
-    is_fetched = words[0] in {"uvx", "pipx"} and _PROGRAM in words
-    # These choose the program, or run another one in it.
-    variables = orjson.dumps([entry.get("env"), entry.get("environment")]).decode()
-    is_plain = re.search(r'"(PATH|(LD_|PYTHON)[^"]*)":', variables) is None
-    return is_plain and (is_own or is_fetched)
+    program = str(words[0])
+    with suppress(ConfigurationError):
+        own, args = own_command(os.environ)
+        if os.path.realpath(program) == os.path.realpath(own) and words[1:] in (args, ["serve"]):
+            words = [_PROGRAM]
+    if words not in _PLAIN_STARTS:
+        return False
+    for name, value in {
+        **object_of(entry.get("env")),
+        **object_of(entry.get("environment")),
+    }.items():
+        if name == "ALLOWED_DIRECTORY":
+            is_plain = Path(os.path.realpath(str(value))).is_relative_to(os.path.realpath(project))
+        elif name == "PATH":
+            # It leads to the sandbox's program. What it could choose itself has its whole path.
+            is_plain = program.startswith("/") and _is_fixed(str(value), project)
+        else:
+            is_plain = _PLAIN_VARIABLES.fullmatch(name) is not None
+        if not is_plain:
+            return False
+    return True
+
+
+def _is_fixed(path: str, project: Path) -> bool:
+    """Return whether what a `PATH` leads to is neither the project's nor another user's."""
+    for one in path.split(os.pathsep):
+        real = Path(os.path.realpath(one))
+        if not one.startswith("/") or real.is_relative_to(os.path.realpath(project)):
+            return False
+        with suppress(FileNotFoundError):
+            found = real.stat()
+            if found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o002:
+                return False
+    return True
 
 
 def is_ours(words: Collection[str] | str) -> bool:

@@ -358,7 +358,7 @@ def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_n
     assert "scope-folder keeps files in ~/.tool-of-test" in said
     assert "2 of 5 servers protected. NOT protected:" in said
     ending = said.partition("NOT protected:")[2]
-    assert "dead (Cursor): it does not start: ended: it exited with status 1" in ending
+    assert "dead (Cursor): it does not start: it exited with status 1" in ending
     assert 'said last: "Error: Cannot find the database"' in ending
     documents = machine.home / "Documents"
     assert f"which does not let it write {documents}/tasks.json" in ending
@@ -377,17 +377,22 @@ def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: 
     script = "import os\nif 'bwrap' in open('/proc/1/cmdline').read():\n    os._exit(3)\n"
     (machine.root / "picky.py").write_text(script + SERVER)
     args: list[Json] = [str(machine.root / "picky.py"), "files"]
-    machine.give_cursor(picky={"command": sys.executable, "args": args})
+    more: list[Json] = [*args, "."]
+    machine.give_cursor(
+        picky={"command": sys.executable, "args": args},
+        choosy={"command": sys.executable, "args": more},
+    )
     shared = {"mcpServers": {"shared": {"command": sys.executable, "args": [*args, "."]}}}
     (machine.workspace / ".mcp.json").write_bytes(orjson.dumps(shared))
     code, said, faults = machine.run("--yes")
     assert code == 1, said + faults
     assert (
-        "picky (Cursor): it starts outside a sandbox, and not in one: ended: it exited with" in said
+        "picky (Cursor): it starts outside a sandbox, and not in one: it exited with" in said
     )
-    assert "0 of 2 servers protected" in said
+    assert "choosy (Cursor): it starts outside a sandbox, and not in one: it exited with" in said
+    assert "0 of 3 servers protected" in said
     # A repository's program is not started without a sandbox, so nothing is known of that.
-    assert "shared (Claude Code): it does not start in its sandbox: ended: it exited" in said
+    assert "shared (Claude Code): it does not start in its sandbox: it exited" in said
 
 
 def test_what_only_the_terminal_finds_starts_under_a_client_with_a_bare_path(

@@ -31,7 +31,7 @@ def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machin
     before = machine.files()
     code, said, faults = machine.run("--dry-run")
     assert code == 0, faults
-    assert "by hooks in ~/.claude/settings.json" in said
+    assert "claude: hooks in ~/.claude/settings.json would put" in said
     assert machine.files() == before
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
@@ -41,7 +41,7 @@ def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machin
     policy = machine.home / ".ironcurtain/generated/compiled-policy.json"
     assert orjson.loads(policy.read_bytes())["commandServers"] == ["shell"]
     code, said, _ = machine.run("--yes")
-    assert "offered to the policy" not in said
+    assert "would put" not in said
     assert len(hooks(machine)) == 2
     code, said, _ = machine.run("--undo")
     assert code == 0
@@ -66,6 +66,15 @@ def test_each_client_that_is_there_is_offered_hooks_and_none_that_is_not(machine
     assert machine.run("--undo")[0] == 0
     assert {name: text for name, text in machine.files().items() if name in before} == before
     assert not any((machine.home / one.place / one.file).exists() for one in there)
+
+
+def test_claude_code_is_offered_hooks_before_its_first_session(tmp_path: Path) -> None:
+    found = Machine(tmp_path)
+    (found.home / ".claude.json").write_text('{"mcpServers": {}}')
+    assert "hooks in ~/.claude/settings.json would" in found.run("--dry-run")[1]
+    code, said, faults = found.run("--yes")
+    assert code == 0, said + faults
+    assert len(hooks(found)) == 1
 
 
 def test_servers_and_hooks_of_one_run_go_byte_for_byte_and_a_later_run_keeps_both(

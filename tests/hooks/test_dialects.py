@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.clients.entries import own_command
 from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call, of_patch
 from ironcurtain_proxy.hooks.claude import read_shell
 from ironcurtain_proxy.hooks.copilot import COPILOT_TOOLS
@@ -284,6 +285,9 @@ def test_a_server_s_call_in_cursor_is_passed_by_only_if_the_proxy_itself_is_star
 OWN: Final = str(Path(sys.prefix) / "bin/ironcurtain-proxy")
 
 
+PROGRAM: Final = "ironcurtain-proxy"
+
+
 def named(entry: Json, key: str = "mcpServers", name: str = "ironcurtain") -> str:
     return orjson.dumps({key: {name: entry}}).decode()
 
@@ -297,6 +301,14 @@ def named(entry: Json, key: str = "mcpServers", name: str = "ironcurtain") -> st
         ("claude", ".mcp.json", named({"command": "./ironcurtain-proxy"}), True),
         ("claude", ".mcp.json", named({"url": "https://a.b"}, name="IronCurtain-2"), True),
         ("claude", ".mcp.json", named({"command": OWN, "env": {"PATH": "."}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"PATH": "/usr/bin:/bin"}}), False),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"PATH": "/usr/bin:/tmp"}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"SERVER_FILTER": "a"}}), False),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"IRONCURTAIN_CONFIG": "x"}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"HOME": "x"}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "env": {"ALLOWED_DIRECTORY": "/"}}), True),
+        ("claude", ".mcp.json", named({"command": OWN, "args": ["--config", "x"]}), True),
+        ("claude", ".mcp.json", named({"command": "uvx", "args": ["--from", ".", PROGRAM]}), True),
         ("claude", ".mcp.json", named({"command": OWN, "env": {"LD_PRELOAD": "x"}}), True),
         ("claude", ".mcp.json", named(3), True),
         ("claude", ".mcp.json", '{"mcpServers": {"ironcurtain": ', True),
@@ -325,6 +337,22 @@ def test_a_server_of_a_project_that_has_our_name_and_is_another_is_not_passed_by
         is_seen = is_foreign and place != tmp_path
         assert (look() is not None) is is_seen
         assert dialect.is_passed_by(f"{dialect.our_tools[0]}_x", look) is not is_seen
+
+
+def test_what_init_writes_into_a_projects_file_is_this_proxy(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "bin").mkdir(parents=True)
+    command, args = own_command(os.environ)
+
+    def look(**env: str) -> Path | None:
+        entry: Json = {"type": "stdio", "command": command, "args": [*args], "env": {**env}}
+        (project / ".mcp.json").write_text(named(entry))
+        return server_of_our_name(DIALECTS["claude"], project, tmp_path)
+
+    path = f"{Path(command).parent}:/usr/bin"
+    assert look(SERVER_FILTER="a", PATH=path, ALLOWED_DIRECTORY=str(project)) is None
+    for one in (f"{project}/bin", ":/usr/bin", "bin"):
+        assert look(PATH=f"{path}:{one}") is not None
 
 
 def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.health import state_of, switched_off_by
@@ -214,3 +215,19 @@ def test_the_policy_gets_what_is_missing_and_keeps_what_is_there(tmp_path: Path)
     config = orjson.loads((home.state / "config.json").read_bytes())
     assert config["allowedDirectory"] == str(home.workspace)
     assert write_policy(home.state, "/elsewhere", "read-only") == []
+
+
+def test_a_server_that_is_called_shell_leaves_the_clients_own_shell_described(
+    tmp_path: Path,
+) -> None:
+    home = HookedHome(tmp_path)
+    file = home.state / "generated/tool-annotations.json"
+    document = orjson.loads(file.read_bytes())
+    theirs = {"toolName": "shell_execute", "args": {"command": ["command"]}}
+    ours = document["servers"]["shell"]["tools"]
+    document["servers"]["shell"]["tools"] = [theirs]
+    file.write_bytes(orjson.dumps(document))
+    assert write_policy(home.state, "/elsewhere", "coding") == [str(file)]
+    assert orjson.loads(file.read_bytes())["servers"]["shell"]["tools"] == [theirs, *ours]
+    run = {"name": "run_command", "inputSchema": {"properties": {"command": {"type": "string"}}}}
+    assert annotate("shell", [run]).annotations != clients_shell().annotations

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.texts import (
@@ -34,6 +35,7 @@ from ironcurtain_proxy.config.annotating.texts import (
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.servers.recognition import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
+from ironcurtain_proxy.facts.client_tools import SHELL, SHELL_TOOL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments
 from ironcurtain_proxy.model.values import Json, object_of
 
@@ -240,6 +242,11 @@ def annotate(
     )
 
 
+def clients_shell() -> ReadServer:
+    """Return the server that stands for the own shell of a client with hooks."""
+    return replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL)
+
+
 def packed(
     name: str, tools: Sequence[Mapping[str, Json]], pack: Pack, *, left_out: int = 0
 ) -> ReadServer:
@@ -305,8 +312,10 @@ def can_be_written(tool: Mapping[str, Json]) -> bool:
 def _as(name: str, server: str | None) -> str:
     if server is not None:
         return server
-    # Rules, and what is settled without one, speak of the shipped servers by these names.
-    return f"{name}-server" if name in known_servers() or name == OWN_SHELL else name
+    # Rules, and what is settled without one, speak of the shipped servers by these names, and hooks
+    # of a client's own shell.
+    is_taken = name in known_servers() or name in {OWN_SHELL, SHELL}
+    return f"{name}-server" if is_taken else name
 
 
 def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None) -> ReadTool:

@@ -156,7 +156,7 @@ def test_check_has_nothing_to_say_of_what_init_wrote(place: Place, name: str) ->
     # The stand-in has the tool of mcp-server-fetch, and not its prompt.
     expected = {"sandbox", 'fetch prompt "fetch"'}
     assert [one for one in document["problems"] if one["source"] not in expected] == []
-    assert document["servers"] == {"shell": "shell", "files": "files", "fetch": "fetch"}
+    assert document["servers"] == {"shell": "shell-server", "files": "files", "fetch": "fetch"}
 
 
 def test_a_second_run_changes_nothing(place: Place) -> None:
