@@ -106,6 +106,11 @@ class Speller(Struct, frozen=True, kw_only=True):
         return self.workspace + rest if not rest or rest.startswith("/") else text
 
 
+def is_file_url(value: Json) -> bool:
+    """Return whether a value is a URL of a file, in any spelling of its scheme."""
+    return isinstance(value, str) and _FILE_URL.match(value) is not None
+
+
 def _unclear(text: str) -> Refusal | None:
     if text.isascii() and text.isprintable():
         return _BLANK_EDGE if text[:1] == " " or text[-1:] == " " else None
@@ -223,7 +228,9 @@ def _looked_up(arguments: tuple[PlannedArgument, ...]) -> tuple[PlannedArgument,
     return tuple([one for one in arguments if one.reading in _LOOKED_UP])
 
 
-_LOOKED_UP: Final[frozenset[ArgumentReading]] = frozenset({"path", "git-remote", "sql", "deep"})
+_LOOKED_UP: Final[frozenset[ArgumentReading]] = frozenset(
+    {"path", "url", "git-remote", "sql", "deep"}
+)
 _PLAIN_READINGS: Final[frozenset[ArgumentReading]] = frozenset(
     {"uri", "identifier", "text", "anything"}
 )

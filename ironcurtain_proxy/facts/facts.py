@@ -25,6 +25,7 @@ from ironcurtain_proxy.facts.arguments import (
     Refusal,
     ToolPlan,
     canonical_url,
+    is_file_url,
     is_no_text,
     is_ordinary,
     is_unambiguous,
@@ -55,7 +56,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, file_uri
 
 # --- deep
 
@@ -65,6 +66,7 @@ ReadText: TypeAlias = Callable[[str, Roles], tuple[tuple[Value, ...], str] | Ref
 
 GUESSED_PATH: Final[Roles] = ("read-path", "write-path")
 GUESSED_URL: Final[Roles] = ("fetch-url",)
+FETCHED_FILE: Final[Roles] = ("read-path",)
 
 _URL: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://\S", re.ASCII)
 _LONGEST_PATH: Final = 4096
@@ -145,10 +147,14 @@ class DeepReading(Struct):
             return Refusal("holds too many values")
         if "unclear" in roles:
             return self._unclear(text, roles, member)
+        is_file = is_file_url(text) and reading_of(roles) == "url"
+        # A `file:` URL is a file of this machine, as if its path stood there.
+        roles = FETCHED_FILE if is_file else roles
         read = self.read(text, roles)
         if isinstance(read, Refusal):
             return read
         values, spelled = read
+        spelled = file_uri(spelled) if is_file else spelled
         self._found.setdefault(roles, {}).update(dict.fromkeys(values))
         return spelled
 
@@ -283,15 +289,14 @@ class FactReader:
         for argument in self._plan(annotation).looking_up(arguments):
             if argument.reading in {"git-remote", "sql"}:
                 return None
-            if argument.reading == "deep":
-                # The number is unknown before it is read.
-                if arguments.get(argument.name) is not None:
-                    return None
+            value = arguments.get(argument.name)
+            if value is None:
                 continue
+            if argument.reading == "deep" or self._names_files(argument, value):
+                # The number is unknown before it is read.
+                return None
             if argument.reading == "path":
-                value = arguments.get(argument.name)
-                if value is not None:
-                    count += len(value) if isinstance(value, list) else 1
+                count += len(value) if isinstance(value, list) else 1
         return count
 
     def read(
@@ -383,10 +388,8 @@ class FactReader:
         if isinstance(value, list) and value and self._is_repository(annotation, argument.name):
             return _NO_LIST
         try:
-            if argument.reading == "deep":
-                deep = DeepReading(argument.name, self._text)
-                sent = deep.take(value, argument.spec)
-                return sent if isinstance(sent, Refusal) else (deep.facts(), sent)
+            if argument.reading == "deep" or self._names_files(argument, value):
+                return self._deeply(argument, value)
             outcome = self._read_argument(argument, value)
         except _UNREADABLE:
             return _CANNOT_BE_READ
@@ -394,6 +397,26 @@ class FactReader:
             return outcome
         values, spelled = outcome
         return (ArgumentFact(argument.name, argument.roles, values),), spelled
+
+    def _names_files(self, argument: PlannedArgument, value: Json) -> bool:
+        """Return whether an argument for URLs names files of this machine."""
+        texts = value if isinstance(value, list) else [value]
+        is_sent = argument.reading == "url" and self._plain_urls_only
+        return is_sent and any(map(is_file_url, texts))
+
+    def _deeply(
+        self, argument: PlannedArgument, value: Json
+    ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
+        """Read an argument whose texts may have different roles."""
+        if argument.reading == "url" and isinstance(strings_of(value, "url"), Refusal):
+            return NOT_A_STRING
+        deep = DeepReading(argument.name, self._text)
+        sent = deep.take(value, argument.spec)
+        if isinstance(sent, Refusal):
+            return sent
+        # No value is left for the role of URLs where all were files.
+        every = argument.reading == "deep"
+        return tuple([fact for fact in deep.facts() if every or fact.values]), sent
 
     def _text(self, text: str, roles: Roles) -> tuple[tuple[Value, ...], str] | Refusal:
         """Return the values of one text inside an argument, and the text to send."""

@@ -67,6 +67,33 @@ def test_every_path_of_a_list_is_judged_and_sent_in_order(tree: Tree) -> None:
     }
 
 
+def test_a_file_that_a_url_names_is_read_as_its_path_is(tree: Tree) -> None:
+    """A converter of documents takes `file:` URLs: no key behind one is a mere address."""
+    target = tree.path("work/sub/b.txt")
+    for url in (f"file://{tree.path('work/in/b.txt')}", f"FILE:{tree.path('work/in/b.txt')}"):
+        facts = gather(tree, FETCH, url=url)
+        (fact,) = [one for one in facts.request.arguments if one.name == "url"]
+        assert fact.roles == ("read-path",)
+        assert [value.text for value in fact.values] == [target]
+        assert facts.arguments == {"url": f"file://{tree.path('work/in/b.txt')}"}
+        assert FactReader(tree.reader()).looks_up(FETCH, {"url": url}) is None
+    assert FactReader(tree.reader()).looks_up(FETCH, {"url": "https://a.example/"}) == 0
+    mixed = gather(tree, FETCH, url=["https://a.example/", f"file://{target}"])
+    assert {one.roles for one in mixed.request.arguments if one.name == "url"} == {
+        ("fetch-url",),
+        ("read-path",),
+    }
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:a.txt", "file://host/a", "file:///a%2fb", "file:///a?b", " file:///a", "file:\t///a"],
+)
+def test_a_url_of_a_file_with_two_readings_is_refused(tree: Tree, url: str) -> None:
+    assert refusal(tree, FETCH, url=url)
+    assert refusal(tree, FETCH, url=[url, 3])
+
+
 def test_urls_and_identifiers_are_sent_as_they_came(tree: Tree) -> None:
     """G24."""
     arguments: dict[str, Json] = {"url": "HTTPS://Example.com/a/", "note": "x"}
