@@ -33,6 +33,7 @@ from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.annotation import CHANGES
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, object_of
@@ -306,13 +307,14 @@ def _heading(server: ReadServer) -> str:
 def _meaning(tool: ReadTool, chosen: Preset) -> str:
     if tool.is_denied:
         return "not described, so asked about or denied"
-    return _of_unknown(chosen) if tool.kind == "unknown" else _MEANS[tool.kind]
+    return _of_unknown(tool, chosen) if tool.kind == "unknown" else _MEANS[tool.kind]
 
 
-def _of_unknown(chosen: Preset) -> str:
+def _of_unknown(tool: ReadTool, chosen: Preset) -> str:
     if any(rule.about == "unknown" and rule.then == "deny" for rule in chosen.rules):
         return "denied"
-    if "containment" in chosen.config:
+    changes = any(not CHANGES.isdisjoint(roles_in(one)) for one in tool.arguments.values())
+    if "containment" in chosen.config and (changes or tool.effect not in {None, "sends"}):
         return "you are asked, unless a sandbox holds the call"
     return "you are asked"
 

@@ -106,7 +106,7 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
         async with box.asked(second, PATIENCE):
             await expect(page.locator("#headline")).to_contain_text("command=make")
             await expect(page.locator("#approve")).to_be_disabled()
-            await expect(page.locator("#hint")).to_contain_text("More below")
+            await expect(page.locator("#hint")).to_contain_text("Read to the end")
             await page.locator("#end").scroll_into_view_if_needed()
             await expect(page.locator("#approve")).to_be_enabled()
             await page.keyboard.press("n")
@@ -176,7 +176,7 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(
             await expect(page.locator("#headline")).to_contain_text("files/read_file")
             wide = await page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390
-            await page.locator("#end").scroll_into_view_if_needed()
+            await page.evaluate("scrollTo(0, document.body.scrollHeight)")
             await expect(page.locator("#approve")).to_be_enabled()
             await expect(page.locator("#approve")).to_be_in_viewport()
             with anyio.fail_after(PATIENCE):
@@ -185,6 +185,46 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(
                     with anyio.move_on_after(1):
                         await until(lambda: asked.id in box.rulings)
         assert isinstance(box.rulings[asked.id], Approved)
+
+
+async def test_a_phone_shows_the_reason_first_and_a_short_edit_without_a_scroll(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    target = tmp_path / "a.sh"
+    target.write_text("set -e\nrsync -a out/ staging:\n")
+    asked = escalation(
+        seconds=PATIENCE,
+        tool="edit_file",
+        arguments={
+            "path": str(target),
+            "edits": [{"oldText": "staging", "newText": "live"}],  # type: ignore[dict-item]
+        },
+        candidates=(replace(ETC, description="files below /srv; " * 40),),
+    )
+    long = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "x " * 3000})
+    async with (
+        a_page(browser, tmp_path, width=390, height=844) as (box, page),
+        box.asked(asked, PATIENCE),
+        box.asked(long, PATIENCE),
+    ):
+        await expect(page.locator("#waiting button")).to_have_count(2)
+        await page.click("#waiting button:has-text('edit_file')")
+        await expect(page.locator("#headline")).to_contain_text("files/edit_file")
+        said = await page.locator("#question").inner_text()
+        assert said.index(asked.ground.reason) < said.index("files/edit_file")
+        assert said.count("staging") == 1, said
+        # What can be remembered does not fit, and so cannot be remembered yet.
+        await expect(page.locator("#approve")).to_be_enabled()
+        assert await page.evaluate("scrollY") == 0
+        await expect(page.locator("#remember")).to_be_disabled()
+        for row in await page.locator("#waiting button").all():
+            place = await row.bounding_box()
+            assert place is not None
+            assert 44 <= place["height"] <= 60
+        await page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        await expect(page.locator("#remember")).to_be_enabled()
+        await press(page, "d", asked, box)
+        await press(page, "d", long, box)
 
 
 async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(

@@ -4,7 +4,7 @@
 const GUARD_MS = 400; // no key answers what came up by itself just now
 const $ = (id) => document.getElementById(id);
 const state = {
-  key: "", waiting: [], shown: null, readyAt: 0, seen: "", busy: false, passkeys: false,
+  key: "", waiting: [], shown: null, readyAt: 0, seen: {}, busy: false, passkeys: false,
   trouble: "", answered: "",
 };
 const GONE = "the command has ended, or cannot be reached";
@@ -153,7 +153,7 @@ function rowName(one) {
 
 function newRow(one, name) {
   const count = one.equal.length ? `${one.equal.length + 1} x ` : "";
-  const button = element("button", { type: "button" }, count + one.headline);
+  const button = element("button", { type: "button" }, element("span", {}, count + one.headline));
   if (one.ends !== null) button.append(element("small", {}, ""));
   button.addEventListener("click", () => {
     choose(state.waiting.find((known) => rowName(known) === name) || null, false);
@@ -178,9 +178,14 @@ function choose(one, byItself) {
   for (const id of ["question", "actions"]) $(id).hidden = one === null;
   $("empty").hidden = one !== null;
   if (one === null) return;
+  const [why, ...others] = one.reasons;
+  const [reason = "", ...rest] = why.lines;
+  const more = rest.length ? [{ ...why, name: "and", lines: rest }, ...others] : others;
+  $("reason").replaceChildren(...inOrder(reason));
   $("headline").replaceChildren(...inOrder(one.headline));
   $("asker").replaceChildren(...inOrder(one.asker));
-  $("body").replaceChildren(...parts(one));
+  $("body").replaceChildren(...parts(one, more));
+  $("remembered").replaceChildren(...rememberedBy(one));
   $("names").replaceChildren(list(one.record, ""));
   $("kind").replaceChildren(...one.candidates.map((words, place) =>
     element("option", { value: String(place) }, words)));
@@ -193,10 +198,10 @@ function choose(one, byItself) {
   setButtons();
 }
 
-function parts(one) {
+function parts(one, reasons) {
   const found = [];
   const section = (title, inside) => found.push(element("h3", {}, title), inside);
-  found.push(list(one.reasons, "reasons first"));
+  if (reasons.length) found.push(list(reasons, "reasons"));
   if (one.arguments.length) section("Arguments, in full", list(one.arguments, ""));
   if (one.changes.length) section("What it changes", change(one.changes));
   one.equal.forEach((other, place) => {
@@ -204,10 +209,13 @@ function parts(one) {
       list(other.arguments, ""));
     if (other.changes.length) found.push(change(other.changes));
   });
-  section("What can be remembered", one.candidates.length
-    ? element("ul", {}, ...one.candidates.map((words) => element("li", {}, words)))
-    : element("p", {}, "Nothing of this call can be remembered."));
   return found;
+}
+
+function rememberedBy(one) {
+  return [element("h3", {}, "What can be remembered"), one.candidates.length
+    ? element("ul", {}, ...one.candidates.map((words) => element("li", {}, words)))
+    : element("p", {}, "Nothing of this call can be remembered.")];
 }
 
 function list(fields, kind) {
@@ -224,28 +232,31 @@ function change(lines) {
 
 let watcher = null;
 
-// A call can be approved once its end was on the screen, and not below the buttons.
+// A call can be approved once all that it would do was on the screen, and not below the buttons, and
+// be remembered once what would be remembered was there, too.
 function watchEnd() {
   if (watcher) watcher.disconnect();
   watcher = new IntersectionObserver((entries) => {
-    if (!state.shown || !entries.some((one) => one.isIntersecting)) return;
-    state.seen = state.shown.digest;
+    for (const one of entries) {
+      if (state.shown && one.isIntersecting) state.seen[one.target.id] = state.shown.digest;
+    }
     setButtons();
   }, { rootMargin: `0px 0px -${$("actions").offsetHeight}px 0px` });
-  watcher.observe($("end"));
+  for (const id of ["end", "whole"]) watcher.observe($(id));
 }
 
 function setButtons() {
   const one = state.shown;
   if (one === null) return;
-  const seen = state.seen === one.digest;
+  const seen = state.seen.end === one.digest;
+  const whole = seen && state.seen.whole === one.digest;
   const may = (!one.objection || state.passkeys) && !state.busy && !state.trouble;
   $("approve").disabled = !may || !seen;
-  $("remember").disabled = !may || !seen || one.candidates.length === 0;
+  $("remember").disabled = !may || !whole || one.candidates.length === 0;
   $("deny").disabled = !may;
   $("edit").disabled = !may || !seen;
   $("hint").textContent = state.trouble || one.objection
-    || (seen ? "" : "More below: read to the end to approve.");
+    || (seen ? "" : "Read to the end to approve.");
 }
 
 async function answer(approve, remember, edited) {
