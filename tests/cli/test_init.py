@@ -386,9 +386,7 @@ def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: 
     (machine.workspace / ".mcp.json").write_bytes(orjson.dumps(shared))
     code, said, faults = machine.run("--yes")
     assert code == 1, said + faults
-    assert (
-        "picky (Cursor): it starts outside a sandbox, and not in one: it exited with" in said
-    )
+    assert "picky (Cursor): it starts outside a sandbox, and not in one: it exited with" in said
     assert "choosy (Cursor): it starts outside a sandbox, and not in one: it exited with" in said
     assert "0 of 3 servers protected" in said
     # A repository's program is not started without a sandbox, so nothing is known of that.
