@@ -408,10 +408,9 @@ class FactReader:
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
         """Read an argument whose texts may have different roles."""
-        if argument.reading == "url" and isinstance(strings_of(value, "url"), Refusal):
-            return NOT_A_STRING
         deep = DeepReading(argument.name, self._text)
-        sent = deep.take(value, argument.spec)
+        strings = strings_of(value, "url") if argument.reading == "url" else ()
+        sent = strings if isinstance(strings, Refusal) else deep.take(value, argument.spec)
         if isinstance(sent, Refusal):
             return sent
         # No value is left for the role of URLs where all were files.

@@ -14,12 +14,13 @@ from typing import Final, Literal
 
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
+from msgspec.structs import replace
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell, known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
@@ -300,7 +301,8 @@ def _documents(name: PresetName, workspace: str) -> Documents:
         )
         for server in (FILES, FETCH)
     ]
-    return compose(preset(name), [*servers, clients_shell()], workspace)
+    shell = replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL)
+    return compose(preset(name), [*servers, shell], workspace)
 
 
 def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Json]:

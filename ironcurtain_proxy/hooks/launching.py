@@ -161,35 +161,30 @@ def _starts_proxy(entry: Mapping[str, Json], project: Path) -> bool:
         own, args = own_command(os.environ)
         if os.path.realpath(program) == os.path.realpath(own) and words[1:] in (args, ["serve"]):
             words = [_PROGRAM]
-    if words not in _PLAIN_STARTS:
-        return False
-    for name, value in {
-        **object_of(entry.get("env")),
-        **object_of(entry.get("environment")),
-    }.items():
+    here = os.path.realpath(project)
+
+    def is_plain(name: str, value: str) -> bool:
         if name == "ALLOWED_DIRECTORY":
-            is_plain = Path(os.path.realpath(str(value))).is_relative_to(os.path.realpath(project))
-        elif name == "PATH":
+            return Path(os.path.realpath(value)).is_relative_to(here)
+        if name == "PATH":
             # It leads to the sandbox's program. What it could choose itself has its whole path.
-            is_plain = program.startswith("/") and _is_fixed(str(value), project)
-        else:
-            is_plain = _PLAIN_VARIABLES.fullmatch(name) is not None
-        if not is_plain:
-            return False
-    return True
+            return program.startswith("/") and _is_fixed(value, here)
+        return _PLAIN_VARIABLES.fullmatch(name) is not None
+
+    variables = {**object_of(entry.get("env")), **object_of(entry.get("environment"))}
+    return words in _PLAIN_STARTS and all(is_plain(one, str(variables[one])) for one in variables)
 
 
-def _is_fixed(path: str, project: Path) -> bool:
+def _is_fixed(path: str, project: str) -> bool:
     """Return whether what a `PATH` leads to is neither the project's nor another user's."""
-    for one in path.split(os.pathsep):
-        real = Path(os.path.realpath(one))
-        if not one.startswith("/") or real.is_relative_to(os.path.realpath(project)):
-            return False
-        with suppress(FileNotFoundError):
-            found = real.stat()
-            if found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o002:
-                return False
-    return True
+    places = [(one, Path(os.path.realpath(one))) for one in path.split(os.pathsep)]
+    return all(
+        one.startswith("/")
+        and not real.is_relative_to(project)
+        and (not real.exists() or real.stat().st_uid in {0, os.geteuid()})
+        and (not real.exists() or not real.stat().st_mode & 0o002)
+        for one, real in places
+    )
 
 
 def is_ours(words: Collection[str] | str) -> bool:

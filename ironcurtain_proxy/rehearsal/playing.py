@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
-from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell, known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
@@ -32,6 +32,7 @@ from ironcurtain_proxy.facts.client_tools import (
     FETCH,
     FILES,
     SHELL,
+    SHELL_TOOL,
     TOOLS,
     ServerCall,
     as_server_call,
@@ -242,7 +243,7 @@ def _documents(rules: SceneRules, workspace: str) -> Documents:
         if server in {FILES, FETCH}
     }
     servers = [annotate(name, tools) for name, tools in definitions.items()]
-    servers.append(clients_shell())
+    servers.append(replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL))
     if rules != "shipped":
         return compose(preset(rules), servers, workspace)
     found = compose(preset("supervised"), servers, workspace)

@@ -48,7 +48,6 @@ _NAMED: Final = re.compile(rb"\$([A-Za-z_][A-Za-z0-9_]*)")
 _DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
 _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
 """Text that a here-document with an unquoted delimiter may not contain."""
-
 _TOKENS: Final = frozenset(
     {";", "&", "\n", "&&", "||", "|", "|&", "!", "{", "}", "(", ")", "$(", "`", "<(", ">(",
      "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in",}
@@ -370,11 +369,10 @@ def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> N
         elif child.type not in _HEREDOC:
             reading.refuse("something follows a here-document on its line")
             reading.pending.append(child)
-    # The grammar drops a `-` that stands between the delimiter and `2>&1`.
-    there = [one for one in node.children if one.type not in {"heredoc_body", "heredoc_end"}]
-    for previous, child in itertools.pairwise(there):
-        gap = reading.source[previous.end_byte : child.start_byte]
-        reading.require(BLANK, gap, "something is left over")
+    for before, child in itertools.pairwise(node.children):  # a dropped `-` before `2>&1`
+        gap = reading.source[before.end_byte : child.start_byte]
+        ends = child.type in {"heredoc_body", "heredoc_end"}
+        reading.require(_SPACE if ends else BLANK, gap, "something is left over")
     body = _heredoc_body(reading, node, start, strip=node.children[0].type == "<<-")
     literal = raw[:1] in {b"'", b'"', b"\\"}
     if not literal and _LIVE.search(body):

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec.structs import replace
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell, known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.installing import kept_file
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
@@ -51,7 +52,7 @@ class HookedHome:
             annotate(server, [{"name": one, "inputSchema": {**tool.schema}} for one, tool in tools])
             for server, tools in ((one, SERVED[one].items()) for one in (FILES, FETCH))
         ]
-        servers.append(clients_shell())
+        servers.append(replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL))
         documents = compose(preset(name), servers, str(self.workspace))
         self.write("generated/compiled-policy.json", documents.policy)
         self.write("generated/tool-annotations.json", documents.annotations)

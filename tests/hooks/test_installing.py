@@ -6,8 +6,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, clients_shell
+from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import SHELL
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.health import state_of, switched_off_by
 from ironcurtain_proxy.hooks.installing import (
@@ -18,6 +19,7 @@ from ironcurtain_proxy.hooks.installing import (
     remove,
     write_policy,
 )
+from ironcurtain_proxy.model.values import Json
 from tests.hooks.hooked import HookedHome
 
 OTHERS = """{
@@ -229,5 +231,6 @@ def test_a_server_that_is_called_shell_leaves_the_clients_own_shell_described(
     file.write_bytes(orjson.dumps(document))
     assert write_policy(home.state, "/elsewhere", "coding") == [str(file)]
     assert orjson.loads(file.read_bytes())["servers"]["shell"]["tools"] == [theirs, *ours]
-    run = {"name": "run_command", "inputSchema": {"properties": {"command": {"type": "string"}}}}
-    assert annotate("shell", [run]).annotations != clients_shell().annotations
+    schema: Json = {"properties": {"command": {"type": "string"}}}
+    run: dict[str, Json] = {"name": "run_command", "inputSchema": schema}
+    assert annotate("shell", [run]).annotations != SHELL

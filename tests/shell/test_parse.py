@@ -197,8 +197,10 @@ def test_a_program_that_names_what_it_sets_leaves_the_other_numbers_known(text: 
 @pytest.mark.parametrize(
     "program",
     [
-        "read i", "read -r i", "read $x", "read -p i", "read co\\\nunt", "read co'unt'", "read x[$(id)]",
-        "printf -v i x", 'printf "-v" i x', "printf '' -v i", "printf $x", "printf {-v,i,x}", "wait -p i",
+        "read i", "read -r i", "read $x", "read -p i", "read co\\\nunt", "read co'unt'",
+        "read x[$(id)]",
+        "printf -v i x", 'printf "-v" i x', "printf '' -v i", "printf $x", "printf {-v,i,x}",
+        "wait -p i",
         "set -- x", "set -k", "set -a", "set -o x", "export i=a[0]", "export $x", "export -f i",
         "export i=$x", "rea'd' i", "mapfile i", "read x $y", "printf \\-v i x",
     ],

@@ -197,7 +197,7 @@ async def test_a_phone_shows_the_reason_first_and_a_short_edit_without_a_scroll(
         tool="edit_file",
         arguments={
             "path": str(target),
-            "edits": [{"oldText": "staging", "newText": "live"}],  # type: ignore[dict-item]
+            "edits": [{"oldText": "staging", "newText": "live"}],
         },
         candidates=(replace(ETC, description="files below /srv; " * 40),),
     )

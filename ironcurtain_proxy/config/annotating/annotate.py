@@ -10,7 +10,6 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.texts import (
@@ -35,7 +34,6 @@ from ironcurtain_proxy.config.annotating.texts import (
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.servers.recognition import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
-from ironcurtain_proxy.facts.client_tools import SHELL, SHELL_TOOL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments
 from ironcurtain_proxy.model.values import Json, object_of
 
@@ -242,11 +240,6 @@ def annotate(
     )
 
 
-def clients_shell() -> ReadServer:
-    """Return the server that stands for the own shell of a client with hooks."""
-    return replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL)
-
-
 def packed(
     name: str, tools: Sequence[Mapping[str, Json]], pack: Pack, *, left_out: int = 0
 ) -> ReadServer:
@@ -314,8 +307,7 @@ def _as(name: str, server: str | None) -> str:
         return server
     # Rules, and what is settled without one, speak of the shipped servers by these names, and hooks
     # of a client's own shell.
-    is_taken = name in known_servers() or name in {OWN_SHELL, SHELL}
-    return f"{name}-server" if is_taken else name
+    return f"{name}-server" if name in {*known_servers(), OWN_SHELL, "shell"} else name
 
 
 def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None) -> ReadTool:
