@@ -7,6 +7,7 @@ no event is needed, and none can be lost. Of what stays in a directory the calle
 A bound that is reached is reported (`too_many`, `refused`): it never means that nothing is there.
 """
 
+import errno
 import os
 import stat
 import time
@@ -205,9 +206,10 @@ class Survey(Struct):
             return self._list(_Directory(path, stamp, context, is_sure))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError:
-            # What is another user's, and closed to us, is closed to our servers.
-            if os.geteuid() in {0, _owner(path)}:
+        except OSError as error:
+            # What is another user's, and closed to us, is closed to our servers. They reach what
+            # has too long a path step by step.
+            if error.errno == errno.ENAMETOOLONG or os.geteuid() in {0, _owner(path)}:
                 self.refused.append(path)
             return None
 
@@ -265,7 +267,11 @@ class Survey(Struct):
         return context
 
     def _leads_away(self, link: str) -> bool:
-        target = os.readlink(link)  # noqa: PTH115  text
+        try:
+            target = os.readlink(link)  # noqa: PTH115  text
+        except FileNotFoundError:
+            # One that comes and goes must not hide what lies beside it.
+            return False
         root = next(one for one in self.roots if link.startswith(f"{one}/"))
         return leads_into_cache(root, self._parts(link), target) or leads_into(
             link, target, self.own_places

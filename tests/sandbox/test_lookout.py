@@ -511,3 +511,42 @@ def test_a_directory_that_the_user_closed_stays_closed_until_a_server_has_touche
     w.look()
     (w.top / "shut").chmod(0o700)
     assert not (w.top / hook).exists()
+
+
+def test_what_lies_too_deep_for_a_path_is_taken_away_for_every_user(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w.begin()
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    name = "n" * 250
+    here = os.open(w.top, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.mkdir(".claude", dir_fd=here)
+    assert len(w.look()) == 1
+    os.close(here)
+    deepest = max(len(path) for path, _, _ in os.walk(w.top))
+    assert deepest < 4096
+    assert w.look() == []
+    shutil.rmtree(w.top / name)
+
+
+def test_a_link_that_comes_and_goes_hides_nothing_beside_it(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w.begin()
+    (w.top / "d").mkdir()
+    link, file = w.top / "d/link", w.put("d/.mcp.json")
+    link.symlink_to("x")
+    read = os.readlink
+
+    def gone(path: str) -> str:
+        link.unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(os, "readlink", gone)
+    assert len(w.look()) == 1
+    assert not file.exists()
