@@ -122,7 +122,7 @@ class CommandRestrictions:
         assert self._filter is not None  # noqa: S101  made with the network
         profile = self.profile()
         calls = os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC)
-        closed = closure(profile, self._setup.private, network=False)
+        closed = closure(profile, self._setup.private, self._setup.lent.words, network=False)
         restrictions = (self._bubblewrap(), *closed[1:])
         user, network = self._spaces
         return RestrictedCommand(
@@ -158,7 +158,10 @@ class CommandRestrictions:
             cwd=directory,
         )
         setup = self._setup
-        launch = confine(spec, Confinement(setup.srt, self.profile(), private=setup.private))
+        confinement = Confinement(
+            setup.srt, self.profile(), private=setup.private, stages=(setup.lent,)
+        )
+        launch = confine(spec, confinement)
         return RestrictedCommand(
             argv=launch.argv,
             environment={**os.environ, **launch.environment},

@@ -8,7 +8,7 @@ filter: no socket but of the internet, whose network has no way out, and no name
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +23,18 @@ _OPEN_TO_SRT: Final = "/proc/sys/user"
 
 
 def closure(
-    profile: SandboxProfile, private: PrivateTmp | None, *, network: bool = True
+    profile: SandboxProfile,
+    private: PrivateTmp | None,
+    lent: Sequence[str] = (),
+    *,
+    network: bool = True,
 ) -> tuple[str, ...]:
     """Return the arguments of bubblewrap that confine a command by a profile.
 
     Args:
         profile: what it may touch. Hosts play no part: it reaches none.
         private: what is mounted over the places for temporary files.
+        lent: mounts of what an approval opens. What the profile says counts more.
         network: make a network namespace; else the command stays in the one that it starts in,
             which must be closed.
 
@@ -42,7 +47,7 @@ def closure(
     if private is not None:
         words += private.mounts("/")[: 3 * len(private.places)]
         words += [w for shown in private.shown for w in ("--ro-bind-try", shown, shown)]
-    words += _opened_or_closed(profile)
+    words += [*lent, *_opened_or_closed(profile)]
     words += ["--dev", "/dev", "--size", _SHARED_BYTES, "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108  inside
     words += ["--remount-ro", "/dev", "--proc", "/proc"]
     if os.geteuid() == 0:

@@ -24,7 +24,13 @@ from ironcurtain_proxy.sandbox.directory import (
 )
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
+from ironcurtain_proxy.sandbox.shell_setup import (
+    Credentials,
+    LentMounts,
+    ShellSetup,
+    Views,
+    encoded,
+)
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 """Programs that ask the network for their own newest version. `npm test` would be a call that tried
@@ -225,6 +231,7 @@ def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Laun
         private=confinement.private,
         srt=confinement.command,
         credentials=confinement.credentials,
+        lent=LentMounts(tuple([word for one in confinement.stages for word in one.mount()])),
     )
     descriptor = sealed_content(encoded(setup))
     return Launch(

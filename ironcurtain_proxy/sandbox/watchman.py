@@ -304,7 +304,7 @@ class Watchman(Struct):
     async def look(self) -> tuple[PutBack, ...]:
         """Return the files restored since the last check. Never fails."""
         found, self._late = self._late, []
-        for one in (self, *self._opened):
+        for one in (self, *self._opened) if self.lookout.roots else self._opened:
             found += await one.find(later=False)
         self._say(tuple(found))
         return tuple(found)
@@ -373,7 +373,7 @@ class Watchman(Struct):
         """
         beaten = anyio.current_time()
         pause = _QUIET
-        while True:
+        while self.lookout.roots:
             with anyio.move_on_after(max(_UNASKED, pause)):
                 inotify = self.lookout.inotify
                 if inotify is None:
@@ -452,7 +452,8 @@ def looked_after(
     """
     roots = _roots(watched(confined), state_dir)
     if not roots:
-        return None, confined
+        # A command in a view changes at once only what an approval opens for it.
+        return (Watchman(_watch((), state_dir)) if confined else None), confined
     notes = state_dir / NAME
     try:
         lookout = _begun(roots, state_dir)

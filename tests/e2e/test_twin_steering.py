@@ -10,8 +10,9 @@ import pytest
 from tests.e2e.confined_installation import escalations, folder
 from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import at, text, texts
+from tests.e2e.raw_client import RawClient, at, text, texts
 from tests.e2e.test_containment import CONFIG, contained, last
+from tests.e2e.test_own_shell import shelled
 from tests.e2e.test_sandbox_steering import make_repository
 from tests.e2e.test_twins import approved
 
@@ -40,9 +41,38 @@ def planting(installation: Installation, place: Path) -> str:
     return f"sh {script}"
 
 
+def started(installation: Installation, *, is_own: bool) -> tuple[str, RawClient]:
+    """The tool that runs commands, in our own shell or in a server of somebody else."""
+    if is_own:
+        return "run_command", shelled(installation)
+    return "shell", contained(installation, CONFIG)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_an_approved_path_beside_the_workspace_leaves_the_workspace_open(
+    installation: Installation, *, is_own: bool
+) -> None:
+    escalations(installation)
+    place = folder(installation, "projects")
+    installation.workspace = folder(installation, "projects/workspace")
+    (place / "other").mkdir()
+    (place / "other/kept").write_text("kept")
+    tool, agent = started(installation, is_own=is_own)
+    person, here = Person(installation), installation.workspace
+    script = folder(installation, "scripts") / "more.sh"
+    script.write_text(f"mkdir {place}/made; echo x > {place}/other/kept; echo x > {place}/beside")
+    command = f"cd {here}; echo new > made; cp made {place}/copy; sh {script}; mv made moved"
+    approved(agent, person, tool, {"command": command})
+    assert last(installation)["opened"] == [f"write {place}/copy"]
+    assert (place / "copy").read_text() == (here / "moved").read_text() == "new\n"
+    assert sorted(one.name for one in place.iterdir()) == ["copy", "other", "workspace"]
+    assert (place / "other/kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("target", ["y", "project", "project/y"])
 def test_nothing_that_steers_is_left_where_an_approved_command_may_write(
-    installation: Installation, target: str
+    installation: Installation, target: str, *, is_own: bool
 ) -> None:
     escalations(installation)
     place, here = folder(installation, "outside"), installation.workspace
@@ -51,10 +81,13 @@ def test_nothing_that_steers_is_left_where_an_approved_command_may_write(
     hook.write_text("mine")
     before = config.read_bytes()
     (here / "x").write_text("new")
-    agent, person = contained(installation, CONFIG), Person(installation)
+    tool, agent = started(installation, is_own=is_own)
+    person = Person(installation)
     command = f"cp {here}/x {place}/{target}; {planting(installation, place)}"
-    answer = approved(agent, person, "shell", {"command": command})
+    answer = approved(agent, person, tool, {"command": command})
     assert last(installation)["opened"] == [f"write {place}/{target}"]
+    written = place / target / "x" if target == "project" else place / target
+    assert written.read_text() == "new"
     left = [name for name in (*BESIDE, *INSIDE) if (place / name).exists()]
     assert left == ["project/.git/config", "project/.git/hooks/pre-push"]
     assert (hook.read_text(), config.read_bytes()) == ("mine", before)
