@@ -122,7 +122,7 @@ class CommandRestrictions:
         assert self._filter is not None  # noqa: S101  made with the network
         profile = self.profile()
         calls = os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC)
-        closed = closure(profile, self._setup.private, self._setup.lent.words, network=False)
+        closed = closure(profile, self._setup.private, self._setup.lent, network=False)
         restrictions = (self._bubblewrap(), *closed[1:])
         user, network = self._spaces
         return RestrictedCommand(
@@ -158,9 +158,7 @@ class CommandRestrictions:
             cwd=directory,
         )
         setup = self._setup
-        confinement = Confinement(
-            setup.srt, self.profile(), private=setup.private, stages=(setup.lent,)
-        )
+        confinement = Confinement(setup.srt, self.profile(), private=setup.private, lent=setup.lent)
         launch = confine(spec, confinement)
         return RestrictedCommand(
             argv=launch.argv,
@@ -383,11 +381,9 @@ class Runner:
                     settled=frozenset(self._lookout.settled),
                     configurations=self._lookout.own_configurations,
                 )
+            names = leads.modules.names
             self._led = replace(
-                self._begun_with,
-                paths=leads.paths,
-                hooks_in_each=leads.in_each,
-                modules=leads.modules.names,
+                self._begun_with, paths=leads.paths, hooks_in_each=leads.in_each, modules=names
             )
             self._repositories = self._lookout.repositories
             return self._led

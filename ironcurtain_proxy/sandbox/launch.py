@@ -24,13 +24,7 @@ from ironcurtain_proxy.sandbox.directory import (
 )
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.shell_setup import (
-    Credentials,
-    LentMounts,
-    ShellSetup,
-    Views,
-    encoded,
-)
+from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 """Programs that ask the network for their own newest version. `npm test` would be a call that tried
@@ -75,6 +69,8 @@ class Confinement(Struct, frozen=True):
     """The user's credentials that stay hidden, or None if its entry says itself what is closed."""
     stages: tuple[Mounted, ...] = ()
     """The private directories that hold the paths of an approval, for a second instance."""
+    lent: tuple[str, ...] = ()
+    """Further mounts, as arguments of bubblewrap, for one command of a second instance."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that the server needs in a sandbox, unless its entry sets them."""
 
@@ -92,7 +88,12 @@ class Confinement(Struct, frozen=True):
         """
         own = () if self.private is None else self.private.mounts(sockets)
         folders = [word for one in self.folders for word in one.mount()]
-        return (*own, *folders, *[word for one in self.stages for word in one.mount()])
+        return (*own, *folders, *self.lent_mounts)
+
+    @property
+    def lent_mounts(self) -> tuple[str, ...]:
+        """The mounts of what an approval opens, as arguments of bubblewrap."""
+        return (*self.lent, *[word for one in self.stages for word in one.mount()])
 
 
 class Launch(Struct, frozen=True):
@@ -231,7 +232,7 @@ def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Laun
         private=confinement.private,
         srt=confinement.command,
         credentials=confinement.credentials,
-        lent=LentMounts(tuple([word for one in confinement.stages for word in one.mount()])),
+        lent=confinement.lent_mounts,
     )
     descriptor = sealed_content(encoded(setup))
     return Launch(

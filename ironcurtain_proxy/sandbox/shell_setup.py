@@ -199,21 +199,6 @@ class Views(Struct, frozen=True, kw_only=True):
     call are all of it."""
 
 
-class LentMounts(Struct, frozen=True):
-    """The mounts of what an approval opens outside the workspace. The proxy carries it over."""
-
-    words: tuple[str, ...]
-    """Arguments of bubblewrap."""
-
-    def mount(self) -> tuple[str, ...]:
-        """Return the arguments of bubblewrap."""
-        return self.words
-
-    def carry(self) -> tuple[str, ...]:
-        """Carry nothing over: whoever has started the shell does."""
-        return ()
-
-
 class ShellSetup(Struct, frozen=True, kw_only=True):
     """How commands are run."""
 
@@ -224,7 +209,8 @@ class ShellSetup(Struct, frozen=True, kw_only=True):
     """Runs srt, for commands that may reach hosts."""
     credentials: Credentials | None = None
     """The user's credentials that stay hidden, also what appears while the shell runs."""
-    lent: LentMounts = LentMounts(())
+    lent: tuple[str, ...] = ()
+    """The mounts of what an approval opens outside the workspace, as arguments of bubblewrap."""
 
 
 class ClientCommand(Struct, frozen=True, kw_only=True):
