@@ -357,6 +357,7 @@ MOST_OF_ALL: Final = 16_384
 _MOST_TITLE: Final = 100
 _MOST_EXTENSIONS: Final = 32
 _MOST_OF_EXTENSION: Final = 1024
+_MOST_LEVELS: Final = 64
 _EXTENSION: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}/[a-zA-Z0-9._-]{1,100}")
 _CUT: Final = " … (cut by ironcurtain-proxy)"
 
@@ -431,7 +432,9 @@ def _extensions_of(servers: Iterable[IntroducedServer]) -> dict[str, Json]:
             is_one = _EXTENSION.fullmatch(name) and name not in NOT_CROSSING
             if is_one and isinstance(value, dict) and len(found) < _MOST_EXTENSIONS:
                 # What it says of itself has no bound, and is said where it is used.
-                small = len(encode(value)) <= _MOST_OF_EXTENSION
+                text = encode(value)
+                levels = text.count(b"{") + text.count(b"[")
+                small = len(text) <= _MOST_OF_EXTENSION and levels <= _MOST_LEVELS
                 found.setdefault(name, value if small else {})
     return found
 

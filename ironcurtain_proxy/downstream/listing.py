@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.downstream.eras import METHOD_NOT_FOUND, refusal
+from ironcurtain_proxy.downstream.shapes import fitting
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import is_like_a_label
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000
@@ -24,6 +25,9 @@ MAX_BYTES: Final = 16 << 20
 
 MAX_NAME: Final = 128
 """Characters of a tool's name: the limit of the specification."""
+
+MAX_DEPTH: Final = 100
+"""The most levels of an entry: some clients read no line with more than 128, of all servers."""
 
 _LONGEST_CURSOR: Final = 8192
 """Characters: all cursors of a list are kept, to see that it ends."""
@@ -134,12 +138,25 @@ def fault_of_name(name: str) -> str | None:
 def _length(entry: dict[str, Json]) -> int | None:
     """Return bytes of a tool as JSON in its answer.
 
-    It is None if it is nested too deeply to be written.
+    It is None if it is nested so deeply that it cannot be written, or not be read by all clients.
     """
     try:
-        return len(encode({"result": {"tools": [entry]}}))
+        line = encode({"result": {"tools": [entry]}})
     except ValueError:
         return None
+    may_be_deep = line.count(b"{") + line.count(b"[") > MAX_DEPTH
+    return None if may_be_deep and _is_deep(entry) else len(line)
+
+
+def _is_deep(entry: Json) -> bool:
+    level: list[Json] = [entry]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else list_of(one))
+        ]
+    return bool(level)
 
 
 def _page(
@@ -158,4 +175,4 @@ def _page(
     if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
         drop(f"a page of {key} names the next one by no short text; what came before is kept")
         cursor = ""
-    return entries or [], cursor
+    return fitting(key, entries or [], drop), cursor

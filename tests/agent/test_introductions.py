@@ -29,6 +29,14 @@ def test_a_server_with_thousands_of_extensions_tells_a_few() -> None:
     assert len(told) == 32
 
 
+def test_no_extension_is_told_that_is_nested_deeper_than_clients_can_read() -> None:
+    deep: Json = 1
+    for _ in range(200):
+        deep = [deep]
+    told = introduction_of("", {"one": declaring({"a/b": {"c": deep}})}).capabilities
+    assert told["extensions"] == {"a/b": {}}
+
+
 def test_what_no_server_has_is_declared_only_while_one_is_not_known() -> None:
     servers = {"one": ServerDescription({"prompts": {}}), "two": ServerDescription({"tools": {}})}
     told = introduction_of("", servers, are_all=True).capabilities

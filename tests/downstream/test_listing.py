@@ -46,9 +46,10 @@ def forget(_: str) -> None:
 
 async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_name() -> None:
     dropped: list[str] = []
-    entries: list[Json] = [{"name": "a", "v": 1}, 5, {}, {"name": ""}, {"name": "a", "v": 2}]
+    whole: dict[str, Json] = {"name": "a", "inputSchema": {"type": "object"}}
+    entries: list[Json] = [whole, 5, {}, {**whole, "name": ""}, {**whole, "v": 2}]
     found = await list_entries("s", Pages({"tools": entries}), TOOLS, dropped.append)
-    assert found == {"a": {"name": "a", "v": 1}}
+    assert found == {"a": whole}
     assert len(dropped) == 4
 
 
@@ -110,11 +111,12 @@ async def test_what_is_no_list_is_an_error(page: dict[str, Json]) -> None:
 async def test_an_empty_list_may_be_null_and_a_number_of_a_page_ends_the_list() -> None:
     assert await list_tools(Pages({"tools": None}), forget) == []
     said: list[str] = []
-    long = Pages({"tools": [{"name": "a"}], "nextCursor": "x" * 8193})
+    tool: dict[str, Json] = {"name": "a", "inputSchema": {"type": "object"}}
+    long = Pages({"tools": [tool], "nextCursor": "x" * 8193})
     assert len(await list_tools(long, said.append)) == 1
     assert len(said) == 1
     assert said.pop().isascii()
-    numbered = Pages({"tools": [{"name": "a"}], "nextCursor": 2})
+    numbered = Pages({"tools": [tool], "nextCursor": 2})
     assert await list_tools(numbered, said.append) == ["a"]
     assert len(said) == 1
 
