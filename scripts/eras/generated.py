@@ -71,10 +71,11 @@ LEFT_OUT: Final = frozenset(
     {
         *("trigger-long-running-operation", "simulate-research-query", "get-env"),
         *("toggle-simulated-logging", "toggle-subscriber-updates", "get_usage_stats"),
+        *("kill_process", "force_terminate"),
     }
 )
-"""Tools that wait, or tell what differs on purpose: the environment of a server, how often it was
-called."""
+"""Tools that wait, tell what differs on purpose (the environment of a server, how often it was
+called), or end processes by a made-up number: 0 is whoever runs this."""
 
 LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 DEADLINE: Final = 10.0
