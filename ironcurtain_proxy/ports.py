@@ -398,6 +398,9 @@ class PreparedViews(Protocol):
     def serves(self, server: str) -> bool:
         """Return whether the calls of a server have views."""
 
+    def files_among(self, paths: Sequence[RealPath]) -> list[RealPath]:
+        """Return the paths at which there is a file now: no link, and no directory."""
+
     async def changes(self, view: str) -> ViewChanges:
         """Return what is prepared in a view.
 

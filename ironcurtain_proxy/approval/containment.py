@@ -388,7 +388,8 @@ def written_to_act(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
                     is_repository=lambda _parts: False,
                     is_settled=lambda _parts: True,
                 )
-                found |= {} if place is None else {path: None}
+                # In the place of a pointer could come a whole repository.
+                found |= {} if place is None or place.kind == "pointer" else {path: None}
     return tuple(found)
 
 

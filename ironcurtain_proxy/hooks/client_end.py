@@ -353,6 +353,7 @@ class _HeldViews:
 
     def __init__(self, views: PreparedViews) -> None:
         self.changes = views.changes
+        self.files_among = views.files_among
         self.commit = views.commit
         self.take_back = views.take_back
         self.end = views.end

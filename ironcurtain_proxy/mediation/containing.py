@@ -140,9 +140,10 @@ class Containing(Struct, kw_only=True):
             return found
         if workspace is not None:
             kept = [RealPath((*workspace.parts, *one.split("/"))) for one in places]
-            if self._has_view(case):
-                # What the command names is opened by the first question, not by a second one.
-                kept += written_to_act(facts, workspace)
+            if self.world.views is not None and self._has_view(case):
+                # A file that the command names is opened by the first question, not by a second
+                # one. What a directory is to hold nobody knows yet.
+                kept += self.world.views.files_among(written_to_act(facts, workspace))
             if kept:
                 found = found or SandboxOpening()
                 found = replace(found, paths=(*found.paths, *dict.fromkeys(kept)))

@@ -16,6 +16,7 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.reply import NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views
@@ -48,6 +49,11 @@ class ShellViews(Struct, frozen=True):
     def serves(self, server: str) -> bool:
         """Return whether the calls of a server have views."""
         return server in self.servers
+
+    def files_among(self, paths: Sequence[RealPath]) -> list[RealPath]:
+        """Return the paths at which there is a file now: no link, and no directory."""
+        named = [(path, Path(str(path))) for path in paths]
+        return [path for path, file in named if file.is_file() and not file.is_symlink()]
 
     async def changes(self, view: str) -> ViewChanges:
         """Return what is prepared in a view."""

@@ -202,7 +202,10 @@ def test_one_approval_is_enough_for_the_control_place_that_a_command_names(
     assert (here / ".envrc").read_text() == left
     assert "'.envrc'" not in said
     assert not (here / ".mcp.json.d").exists()
-    call = agent.start_call("run_command", {"command": "echo more > x; cat .envrc"})
+    (here / ".vscode").mkdir()
+    # Of what is read, and of directories, nobody has seen what is to be written.
+    command = "cat .envrc; rm -rf .vscode; mkdir .claude; cp x .git"
+    call = agent.start_call("run_command", {"command": command})
     assert "write" not in str(person.until_asked()[0]["context"])
     person.answer({"decision": "denied"})
     refused(agent.result(call))
