@@ -285,9 +285,10 @@ def scan(part: str, value: Json, other_servers: Sequence[str] = ()) -> Iterator[
 
 
 def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId, tuple[int, int]]]:
-    hidden = next((i for i, one in enumerate(text) if is_hidden(one)), None)
-    if hidden is not None:
-        yield "hidden-characters", (hidden, hidden + 1)
+    # By distinct character: texts are long, and use few different characters.
+    if hidden := [one for one in set(text) if is_hidden(one)]:
+        first = min(map(text.index, hidden))
+        yield "hidden-characters", (first, first + 1)
     if found := _INSTRUCTS.search(text):
         yield "instructs-the-model", found.span()
     if secret := named_in(text) or _span(_SECRETS.search(text)):
