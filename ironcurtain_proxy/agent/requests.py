@@ -317,15 +317,19 @@ class Service(Struct, frozen=True):
 class Requests:
     """The requests of one agent in progress. The owner of this object ends them."""
 
-    def __init__(self, send: Sender, capacity: RequestCapacity) -> None:
+    def __init__(
+        self, send: Sender, capacity: RequestCapacity, note_twice: Callable[[], Awaitable[None]]
+    ) -> None:
         """Begin without requests.
 
         Args:
             send: sends answers.
             capacity: the limit on the bytes of requests in progress.
+            note_twice: records a request whose id is under way.
         """
         self._send = send
         self._capacity = capacity
+        self._note_twice = note_twice
         self._under_way: dict[MessageId, _Request] = {}
         self._lanes = Lanes()
         self._given_up = False
@@ -344,7 +348,7 @@ class Requests:
             size: bytes of its message. Without capacity for it, the request is refused.
         """
         if request_id in self._under_way:
-            self._send(request_id, _DUPLICATE)
+            self._lanes.begin(partial(self._refuse_twice, request_id))
             return
         request = _Request(service, params, size, self._capacity.take(size))
         self._under_way[request_id] = request
@@ -380,6 +384,12 @@ class Requests:
         with anyio.CancelScope(shield=True):
             await self.until_idle()
         self._lanes.end()
+
+    async def _refuse_twice(self, request_id: MessageId, _lane: Lane) -> None:
+        try:
+            await self._note_twice()
+        finally:
+            self._send(request_id, _DUPLICATE)
 
     async def _run(self, request_id: MessageId, request: "_Request", lane: Lane) -> None:
         request.lane = lane

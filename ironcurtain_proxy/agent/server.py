@@ -42,6 +42,7 @@ from ironcurtain_proxy.agent.requests import (
     SMALL,
     Answerer,
     EncodedResult,
+    ErrorReply,
     Message,
     RequestCapacity,
     Requests,
@@ -52,7 +53,7 @@ from ironcurtain_proxy.agent.rounds import TASK_METHODS, Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, MessageId, encode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
-from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST, STREAM_ENDED
+from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST, STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.crossing import fault_of
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import HEADERS_KEY, Caller, ListKind, Method, client_name
@@ -153,7 +154,8 @@ class AgentServer:
 
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
-        self._requests = Requests(self.transport.answer, self.capacity)
+        twice = partial(self._note_unread, "a request with this id is under way")
+        self._requests = Requests(self.transport.answer, self.capacity, twice)
         self.rounds = Rounds(self.transport, self.sealing)
         self.subscriptions = Subscriptions(self.transport, self.handle_operation)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
@@ -254,13 +256,14 @@ class AgentServer:
         self._requests.begin(self._calls, message.id, message.params, message.size)
         return True
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: Message | ErrorReply) -> None:
+        if isinstance(message, ErrorReply):
+            await self._note_unread(message.text)
+            error = {"code": message.code, "message": message.text}
+            await self.transport.send({"jsonrpc": "2.0", "id": message.id, "error": error})
+            return
         if message.id is None:
-            if message.method == "notifications/cancelled":
-                self._requests.cancel(message_id(message.params.get("requestId")))
-            elif message.method == STREAM_ENDED:
-                self._reads_stream_ends = True
-                self._is_shared = message.params.get("shared") is True
+            await self._take_notification(message)
             return
         await self.capacity.wait(message.size)
         if self._take_call(message):
@@ -276,6 +279,24 @@ class AgentServer:
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
         self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
+
+    async def _take_notification(self, message: Message) -> None:
+        match message.method:
+            case "notifications/cancelled":
+                self._requests.cancel(message_id(message.params.get("requestId")))
+            case "tools/call":
+                await self._note_unread("a call without an id")
+            case _ if message.method == STREAM_ENDED:
+                self._reads_stream_ends = True
+                self._is_shared = message.params.get("shared") is True
+            case _ if message.method == UNREAD and self._reads_stream_ends:
+                await self._note_unread(str(message.params.get("why")))
+            case _:
+                pass
+
+    async def _note_unread(self, why: str) -> None:
+        """Record a message that is no request, although it may have been meant as a call."""
+        await self.note_unserved("unreadable", Ground("unreadable-message", why))
 
     def _is_modern(self, message: Message) -> bool:
         return self._is_shared or is_modern(message.method, message.params)

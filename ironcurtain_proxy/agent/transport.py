@@ -1,7 +1,6 @@
 """The connection to the agent: its messages, and ours.
 
-The only method known here is the cancellation of our own requests. Invalid messages are answered
-here.
+The only method known here is the cancellation of our own requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,18 +58,16 @@ class AgentTransport(Struct, eq=False):
 
     # --- from the agent
 
-    async def receive(self) -> Message | None:
-        """Return the next request or notification, or None if the agent has closed its end."""
+    async def receive(self) -> Message | ErrorReply | None:
+        """Return the next request or notification, or None if the agent has closed its end.
+
+        A line that is neither is returned as the error that its sender gets.
+        """
         while (line := await self.lines.receive()) is not None:
             found = read(line)
-            match found:
-                case Message():
-                    return found
-                case GivenAnswer(message):
-                    self._take_answer(message)
-                case ErrorReply(code, text, request_id):
-                    error = {"code": code, "message": text}
-                    await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
+            if not isinstance(found, GivenAnswer):
+                return found
+            self._take_answer(found.message)
         self._end()
         return None
 

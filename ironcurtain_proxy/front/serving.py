@@ -64,7 +64,8 @@ from ironcurtain_proxy.front.stream import (
     prefers_events,
     whole_answer,
 )
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
+from ironcurtain_proxy.jsonrpc.pipes import UNREAD
 from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
@@ -133,6 +134,7 @@ async def deliver(
             session.withdraw(message_id(found.params.get("requestId")))
         return Response(status_code=202)
     if session.has(found.id):
+        await _note_unread(session, "a request with this id is under way")
         raise RefusalError(400, "a request with this id is under way", request_id=found.id)
     stream = session.begin(found)
     follower = stream.follow()
@@ -157,6 +159,12 @@ async def _send(session: AgentSession, body: bytes) -> None:
     line = body.translate(_BLANKS) if b"\n" in body or b"\r" in body else body
     with suppress(BrokenPipeError):  # it has ended, which its streams say
         await session.send(line + b"\n")
+
+
+async def _note_unread(session: AgentSession | None, why: str) -> None:
+    """Have the session's proxy, if there is one, record a message that it does not get."""
+    if session is not None:
+        await _send(session, encode({"jsonrpc": "2.0", "method": UNREAD, "params": {"why": why}}))
 
 
 def _agreed(line: bytes | None) -> str:
@@ -259,6 +267,7 @@ class Front:
                 body = await read_body(request, self._limit, large, held)
             found = read(body)
             if isinstance(found, ErrorReply):
+                await _note_unread(session, found.text)
                 raise RefusalError(400, found.text, code=found.code, request_id=found.id)
             if is_modern(headers, found):
                 return await deliver_alone(headers, self._sessions, principal, found, held)

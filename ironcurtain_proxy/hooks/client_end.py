@@ -164,6 +164,18 @@ class OpenCall(Struct, kw_only=True, eq=False):
                 self.result = ToolResult(result={"content": told, "isError": bool(error), **shown})
             self.ended.set()
 
+    async def made(self) -> ToolResult:
+        """Wait until the client says how it ended.
+
+        Raises:
+            UnansweredError: it does not.
+        """
+        with anyio.move_on_after(_MOST_SECONDS):
+            await self.ended.wait()
+        if self.result is None:
+            raise UnansweredError("the client did not say how the call ended")
+        return self.result
+
 
 CURRENT: Final[ContextVar[OpenCall | None]] = ContextVar(
     "the client's call under way", default=None
@@ -247,16 +259,12 @@ class ClientEnd:
                 raise ServerUnavailableError("an equal call was asked about: make it once more")
             under_way.digest = call_digest(call.arguments)
         under_way.decide(_let_go(under_way.decider, under_way.why))
-        with anyio.move_on_after(_MOST_SECONDS):
-            if under_way.digest:
+        if under_way.digest:
+            with anyio.move_on_after(_MOST_SECONDS):
                 await self._begin(under_way)
-            if not under_way.is_held:
-                await under_way.ended.wait()
         if under_way.is_held and self._shell is not None:
             return await self._shell.forward(call, on_progress, roots=roots, opening=opening)
-        if under_way.result is None:
-            raise UnansweredError("the client did not say how the call ended")
-        return under_way.result
+        return await under_way.made()
 
     async def _begin(self, call: OpenCall) -> None:
         """Wait until the client has started a command that is to be held, or has ended the call.

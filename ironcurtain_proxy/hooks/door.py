@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,7 @@ from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.facts.client_tools import SHELL, EquivalentCall, ServerCall, as_server_call
 from ironcurtain_proxy.hooks.client_end import CURRENT, HeldRun, OpenCall
 from ironcurtain_proxy.hooks.events import (
+    GATES,
     AfterCall,
     AskInClient,
     BeforeCall,
@@ -35,10 +36,11 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
     Verdict,
 )
-from ironcurtain_proxy.model.decision import CONTAINMENT
+from ironcurtain_proxy.mediation.calls import Calls
+from ironcurtain_proxy.model.decision import CONTAINMENT, Ground
 from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, list_of
-from ironcurtain_proxy.ports import CallHandler
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.statements import leaves_jobs
 from ironcurtain_proxy.strict_json import strict_json
@@ -49,6 +51,12 @@ _MOST_OPEN: Final = 512
 """The most calls under way: more are denied."""
 _SETTLING: Final = 1.0
 """Seconds that a hook after a call waits for its record; at its end the client waits 1.5 in all."""
+_MOST_SHOWN: Final = 1 << 16
+"""The most bytes of an event that cannot be read in its record, before that is cut."""
+UNREAD: Final = "unreadable"
+"""Stands for the tool in the record of such an event."""
+_UNKNOWN_TOOL: Final = "client-tool"
+_OWN: Final = Ground("client-own-tool", "The tool changes the client's own state alone.")
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
 
@@ -57,8 +65,8 @@ class Door(Struct, kw_only=True):
     """The events of one client, and its calls under way."""
 
     dialect: HookDialect
-    handle: CallHandler
-    """Carries a call through mediation."""
+    entry: Calls
+    """The entry of mediation."""
     tasks: TaskGroup
     asks: bool
     """Whether the client's dialog can be opened."""
@@ -95,12 +103,20 @@ class Door(Struct, kw_only=True):
         try:
             found = self.dialect.read_event(event, _object(raw))
         except (UnreadableEventError, ValueError, RecursionError) as error:
-            _log.warning("an event %s cannot be read: %s", event[:40], str(error)[:200])
-            why = "IronCurtain cannot read the event of this call, so nothing was run."
-            refusal = NoObjection() if self.observes else Refuse(why)
-            return _written(self.dialect.answer(event, refusal))
+            return await self.refuse_unread(event, raw, str(error)[:200])
         verdict = await self._answer(found, is_waiting)
         return _written({} if verdict is None else self.dialect.answer(event, verdict))
+
+    async def refuse_unread(self, event: str, raw: bytes, why: str) -> bytes:
+        """Return what the hook prints for an event that cannot be read; a call is recorded."""
+        _log.warning("an event %s cannot be read: %s", event[:40], why)
+        refusal: Verdict = NoObjection()
+        if self.dialect.events[event] in GATES:
+            self.calls += 1
+            call = OpenCall(id="", caller=CallingAgent(), tool=UNREAD, given=("", _shown(raw)))
+            words = "cannot read the event of this call, so nothing was run."
+            refusal = await self._refuse(call, "unreadable-event", f"IronCurtain {words}", why)
+        return _written(self.dialect.answer(event, NoObjection() if self.observes else refusal))
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
         """Return the verdict on a call; None: the event asks for none."""
@@ -149,7 +165,8 @@ class Door(Struct, kw_only=True):
             return NoObjection()
         known = next((one for one in self._open if event.id and one.id == event.id), None)
         if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
-            return Refuse("IronCurtain: this call is under way already, so it was not run again.")
+            why = "IronCurtain: this call is under way already, so it was not run again."
+            return await self._refuse(_opened(event, event.calls[0]), "under-way", why)
         # The client's dialog is closed when the same agent goes on: a call left to it that has no
         # end by now was refused there.
         asked = [one for one in self._open if isinstance(one.verdict, AskInClient)]
@@ -187,15 +204,7 @@ class Door(Struct, kw_only=True):
                 self.dialect.paths.is_unclear, tool, arguments, event.directory
             )
             meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
-            call = OpenCall(
-                id=event.id,
-                caller=event.caller,
-                tool=event.tool,
-                given=(tool, arguments),
-                has_dialog=event.has_dialog,
-                is_asked=event.is_asked,
-            )
-            one = await self._decide(call, meant, begun, is_waiting)
+            one = await self._decide(_opened(event, (tool, arguments)), meant, begun, is_waiting)
             if isinstance(one, Refuse):
                 for other in begun:
                     other.end("another part of the call was denied, so nothing was run")
@@ -211,17 +220,17 @@ class Door(Struct, kw_only=True):
         is_waiting: Callable[[], bool],
     ) -> Verdict:
         if meant == "broken":
-            return Refuse(
+            why = (
                 f"IronCurtain cannot tell what {call.tool[:100]} is to act on. Write a path as it "
                 "stands from the root, without `~`, `..` and `%`, and one plain address."
             )
-        if meant == "none":
-            if call.tool in self.dialect.own_tools:
-                return NoObjection()
-            why = f"IronCurtain does not know what the tool {call.tool[:100]} does."
-            return AskInClient(why) if self.asks and call.has_dialog else Refuse(why)
+            return await self._refuse(call, "unclear-arguments", why)
+        is_own = call.tool in self.dialect.own_tools
+        if meant == "none" and not (is_own or (self.asks and call.has_dialog)):
+            return await self._refuse(call, _UNKNOWN_TOOL, _unknown(call))
         if len(self._open) >= _MOST_OPEN:
-            return Refuse("IronCurtain: too many calls are under way. Nothing was run.")
+            why = "IronCurtain: too many calls are under way. Nothing was run."
+            return await self._refuse(call, "too-many-calls", why)
         self._open.append(call)
         begun.append(call)
         scope = anyio.CancelScope()
@@ -239,11 +248,32 @@ class Door(Struct, kw_only=True):
             call.decide(Refuse("IronCurtain: nobody answered in time. Nothing was run."))
         return call.verdict or Refuse("")
 
-    async def _carry(self, call: OpenCall, meant: ServerCall, scope: anyio.CancelScope) -> None:
+    async def _refuse(self, call: OpenCall, rule: str, why: str, fault: str = "") -> Refuse:
+        """Refuse a call that no policy is asked about, and record it. `fault`: for the record."""
+        CURRENT.set(call)
+        params: dict[str, Json] = {"arguments": {**call.given[1]}}
+        await self.entry.refuse(call.tool[:100], params, Ground(rule, fault or why), "arguments")
+        return Refuse(why)
+
+    async def _leave(self, call: OpenCall) -> Reply:
+        """Leave a call of a tool that no server has to the client, or to its user."""
+        is_own = call.tool in self.dialect.own_tools
+        ground = _OWN if is_own else Ground(_UNKNOWN_TOOL, _unknown(call))
+
+        async def made() -> ToolResult:
+            call.decide(NoObjection() if is_own else AskInClient(ground.reason))
+            return await call.made()
+
+        return await self.entry.leave(
+            call.tool[:100], call.given[1], ground, made, is_asked=not is_own
+        )
+
+    async def _carry(
+        self, call: OpenCall, meant: ServerCall | Literal["none"], scope: anyio.CancelScope
+    ) -> None:
         """Carry a call through mediation, from its hook to its end."""
         CURRENT.set(call)
-        name = f"{meant.server}__{meant.tool}"
-        if meant.server == SHELL:
+        if meant != "none" and meant.server == SHELL:
             call.directory = str(meant.arguments["cwd"])
             call.why_native = self._why_native(call)
             # What is in a place for temporary files is there for commands in the sandbox alone.
@@ -251,7 +281,12 @@ class Door(Struct, kw_only=True):
             call.in_view = not call.why_native and bool(named)
         try:
             with scope:
-                reply = await self.handle(name, {"name": name, "arguments": {**meant.arguments}})
+                if meant == "none":
+                    reply = await self._leave(call)
+                else:
+                    name = f"{meant.server}__{meant.tool}"
+                    params: dict[str, Json] = {"name": name, "arguments": {**meant.arguments}}
+                    reply = await self.entry.handle(name, params)
                 call.said = _in_words(reply, call.tool)
                 call.has_failed = not (isinstance(reply, Answered) and not reply.result.has_failed)
                 call.decide(Refuse(call.said))
@@ -372,6 +407,26 @@ class Door(Struct, kw_only=True):
             if call.verdict is not None or call.is_asked:
                 call.left.set()
                 call.end(why)
+
+
+def _opened(event: BeforeCall, given: tuple[str, Arguments]) -> OpenCall:
+    return OpenCall(
+        id=event.id,
+        caller=event.caller,
+        tool=event.tool,
+        given=given,
+        has_dialog=event.has_dialog,
+        is_asked=event.is_asked,
+    )
+
+
+def _shown(raw: bytes) -> Arguments:
+    """Return an event that cannot be read as arguments of its record, which cuts and redacts it."""
+    return {"event": raw[:_MOST_SHOWN].decode("utf-8", "replace"), "bytes": len(raw)}
+
+
+def _unknown(call: OpenCall) -> str:
+    return f"IronCurtain does not know what the tool {call.tool[:100]} does."
 
 
 def _targets(calls: Iterable[tuple[str, Arguments]]) -> list[Json]:

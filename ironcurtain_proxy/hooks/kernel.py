@@ -71,7 +71,7 @@ from ironcurtain_proxy.wiring.shared import Shared
 VARIABLES: Final = "hooks.json"
 """The file with the variables that a kernel starts with: those of a project must not count."""
 _MOST_BYTES: Final = 16 << 20
-"""The most bytes of one event; more are not read, which denies the call."""
+"""The most bytes of one event; one that has more is not read, which denies the call."""
 _MOST_VARIABLES: Final = 1 << 16
 _MOST_HOOKS: Final = 256
 """The most hooks at once."""
@@ -454,7 +454,7 @@ class _Listener(Struct, frozen=True):
             await self.proxy.catalogue.listing()
             door = Door(
                 dialect=self.dialect,
-                handle=self.proxy.calls.handle,
+                entry=self.proxy.calls,
                 tasks=tasks,
                 asks=self.asks,
                 observes=self.observes,
@@ -507,12 +507,10 @@ class _Listener(Struct, frozen=True):
         if not is_of_client(raw_socket, self.place.client):
             _log.warning("a process that is not the client's was turned away at its door")
             return
-        message = None
-        with anyio.move_on_after(_SECONDS):
-            message = await _received(stream)
-        if message is None:
-            return
-        head, _, raw = message.partition(b"\n")
+        message = bytearray()
+        with anyio.move_on_after(_SECONDS) as arriving:
+            size = await _receive(stream, message)
+        head, _, raw = bytes(message).partition(b"\n")
         client, _, rest = head.decode("utf-8", "replace").partition(" ")
         event, _, prefix = rest.partition(" ")
         if client == self.dialect.client and event == YIELD:
@@ -525,7 +523,12 @@ class _Listener(Struct, frozen=True):
             self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
-        answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
+        if arriving.cancelled_caught:
+            answer = await door.refuse_unread(event, raw, "it does not arrive whole")
+        elif size > _MOST_BYTES:
+            answer = await door.refuse_unread(event, raw, f"it has {size} bytes")
+        else:
+            answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
 
@@ -577,18 +580,18 @@ class _Listener(Struct, frozen=True):
         return found
 
 
-async def _received(stream: SocketStream) -> bytes | None:
-    """Return a message; None if it is too large or is not sent whole."""
-    message = bytearray()
-    try:
+async def _receive(stream: SocketStream, message: bytearray) -> int:
+    """Receive a message, of which the beginning is kept if it is too large. Return its size.
+
+    All of it is read, because its sender reads the answer after that.
+    """
+    size = 0
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for block in stream:
-            message += block
-            if len(message) > _MOST_BYTES:
-                _log.warning("an event of more than %d bytes was not read", _MOST_BYTES)
-                return None
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return None
-    return bytes(message)
+            size += len(block)
+            if size <= _MOST_BYTES:
+                message += block
+    return size
 
 
 def _has_hung_up(connection: socket.socket) -> bool:

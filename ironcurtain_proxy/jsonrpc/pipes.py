@@ -422,6 +422,11 @@ before the answer: its client is to ask for the rest. A front that reads it says
 method. It leaves the two of them never."""
 
 
+UNREAD: Final = "notifications/ironcurtain/unread"
+"""The notification with which our front tells the proxy that it refused a message of the agent's,
+which the proxy records. `why` says what was wrong with it."""
+
+
 OF_REQUEST: Final = "ironcurtain/request"
 """The key with which the proxy tells its front to which request a notification belongs. The front
 takes it out."""

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -22,13 +23,25 @@ from ironcurtain_proxy.agent.replies import (
 )
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import EscalationState
+from ironcurtain_proxy.errors import AuditError, DownstreamError
 from ironcurtain_proxy.grants.book import Budget, BudgetBook
 from ironcurtain_proxy.grants.session_grants import SessionGrants
-from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.outcome import unanswered
 from ironcurtain_proxy.mediation.session import SERVER, PlannedCall, Planner, read_calls
-from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import NO_ROOM, NO_TASKS, OWN_TOOL, Deny, Ground
+from ironcurtain_proxy.model.case import CLIENT, Case, Settlement
+from ironcurtain_proxy.model.decision import (
+    IN_CLIENT,
+    NO_ROOM,
+    NO_TASKS,
+    NOT_RECORDED,
+    OWN_TOOL,
+    Allow,
+    Deny,
+    Escalate,
+    Ground,
+)
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.operation import Caller, CompositeSpec
@@ -221,7 +234,8 @@ class Calls(Struct, kw_only=True):
         if grants.persisted is not None:
             grants.take_back()
         if "task" in params:
-            return await self._refuse_task(exposed_name, params)
+            # Its end could not be recorded.
+            return await self.refuse(exposed_name, params, NO_TASKS)
         if self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
@@ -235,10 +249,6 @@ class Calls(Struct, kw_only=True):
             await grants.keep()
         return reply
 
-    async def _refuse_task(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
-        """Refuse a call that asks to continue as a task: its end could not be recorded."""
-        return await self._refuse(exposed_name, params, "policy", NO_TASKS)
-
     def _with_names(
         self, exposed_name: str, reply: Answered, renamed: Callable[[str, ToolResult], ToolResult]
     ) -> Answered:
@@ -248,18 +258,60 @@ class Calls(Struct, kw_only=True):
 
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         """Refuse a call because too many calls are in progress, and record it."""
-        return await self._refuse(exposed_name, params, "busy", NO_ROOM)
+        return await self.refuse(exposed_name, params, NO_ROOM, "busy")
 
-    async def refuse_unhooked(
-        self, exposed_name: str, params: Mapping[str, Json], why: str
+    async def leave(
+        self,
+        name: str,
+        given: Arguments,
+        ground: Ground,
+        made: Callable[[], Awaitable[ToolResult]],
+        *,
+        is_asked: bool,
     ) -> Reply:
-        """Refuse a call because its client runs without the hooks that it should have."""
-        ground = Ground("client-without-hooks", why)
-        return await self._refuse(exposed_name, params, "policy", ground)
+        """Record a call of a tool that a client has for itself, and how it ended.
 
-    async def _refuse(
-        self, exposed_name: str, params: Mapping[str, Json], by: RefusedBy, ground: Ground
+        No policy is asked, because no server has such a tool.
+
+        Args:
+            name: the client's name of the tool.
+            given: its arguments.
+            ground: why it is left to the client.
+            made: lets the client make it, and returns when it has ended.
+            is_asked: whether the client asks its user first.
+        """
+        decided = Escalate(ground) if is_asked else Allow(ground)
+        params: dict[str, Json] = {"name": name, "arguments": {**given}}
+        case = self.journal.open(name, params, (CLIENT, name), decision=decided)
+        if is_asked:
+            case.settle(
+                Settlement(effect="allow", reason=ground.reason, decided_by=IN_CLIENT, result=None)
+            )
+        return await self.journal.guard(case, self._left(case, made))
+
+    async def _left(self, case: Case, made: Callable[[], Awaitable[ToolResult]]) -> Reply:
+        try:
+            await self.journal.intend(case)
+        except AuditError:
+            return await self.journal.refuse(case, "audit", NOT_RECORDED)
+        case.send()
+        try:
+            return await self.journal.answer(case, await made())
+        except DownstreamError as error:
+            return await unanswered(self.journal, case, error)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self.journal.fail(case, UNKNOWN)
+            raise
+
+    async def refuse(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        ground: Ground,
+        by: RefusedBy = "policy",
     ) -> Reply:
+        """Refuse a call without asking the policy, and record it."""
         found = self.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, decision=Deny(ground))
         return await self.journal.guard(case, self.journal.refuse(case, by, ground))

@@ -61,7 +61,9 @@ class Judgement(Struct, frozen=True, kw_only=True):
 # --- case
 
 
-_NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
+CLIENT: Final = "client"
+"""The server name in records of calls of tools that a client has for itself."""
+_NO_SERVERS: Final = frozenset({"ironcurtain", "unknown", CLIENT})
 """The server name in records of calls that involve no server: own tools and unknown tools."""
 
 

@@ -47,6 +47,7 @@ from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.mediation.operations import note_unserved
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -458,7 +459,7 @@ async def _held(
     if not why:
         return await proxy.calls.handle(exposed_name, params, on_progress, caller=caller)
     _log.warning("%s", why)
-    return await proxy.calls.refuse_unhooked(exposed_name, params, why)
+    return await proxy.calls.refuse(exposed_name, params, Ground("client-without-hooks", why))
 
 
 def _principal(settings: Settings) -> str:

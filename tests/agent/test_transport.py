@@ -34,7 +34,7 @@ PING = b'{"jsonrpc":"2.0","id":99,"method":"ping"}\n'
         pytest.param(b'{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, None, id="id is an object"),
     ],
 )
-async def test_what_is_no_message_gets_an_error_and_the_next_one_is_answered(
+async def test_what_is_no_message_gets_an_error_and_a_record_and_the_next_one_is_answered(
     line: bytes, code: int, request_id: int | None
 ) -> None:
     async with an_agent() as agent:
@@ -42,6 +42,7 @@ async def test_what_is_no_message_gets_an_error_and_the_next_one_is_answered(
         assert await agent.error_code(request_id) == code
         assert await agent.answer(99) == {"jsonrpc": "2.0", "id": 99, "result": {}}
         assert len(agent.arrived) == 2
+        assert agent.calls.unserved == [("unreadable", "unreadable-message")]
 
 
 async def test_a_message_over_the_cap_is_refused_with_its_id() -> None:
@@ -50,6 +51,15 @@ async def test_a_message_over_the_cap_is_refused_with_its_id() -> None:
         agent.write(big + PING)
         assert await agent.error_code(5) == -32600
         assert "result" in await agent.answer(99)
+        assert agent.calls.unserved == [("unreadable", "unreadable-message")]
+
+
+async def test_a_call_that_asks_for_no_answer_reaches_nobody_and_is_recorded() -> None:
+    async with an_agent() as agent:
+        await agent.initialize()
+        agent.write(b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}\n' + PING)
+        assert "result" in await agent.answer(99)
+        assert agent.calls.unserved == [("unreadable", "unreadable-message")]
 
 
 async def test_of_a_key_that_is_there_twice_the_last_counts() -> None:

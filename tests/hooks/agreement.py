@@ -228,7 +228,7 @@ class Doors:
         await proxy.catalogue.listing()
         self._door = Door(
             dialect=dialect,
-            handle=proxy.calls.handle,
+            entry=proxy.calls,
             tasks=tasks,
             asks=False,
             on_prompt=lambda _text: None,

@@ -50,7 +50,9 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
         ("hook", "Write", "kernel"),
         ("hook", "Bash", "kernel"),
         ("hook", "Bash", "client"),
+        ("hook", "TodoWrite", "kernel"),
         ("hook", "CronCreate", "client"),
+        ("hook", "Teleport", "client"),
     ]
 
 
@@ -187,16 +189,49 @@ def broken_events(home: HookedHome) -> dict[str, Json]:
 
 
 def test_an_event_that_cannot_be_read_is_denied_whatever_is_wrong_with_it(home: HookedHome) -> None:
-    for what, payload in broken_events(home).items():
+    broken = broken_events(home)
+    for what, payload in broken.items():
         assert decision_in(home.fire("PreToolUse", payload).stdout) == "deny", what
+    # Each is in the log, with the beginning of what came.
+    assert len(home.records()) == len(broken)
+    for record in home.records():
+        assert (record["door"], record["hookClient"]) == ("hook", "claude")
+        assert len(orjson.dumps(record)) < 16_000
     large: Message = {"file_path": str(home.workspace / "x"), "content": "y" * (10 << 20)}
     assert home.decide("Write", large) == "silence"
+
+
+def test_a_call_of_a_tool_that_the_client_has_for_itself_is_recorded_with_its_end(
+    home: HookedHome,
+) -> None:
+    key = "sk-ant-api03-" + "a1B2" * 20
+    for tool, mode in (("WebSearch", "plan"), ("Teleport", "plan"), ("Teleport", "auto")):
+        call = home.call(tool, {"query": f"use {key}"}, permission_mode=mode)
+        home.fire("PreToolUse", call)
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+    left = home.call("TodoWrite", {"todos": []})
+    home.fire("PreToolUse", left)
+    home.end_session()
+    ended = [
+        (one["toolName"], one["decidedBy"], one["result"]["status"])
+        for one in home.outcomes()
+        if isinstance(one["result"], dict)
+    ]
+    assert ended == [
+        ("WebSearch", "kernel", "success"),
+        ("Teleport", "client", "success"),
+        ("Teleport", "kernel", "denied"),
+        ("TodoWrite", "kernel", "error"),
+    ]
+    assert {one["serverName"] for one in home.outcomes()} == {"client", "unknown"}
+    assert key not in (home.state / "audit.jsonl").read_text()
 
 
 def test_a_call_under_way_is_not_run_again_under_its_id(home: HookedHome) -> None:
     first = home.call("Bash", {"command": "ls"})
     assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
     assert decision_in(home.fire("PreToolUse", first).stdout) == "deny"
+    assert "under-way" in str(home.outcomes()[-1]["policyDecision"])
     home.fire("PostToolUse", {**first, "tool_response": {}})
     assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
 
@@ -407,7 +442,9 @@ def test_fifty_sessions_at_once_get_each_answer_and_lose_no_record(home: HookedH
         assert process.wait() == 0
     home.end_session()
     noted = [str(one.get("agent", "")) for one in home.outcomes()]
-    assert sorted(noted) == sorted(["", *[f"a{number}" for number in range(50) for _ in range(4)]])
+    # Of the first call and the five that cannot be read, nobody knows an agent.
+    known = [f"a{number}" for number in range(50) for _ in range(4)]
+    assert sorted(noted) == sorted([*[""] * 6, *known])
 
 
 def test_a_kernel_that_cannot_start_denies_and_the_status_says_why(home: HookedHome) -> None:

@@ -109,6 +109,7 @@ def test_what_nobody_of_ours_answers_is_left_to_the_user_and_learnt_from_what_fo
         ("Write", "client", "success"),
         ("Write", "kernel", "error"),
         ("Write", "client", "error"),
+        ("ExitPlanMode", "kernel", "error"),
     ]
     assert "asks its user before it makes the call" in str(home.outcomes()[0])
 

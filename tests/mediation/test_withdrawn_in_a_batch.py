@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio
+import anyio.lowlevel
 import orjson
 import pytest
 from anyio.lowlevel import checkpoint
@@ -79,7 +80,7 @@ class Session:
         self.told: list[MessageId] = []
         self.wrong: list[str] = []
         self.room = RequestCapacity()
-        self.requests = Requests(self._tell, self.room)
+        self.requests = Requests(self._tell, self.room, anyio.lowlevel.checkpoint)
         self.service = Service(self._answer, self._answer, {"error": {}})
         rule = Rule(name="all", effect="allow", reason="so")
         self.made = Harness(Policy(rules=(rule,), version="v1"))
