@@ -128,6 +128,8 @@ class OpenCall(Struct, kw_only=True, eq=False):
     """Whether the client asks its user where a hook tells it to."""
     is_asked: bool = False
     """Whether the client is about to ask its user about the call."""
+    size: int = 0
+    """Bytes of its event."""
     left: anyio.Event = field(default_factory=anyio.Event)
     """Set once the client's user has answered in the client's dialog."""
 

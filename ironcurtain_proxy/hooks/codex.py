@@ -99,7 +99,8 @@ def _untrusted_in(result: Json) -> int:
 
 def _is_off(document: Mapping[str, object]) -> bool:
     found = document.get("features")
-    return isinstance(found, dict) and found.get("hooks") is False
+    # The second name is the older one, which both versions obey.
+    return isinstance(found, dict) and False in (found.get("hooks"), found.get("codex_hooks"))
 
 
 DIALECT: Final = HookDialect(

@@ -49,6 +49,8 @@ _log: Final = logging.getLogger(__name__)
 
 _MOST_OPEN: Final = 512
 """The most calls under way: more are denied."""
+_MOST_BYTES: Final = 96 << 20
+"""The most bytes of their events together. One alone always fits."""
 _SETTLING: Final = 1.0
 """Seconds that a hook after a call waits for its record; at its end the client waits 1.5 in all."""
 _MOST_SHOWN: Final = 1 << 16
@@ -104,6 +106,9 @@ class Door(Struct, kw_only=True):
             found = self.dialect.read_event(event, _object(raw))
         except (UnreadableEventError, ValueError, RecursionError) as error:
             return await self.refuse_unread(event, raw, str(error)[:200])
+        if isinstance(found, BeforeCall):
+            found = structs.replace(found, size=len(raw))
+        del raw
         verdict = await self._answer(found, is_waiting)
         return _written({} if verdict is None else self.dialect.answer(event, verdict))
 
@@ -228,8 +233,9 @@ class Door(Struct, kw_only=True):
         is_own = call.tool in self.dialect.own_tools
         if meant == "none" and not (is_own or (self.asks and call.has_dialog)):
             return await self._refuse(call, _UNKNOWN_TOOL, _unknown(call))
-        if len(self._open) >= _MOST_OPEN:
-            why = "IronCurtain: too many calls are under way. Nothing was run."
+        sizes = [one.size for one in self._open]
+        if len(sizes) >= _MOST_OPEN or (any(sizes) and sum(sizes) + call.size > _MOST_BYTES):
+            why = "IronCurtain: too many or too large calls are under way. Nothing was run."
             return await self._refuse(call, "too-many-calls", why)
         self._open.append(call)
         begun.append(call)
@@ -417,6 +423,7 @@ def _opened(event: BeforeCall, given: tuple[str, Arguments]) -> OpenCall:
         given=given,
         has_dialog=event.has_dialog,
         is_asked=event.is_asked,
+        size=event.size,
     )
 
 

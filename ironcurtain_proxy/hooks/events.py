@@ -55,6 +55,8 @@ class BeforeCall(ToolCall, frozen=True, kw_only=True):
     """Whether the client asks its user where a hook tells it to."""
     is_asked: bool = False
     """Whether the client is about to ask its user about it. Then it has no id here."""
+    size: int = 0
+    """Bytes of the event."""
 
 
 class AfterCall(ToolCall, frozen=True, kw_only=True):

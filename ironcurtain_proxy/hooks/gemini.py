@@ -85,7 +85,8 @@ DIALECT: Final = HookDialect(
     place=".gemini",
     file="settings.json",
     entry=_entry,
-    project_files=(".gemini/settings.json",),
+    # The client takes variables from the others.
+    project_files=(".gemini/settings.json", ".gemini/.env", ".env"),
     server_files=((".gemini/settings.json", "mcpServers"),),
     is_off=_is_off,
     transcripts=".gemini/tmp/*/chats/*.json*",

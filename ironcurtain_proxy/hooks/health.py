@@ -7,6 +7,7 @@ settings out. What shows it is that the client goes on and no event comes.
 
 import logging
 import os
+import re
 import subprocess
 import tomllib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -37,7 +38,14 @@ from ironcurtain_proxy.hooks.installing import (
     was_before,
 )
 from ironcurtain_proxy.hooks.kernel import SHARED, directory_of, observed_in
-from ironcurtain_proxy.hooks.launching import DOORS, fired_file, hook_words, is_ours, problem_file
+from ironcurtain_proxy.hooks.launching import (
+    DOORS,
+    fired_file,
+    hook_words,
+    is_ours,
+    places_of,
+    problem_file,
+)
 from ironcurtain_proxy.hooks.runs import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
@@ -47,6 +55,9 @@ from ironcurtain_proxy.wiring.proxy import Proxy
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
 
+_LOADS: Final = re.compile(r"\bLD_(?:AUDIT|LIBRARY_PATH|PRELOAD)\b")
+"""Variables by which a library of the project gets into every program that its client starts, also
+into our hook, which then answers nothing."""
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
@@ -122,7 +133,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
     problem = _text(problem_file(state, client))
     if problem:
         alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
-    alarms += _of_project(client, project, state)
+    alarms += _of_project(client, project, home, state)
     starts = found != "absent" and _starts(client, state)
     fired, events = _look(fired_file(state, client))
     if found != "absent":
@@ -159,15 +170,22 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
             yield f"the proxy of process {one.state.pid}{how}"
 
 
-def _of_project(client: HookClient, project: Path, state: Path) -> list[str]:
+def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
-    off = switched_off_by(client, project)
+    off = switched_off_by(client, project, home)
     found = [] if off is None else [f"{off} SWITCHES OUR HOOKS OFF, or answers before them"]
-    for name in DIALECTS[client].project_files if DIALECTS[client].prefix else ():
+    for file in _files_of(client, project, home) if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
-            if prefix_of(client, project / name, state) == "another":
-                found.append(f"{project / name} REPLACES OUR SHELL PREFIX in this project")
+            if prefix_of(client, file, state) == "another":
+                found.append(f"{file} REPLACES OUR SHELL PREFIX in this project")
     return found
+
+
+def _files_of(client: HookClient, project: Path, home: Path) -> Iterator[Path]:
+    """Give the settings of a project: a client that starts below its root obeys those there."""
+    home = Path(os.path.realpath(home))
+    for place in places_of(Path(os.path.realpath(project)), home):
+        yield from [place / name for name in DIALECTS[client].project_files]
 
 
 def state_of(client: HookClient, home: Path) -> HookState:
@@ -188,20 +206,18 @@ def state_of(client: HookClient, home: Path) -> HookState:
     return "incomplete" if is_ours(orjson.dumps(found).decode()) else "absent"
 
 
-def switched_off_by(client: HookClient, project: Path) -> Path | None:
+def switched_off_by(client: HookClient, project: Path, home: Path) -> Path | None:
     """Return the file of a project that switches hooks off or overrules them, or None.
 
     Clients obey such a file without a word.
     """
-    for name in DIALECTS[client].project_files:
-        file = project / name
+    for file in _files_of(client, project, home):
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
-            if file.suffix == ".toml":
-                document: Mapping[str, object] = tomllib.loads(
-                    read_text(file).removeprefix("\ufeff")
-                )
-            else:
-                document = document_of(file)
+            text = read_text(file).removeprefix("\ufeff")
+            if _LOADS.search(text):
+                return file
+            document: Mapping[str, object]
+            document = tomllib.loads(text) if file.suffix == ".toml" else document_of(file)
             if DIALECTS[client].is_off(document) or DIALECTS[client].overrules(document):
                 return file
     return None
@@ -299,7 +315,7 @@ class HookWatch:
         project = str(place or "")
         if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
             return ""
-        off = switched_off_by(client, Path(project or "/"))
+        off = switched_off_by(client, Path(project or "/"), self._state.parent)
         why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
         if not self._is_told:
             self._is_told = True

@@ -6,13 +6,14 @@ start time. Whoever connects must be of the same user, and the client must be am
 
 import fcntl
 import logging
+import math
 import os
 import re
 import socket
 import sys
 import time
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from typing import Final
@@ -20,7 +21,7 @@ from typing import Final
 import anyio
 import orjson
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, Struct, field, json
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.annotate import known_servers
@@ -40,7 +41,7 @@ from ironcurtain_proxy.hooks.client_end import (
 )
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
-from ironcurtain_proxy.hooks.events import HookClient, HookDialect
+from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect
 from ironcurtain_proxy.hooks.launching import (
     DOORS,
     note_event,
@@ -71,7 +72,11 @@ from ironcurtain_proxy.wiring.shared import Shared
 VARIABLES: Final = "hooks.json"
 """The file with the variables that a kernel starts with: those of a project must not count."""
 _MOST_BYTES: Final = 16 << 20
-"""The most bytes of one event; one that has more is not read, which denies the call."""
+"""The most bytes of an event before a call; one that has more is not read, which denies it."""
+_MOST_AFTER: Final = 64 << 20
+"""Those of another event: after an edit, clients say what was there, what is, and what differs."""
+_LARGE: Final = 1 << 20
+"""Bytes of an event from which on one arrives at a time, so that many fit into the memory."""
 _MOST_VARIABLES: Final = 1 << 16
 _MOST_HOOKS: Final = 256
 """The most hooks at once."""
@@ -446,6 +451,8 @@ class _Listener(Struct, frozen=True):
     observes: bool
     is_shared: bool
     """Whether the kernel is that of the proxy for servers."""
+    large: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held by the one large event that arrives."""
 
     async def run(self) -> None:
         """Serve until the client ends."""
@@ -508,9 +515,9 @@ class _Listener(Struct, frozen=True):
             _log.warning("a process that is not the client's was turned away at its door")
             return
         message = bytearray()
-        with anyio.move_on_after(_SECONDS) as arriving:
-            size = await _receive(stream, message)
+        fault = await self._receive(stream, message)
         head, _, raw = bytes(message).partition(b"\n")
+        del message
         client, _, rest = head.decode("utf-8", "replace").partition(" ")
         event, _, prefix = rest.partition(" ")
         if client == self.dialect.client and event == YIELD:
@@ -523,14 +530,40 @@ class _Listener(Struct, frozen=True):
             self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
-        if arriving.cancelled_caught:
-            answer = await door.refuse_unread(event, raw, "it does not arrive whole")
-        elif size > _MOST_BYTES:
-            answer = await door.refuse_unread(event, raw, f"it has {size} bytes")
+        if self.dialect.events[event] in GATES and len(raw) > _MOST_BYTES:
+            fault = f"it has more than {_MOST_BYTES} bytes"
+        if fault:
+            answer = await door.refuse_unread(event, raw, fault)
         else:
             answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
+
+    async def _receive(self, stream: SocketStream, message: bytearray) -> str:
+        """Receive a message, of which the beginning is kept if it is too large.
+
+        All of it is read, because its sender reads the answer after that.
+
+        Returns:
+            What is wrong with it, or empty.
+        """
+        size = 0
+        async with AsyncExitStack() as turn:
+            with (
+                anyio.move_on_after(_SECONDS) as arriving,
+                suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
+            ):
+                async for block in stream:
+                    if size <= _LARGE < size + len(block):
+                        arriving.deadline = math.inf
+                        await turn.enter_async_context(self.large)
+                        arriving.deadline = anyio.current_time() + _SECONDS
+                    size += len(block)
+                    if size <= _MOST_AFTER:
+                        message += block
+        if arriving.cancelled_caught:
+            return "it does not arrive whole"
+        return f"it has {size} bytes" if size > _MOST_AFTER else ""
 
     async def _yield(
         self, door: Door, limiter: anyio.CapacityLimiter, stream: SocketStream
@@ -578,20 +611,6 @@ class _Listener(Struct, frozen=True):
             if is_below(session.state.pid, self.place.client):
                 found += [Path(text) for text in session.state.mailboxes[:1]]
         return found
-
-
-async def _receive(stream: SocketStream, message: bytearray) -> int:
-    """Receive a message, of which the beginning is kept if it is too large. Return its size.
-
-    All of it is read, because its sender reads the answer after that.
-    """
-    size = 0
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for block in stream:
-            size += len(block)
-            if size <= _MOST_BYTES:
-                message += block
-    return size
 
 
 def _has_hung_up(connection: socket.socket) -> bool:

@@ -10,8 +10,9 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -104,15 +105,21 @@ def problem_file(state: Path, client: HookClient) -> Path:
     return state / DOORS / f"{client}.problem"
 
 
+def places_of(project: Path, home: Path) -> Iterator[Path]:
+    """Give a project's directory and those above it: a client may take its files from each.
+
+    What lies in the home is the user's own, and so is what lies above it.
+    """
+    above = (project, *project.parents)
+    yield from takewhile(lambda place: place != home, above)
+
+
 def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path | None:
     """Return a project's file that gives our name to a server which is not this proxy.
 
     Clients let it take the place of the user's own server of that name.
     """
-    for place in (project, *project.parents):
-        if place == home:
-            # What lies there is the user's own.
-            break
+    for place in places_of(project, home):
         for file, key in [
             (one, key) for name, key in dialect.server_files for one in place.glob(name)
         ]:

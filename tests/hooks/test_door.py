@@ -409,6 +409,33 @@ def test_a_call_of_ten_megabytes_is_judged_and_a_larger_event_is_denied(home: Ho
         assert decision_in(home.fire("PreToolUse", call).stdout) == expected
 
 
+def test_the_end_of_an_edit_is_known_that_is_four_times_as_large_as_the_edit(
+    home: HookedHome,
+) -> None:
+    place = home.workspace / "large.txt"
+    call = home.call("Write", {"file_path": str(place), "content": "x" * (10 << 20)})
+    assert decision_in(home.fire("PreToolUse", call).stdout) == "silence"
+    shown: Message = dict.fromkeys(("content", "originalFile", "patch"), "x" * (10 << 20))
+    home.fire("PostToolUse", {**call, "tool_response": shown})
+    # The beginning of one that is larger still is read, and nothing else of it.
+    more: Message = dict.fromkeys(("a", "b", "c", "d"), "x" * (20 << 20))
+    assert home.fire("PostToolUse", {**call, "tool_response": more}).stdout == "{}\n"
+    (ended,) = home.outcomes()
+    assert isinstance(ended["result"], dict)
+    assert ended["result"]["status"] == "success"
+
+
+def test_large_calls_are_refused_while_those_under_way_fill_the_memory(home: HookedHome) -> None:
+    decided = [
+        home.decide("Write", {"file_path": str(home.workspace / f"{one}"), "content": "x" * size})
+        for one, size in enumerate([15 << 20] * 7)
+    ]
+    assert decided == [*["silence"] * 6, "deny"]
+    assert "too-many-calls" in str(home.outcomes()[-1]["policyDecision"])
+    home.fire("Stop", {})
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+
+
 def test_fifty_sessions_at_once_get_each_answer_and_lose_no_record(home: HookedHome) -> None:
     """Four hooks of each, and garbage among them."""
     assert home.decide("Bash", {"command": "ls"}) == "silence"

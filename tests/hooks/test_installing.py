@@ -142,7 +142,10 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
     ("client", "name", "text"),
     [
         ("claude", ".claude/settings.local.json", '{"disableAllHooks": true}'),
+        ("claude", ".claude/settings.json", '{"env": {"LD_PRELOAD": "./x.so"}}'),
         ("codex", ".codex/config.toml", "[features]\nhooks = false\n"),
+        ("codex", ".codex/config.toml", "features = {codex_hooks = false}\n"),
+        ("gemini", ".env", "export LD_PRELOAD=./x.so\n"),
         ("copilot", ".github/copilot/settings.json", '{"disableAllHooks": true}'),
         ("copilot", ".github/copilot/settings.local.json", '{"disableAllHooks": true}'),
         ("copilot", ".claude/settings.json", '{"disableAllHooks": true}'),
@@ -154,13 +157,18 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
 def test_a_project_that_switches_hooks_off_is_told(
     client: HookClient, name: str, text: str, tmp_path: Path
 ) -> None:
-    assert switched_off_by(client, tmp_path) is None
-    file = tmp_path / name
-    file.parent.mkdir(parents=True)
+    project, file = tmp_path / "project", tmp_path / "project" / name
+    (project / "deep/down").mkdir(parents=True)
+    assert switched_off_by(client, project, tmp_path) is None
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("{")
-    assert switched_off_by(client, tmp_path) is None
+    assert switched_off_by(client, project, tmp_path) is None
     file.write_text(text)
-    assert switched_off_by(client, tmp_path) == file
+    assert switched_off_by(client, project, tmp_path) == file
+    # Codex obeys the file of the root also where it was started below that.
+    assert switched_off_by(client, project / "deep/down", tmp_path) == file
+    # What lies in the home is the user's own.
+    assert switched_off_by(client, project, project) is None
 
 
 @pytest.mark.parametrize("client", ["claude", "codex", "gemini", "cursor"])

@@ -136,6 +136,39 @@ def test_a_reviewer_answers_the_client_s_question_and_what_is_remembered_answers
     assert deciders[:2] == ["human", "human"]
 
 
+@pytest.mark.parametrize("tool", ["Read", "Grep", "Edit"])
+def test_one_approval_of_a_directory_covers_the_client_s_tools_of_the_same_kind_there(
+    home: HookedHome, tool: str
+) -> None:
+    other = home.home / "other"
+    for name in ("deep", ".git"):
+        (other / name).mkdir(parents=True)
+    for name in ("a.txt", "deep/b.txt", ".env", ".git/config"):
+        (other / name).write_text("old")
+    calls: dict[str, tuple[str, Message]] = {
+        "Read": ("Read", {"file_path": str(other / "deep/b.txt")}),
+        "Grep": ("Grep", {"path": str(other / "deep"), "pattern": "old"}),
+        "LS": ("LS", {"path": str(other / "deep")}),
+        "Glob": ("Glob", {"path": str(other / "deep"), "pattern": "*.txt"}),
+        "Edit": ("Edit", {"file_path": str(other / "a.txt"), "old_string": "old"}),
+        "Write": ("Write", {"file_path": str(other / "deep/new.txt"), "content": "x"}),
+        "secret": ("Read", {"file_path": str(other / ".env")}),
+        "itself": ("Delete", {"file_path": str(other)}),
+        "beside": ("Read", {"file_path": str(home.home / "another/a.txt")}),
+        "git": ("Write", {"file_path": str(other / ".git/config"), "content": "x"}),
+    }
+    where = str(other) if tool == "Grep" else str(other / "a.txt")
+    first: Message = {**calls[tool][1], "path" if tool == "Grep" else "file_path": where}
+    with listener(home):
+        hook = home.start("PreToolUse", home.call(tool, first))
+        assert home.command("approve", waiting(home), "--remember").returncode == 0
+        assert decision_in(hook.communicate(timeout=60)[0]) == "allow"
+    decided = {name: home.decide(*call) for name, call in calls.items()}
+    covered = [name for name, one in decided.items() if one in {"silence", "allow"}]
+    reading, changing = ["Read", "Grep", "LS", "Glob"], ["Edit", "Write"]
+    assert covered == (changing if tool == "Edit" else reading)
+
+
 def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(home: HookedHome) -> None:
     with listener(home):
         call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": ""})
