@@ -37,7 +37,6 @@ from ironcurtain_proxy.web.app import (
     page_files,
     problem,
     shown_question,
-    shown_seconds,
 )
 from ironcurtain_proxy.web.guard import PageGuard
 
@@ -68,20 +67,27 @@ class _Streams:
     """The open pages, which are thousands: some write, then other requests have their turn."""
 
     def __init__(self) -> None:
+        self.turn = 0
+        """The number of times that they were woken."""
         self._waiting: list[anyio.Event] = []
+        self._alone = 0
 
-    async def wait(self) -> None:
-        """Wait until there is something to write."""
-        self._waiting.append(woken := anyio.Event())
-        await woken.wait()
+    async def wait(self, turn: int) -> None:
+        """Wait until there is something to write, since a turn."""
+        if turn != self.turn:
+            return
+        if self._alone % _AT_ONCE == 0:
+            self._waiting.append(anyio.Event())
+        self._alone += 1
+        await self._waiting[-1].wait()
 
     async def wake(self) -> None:
-        """Let those write that wait."""
+        """Let those write that wait, and those that are about to wait."""
+        self.turn, self._alone = self.turn + 1, 0
         waiting, self._waiting = self._waiting, []
-        for number, one in enumerate(waiting, 1):
-            one.set()
-            if number % _AT_ONCE == 0:
-                await anyio.lowlevel.checkpoint()
+        for some in waiting:
+            some.set()
+            await anyio.lowlevel.checkpoint()
 
 
 class Desk:
@@ -109,8 +115,10 @@ class Desk:
         self._number = 0
         """The number of changes of what waits."""
         self._streams, self._beat_at = _Streams(), 0.0
-        self._pages: frozenset[str] = frozenset()
-        """Digests of the keys of open pages, as they were read last."""
+        self._pages, self._pages_at = set[str](), 0.0
+        """Digests of the keys of open pages, as they were read last, and when to read again."""
+        self._closed: set[str] = set()
+        """Those that were closed here since the last reading began."""
         self._written: dict[tuple[tuple[str, ...], int], tuple[float, bytes]] = {}
         """The line of those who see the same machines and have seen the same change, and when it
         was written."""
@@ -143,7 +151,7 @@ class Desk:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look)
             # Until it has looked at the database, or knows that this is away.
-            await self._streams.wait()
+            await self._streams.wait(0)
             yield
             tasks.cancel_scope.cancel()
 
@@ -158,7 +166,7 @@ class Desk:
                     # Before it reads: what comes in between gives a notice.
                     await run_sync(listener.wait, 0.0)
                     found = await run_sync(self._board.pending, utc_now())
-                    self._pages = await run_sync(self._logins.pages)
+                    await self._read_pages()
                     # What changes while the streams write comes with the next look.
                     await self._show(found, "")
                     await run_sync(listener.wait, _LOOK_SECONDS, abandon_on_cancel=True)
@@ -169,6 +177,16 @@ class Desk:
                     await anyio.sleep(_AWAY_SECONDS)
         finally:
             listener.close()
+
+    async def _read_pages(self) -> None:
+        """Read which pages are open, every few seconds: there are thousands."""
+        if monotonic() < self._pages_at:
+            return
+        self._closed.clear()
+        found = await run_sync(self._logins.pages)
+        # A page that was closed meanwhile may still be in what was read.
+        self._pages = found - self._closed
+        self._pages_at = monotonic() + _LOOK_SECONDS
 
     async def _show(self, waiting: list[PendingRequest], trouble: str) -> None:
         is_new = (waiting, trouble) != (self._waiting, self._problem)
@@ -191,30 +209,30 @@ class Desk:
         may have been opened since.
         """
         digest, number, known = digest_of(key), 0, list[PendingRequest]()
+        turn = self._streams.turn
         while not self._problem and (digest in self._pages or await self._is_open(key)):
             line = self._line(seen, number, known)
             number, known = self._number, self._waiting
             yield line
-            if number == self._number:
-                await self._streams.wait()
+            await self._streams.wait(turn)
+            turn = self._streams.turn
 
     def _line(self, seen: tuple[str, ...], number: int, known: Collection[PendingRequest]) -> bytes:
-        """Return the questions of some machines, written once a second for all who see these.
+        """Return what is new to pages that see the same machines, written once for all of them.
 
         Args:
             seen: patterns of the machines' names.
-            number: the change that was written last.
+            number: the change that was written last; 0: everything is new.
             known: the questions that were written with it.
         """
         at, line = self._written.get((seen, number), (0.0, b""))
         if not line or monotonic() - at > 1:
             now, waiting, old = utc_now(), self._visible(seen), {one.id: one for one in known}
             came = [one for one in waiting if old.get(one.id) != one]
-            said = {
-                "questions": [shown_question(one, None, now, is_here=False) for one in came],
-                "left": {one.id: shown_seconds(one, now) for one in waiting},
-                "passkeys": self._has_passkeys,
-            }
+            shown = [shown_question(one, None, now, is_here=False) for one in came]
+            said = {"questions": shown, "passkeys": self._has_passkeys}
+            if number:
+                said["gone"] = [*(old.keys() - {one.id for one in waiting})]
             line = orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
             self._written[seen, number] = (monotonic(), line)
         return line
@@ -228,7 +246,9 @@ class Desk:
 
     async def _is_open(self, key: str) -> bool:
         with suppress(HTTPException, DatabaseError):
-            return bool(await self._seen(key))
+            if await self._seen(key) and (digest := digest_of(key)) not in self._closed:
+                self._pages.add(digest)
+                return True
         return False
 
     async def _seen(self, key: str) -> tuple[str, ...]:
@@ -337,7 +357,8 @@ class Desk:
         """End a login: here at once, at other copies within seconds."""
         key, elsewhere = _key(request), ""
         await run_sync(self._logins.close_page, key)
-        self._pages -= {digest_of(key)}
+        self._closed.add(digest_of(key))
+        self._pages.discard(digest_of(key))
         await self._streams.wake()
         with suppress(LoginError):
             elsewhere = await self._at_provider(self._logins.way_out)

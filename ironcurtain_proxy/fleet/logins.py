@@ -79,9 +79,9 @@ class Words:
         """Return whom a word stands for, or None."""
         return self._said(_READ, kind, word)
 
-    def pages(self) -> frozenset[str]:
+    def pages(self) -> set[str]:
         """Return the digests of all words that open a page now."""
-        return self._database.run(lambda one: frozenset(one.execute(_PAGES).scalars()))
+        return self._database.run(lambda one: set(one.execute(_PAGES).scalars()))
 
     def _said(self, statement: sa.TextClause, kind: str, word: str) -> Account | None:
         given = {"kind": kind, "word": digest_of(word)}

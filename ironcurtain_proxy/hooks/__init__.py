@@ -3,9 +3,9 @@
 Off unless `init` installs the hooks; `serve` imports nothing of it. The same facts, policy,
 approvals, timeline and audit log hold as at the MCP door.
 
-- `stub`: what a client starts at each event; a script by itself, which imports nothing of ours.
-- `prefix`: what a client starts for each command of its shell; a script by itself, too.
-- `launching`: the command lines that start these two, and deny where they cannot start.
+- `stub`: what a client starts at each event, and for each command of its shell; a script by itself,
+  which imports nothing of ours.
+- `launching`: the command lines that start it, and deny where it cannot start.
 - `installing`: the hooks in clients' files, and the way back.
 - `health`: whether the hooks of a client work, and what is refused where they do not come.
 - `kernel`: the start of a client's kernel, its socket, and its end with the client.

@@ -16,17 +16,17 @@ from typing import IO, Final
 
 import orjson
 
-from ironcurtain_proxy.facts.client_tools import ClientCalls, of_patch
+from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.claude import before_call, own_question
 from ironcurtain_proxy.hooks.events import (
     WHY,
     AnswerForms,
     HookDialect,
-    UnreadableEventError,
     event_kinds,
+    table,
 )
 from ironcurtain_proxy.hooks.launching import is_ours
-from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
+from ironcurtain_proxy.model.values import Json, list_of, object_of, words
 
 _SECONDS: Final = 20.0
 _MOST_BYTES: Final = 1 << 20
@@ -34,22 +34,6 @@ _LIST: Final = (
     b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"ironcurtain","version":"1"}}}\n'
     b'{"method":"initialized"}\n'
 )
-
-
-def _calls(tool: str, given: Arguments) -> ClientCalls:
-    match tool:
-        case "apply_patch":
-            found = of_patch(given.get("command", given.get("patch", given.get("input"))))
-            if not found:
-                raise UnreadableEventError("the patch names no file")
-            return found
-        case "view_image":
-            return (("Read", {"file_path": given.get("path")}),)
-        case "Bash":
-            # The client knows no such argument, so it must not move what is judged.
-            return (("Bash", {"command": given.get("command")}),)
-        case _:
-            return ((tool, given),)
 
 
 def _alarm(home: Path, project: Path) -> str:
@@ -103,6 +87,13 @@ def _is_off(document: Mapping[str, object]) -> bool:
     return isinstance(found, dict) and False in (found.get("hooks"), found.get("codex_hooks"))
 
 
+CODEX_TOOLS: Final = ClientTools(
+    client="codex",
+    names=table("Bash Bash, apply_patch Patch, view_image Read"),
+    paths=("path",),
+    patches=("command", "patch", "input"),
+)
+
 DIALECT: Final = HookDialect(
     client="codex",
     programs=("codex", "codex.js"),
@@ -121,7 +112,7 @@ DIALECT: Final = HookDialect(
         """
     ),
     our_tools=("mcp__ironcurtain",),
-    calls_of=_calls,
+    tools=CODEX_TOOLS,
     asks="never",
     before=AnswerForms(silence=None, refuse=before_call("deny")),
     question=AnswerForms(

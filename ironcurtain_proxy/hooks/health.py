@@ -46,7 +46,7 @@ from ironcurtain_proxy.hooks.launching import (
     places_of,
     problem_file,
 )
-from ironcurtain_proxy.hooks.runs import parent_of, start_of
+from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 from ironcurtain_proxy.sessions.running import running_sessions

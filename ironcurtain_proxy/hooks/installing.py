@@ -25,7 +25,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
 from ironcurtain_proxy.hooks.launching import HOME, hook_words, is_ours, prefix_file, prefix_text
-from ironcurtain_proxy.hooks.runs import start_of
+from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.model.values import BootMoment, Json, list_of, object_of
 from ironcurtain_proxy.private_files import (
     PRIVATE,

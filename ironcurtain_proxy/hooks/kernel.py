@@ -49,8 +49,8 @@ from ironcurtain_proxy.hooks.launching import (
     problem_file,
     server_of_our_name,
 )
-from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path, start_of
-from ironcurtain_proxy.mailbox.mailboxes import is_alive
+from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path
+from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole

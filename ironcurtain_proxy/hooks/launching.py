@@ -20,7 +20,7 @@ import orjson
 
 from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.hooks import prefix, stub
+from ironcurtain_proxy.hooks import stub
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
 from ironcurtain_proxy.model.values import Json, object_of
 
@@ -77,7 +77,7 @@ def prefix_file(state: Path, client: str) -> Path:
 
 def prefix_text(state: Path) -> str:
     """Return that program: a client's setting names a file, and no arguments."""
-    words = [INTERPRETER, "-X", "utf8", "-I", "-S", prefix.__file__, str(state)]
+    words = [INTERPRETER, "-X", "utf8", "-I", "-S", str(STUB), "run", str(state)]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 

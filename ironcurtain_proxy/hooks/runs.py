@@ -31,6 +31,7 @@ from msgspec import Struct
 from ironcurtain_proxy.hooks.client_end import HeldRun, OpenCall
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import ShellText, UnreadableEventError
+from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd
 
@@ -72,32 +73,10 @@ def is_of_client(connection: socket.socket, client: Owner) -> bool:
 def is_below(pid: int, client: Owner) -> bool:
     """Return whether a process is the client's, at most a few levels below it."""
     for _ in range(_LEVELS):
-        fields = _fields(pid)
-        if not fields:
-            return False
-        pid = int(fields[1])
-        if pid == client.pid:
-            return start_of(pid) == client.start_time
-    return False
-
-
-def parent_of(pid: int) -> int:
-    """Return the parent of a process; 0 if it has none, or has ended."""
-    fields = _fields(pid)
-    return int(fields[1]) if fields else 0
-
-
-def start_of(pid: int) -> str:
-    """Return when a process started, in ticks after the start of the machine; empty if it ended."""
-    fields = _fields(pid)
-    return fields[19] if fields else ""
-
-
-def _fields(pid: int) -> list[str]:
-    with suppress(OSError):
-        line = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-        return line[line.rfind(")") + 1 :].split()
-    return []
+        pid = parent_of(pid)
+        if pid in {0, client.pid}:
+            break
+    return pid == client.pid and start_of(pid) == client.start_time
 
 
 # --- runs
@@ -161,9 +140,8 @@ class ClientRuns:
     async def _serve(self, stream: UNIXSocketStream) -> None:
         raw_socket: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
         pid, user = peer_of(raw_socket)
-        ours = Owner(os.getpid(), start_of(os.getpid()))
         is_of_client = is_below(pid, self._client)
-        is_ours = is_below(pid, ours)
+        is_ours = is_below(pid, this_process())
         async with stream:
             if user != os.geteuid() or not (is_of_client or is_ours):
                 _log.warning("a process that is not the client's may start no command")

@@ -41,7 +41,8 @@ from ironcurtain_proxy.hooks.kernel import (
     variables_in,
 )
 from ironcurtain_proxy.hooks.launching import STUB
-from ironcurtain_proxy.hooks.runs import short_path, start_of
+from ironcurtain_proxy.hooks.runs import short_path
+from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
 from ironcurtain_proxy.private_files import write_whole

@@ -241,7 +241,7 @@ def by_age(request: Request) -> tuple[bool, datetime, str]:
 def this_process() -> Owner:
     """Return the identity of this process."""
     pid = os.getpid()
-    return Owner(pid, _start_time(pid))
+    return Owner(pid, start_of(pid))
 
 
 def is_alive(owner: Owner) -> bool:
@@ -253,19 +253,31 @@ def is_alive(owner: Owner) -> bool:
     except OSError:
         # The process exists, and belongs to somebody else.
         return True
-    started = _start_time(owner.pid)
+    started = start_of(owner.pid)
     return not owner.start_time or not started or started == owner.start_time
 
 
-def _start_time(pid: int) -> str:
-    """Clock ticks after boot, field 22 of /proc/PID/stat; empty where there is no such file."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return ""
-    # The second field, the program's name, may hold blanks and parentheses.
-    fields = line[line.rfind(b")") + 1 :].split()
-    return fields[19].decode("ascii", "replace") if len(fields) > 19 else ""  # noqa: PLR2004
+def start_of(pid: int) -> str:
+    """Return when a process started, in ticks after the start of the machine; empty if it ended."""
+    return _stat(pid)[19]
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 if it has none, or has ended."""
+    return int(_stat(pid)[1] or 0)
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the program's name; all empty without one."""
+    with suppress(OSError):
+        line = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+        # The name may hold blanks and parentheses.
+        fields = line[line.rfind(")") + 1 :].split()
+        return fields if len(fields) >= _FIELDS else [""] * _FIELDS
+    return [""] * _FIELDS
+
+
+_FIELDS: Final = 20
 
 
 LOCK_NAME: Final = "escalation-listener.lock"

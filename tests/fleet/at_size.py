@@ -168,8 +168,9 @@ class Persons:
             ):
                 for text in answer.iter_lines() if answer.status_code == 200 else ():
                     said = orjson.loads(text)
+                    gone = said.get("gone", known)
+                    known = {name: one for name, one in known.items() if name not in gone}
                     known |= {one["id"]: one for one in said["questions"]}
-                    known = {name: known[name] for name in said["left"]}
                     self.waiting = known
                     if self.ended.is_set():
                         return

@@ -1,6 +1,7 @@
 """Nobody logs in by a token that the provider did not give to this login at this page."""
 
 import hmac
+import threading
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,6 +10,7 @@ import httpx
 import orjson
 import pytest
 from msgspec.structs import replace
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
@@ -229,7 +231,7 @@ def test_a_login_ends_once_and_in_its_own_browser() -> None:
 
 def desk_of(provider: Provider, origin: str = "https://page.example.com") -> Desk:
     """A copy of the page without a database."""
-    provider.logins.pages = frozenset
+    provider.logins.pages = set
     return Desk(FleetDatabase("postgresql://nobody@localhost/none"), provider.logins, origin, print)
 
 
@@ -247,23 +249,23 @@ def waiting(number: int, host: str) -> PendingRequest:
 @pytest.mark.anyio
 async def test_a_page_is_sent_what_changed_alone_also_where_it_missed_a_change() -> None:
     desk, one, two, three = desk_of(Provider()), *[waiting(number, "m") for number in (1, 2, 3)]
-    desk._pages = frozenset({digest_of("key")})
+    desk._pages = {digest_of("key")}
     quick, slow = (desk._lines("key", ("*",)) for _ in range(2))
 
-    async def sent(page: AsyncIterator[bytes]) -> tuple[list[str], list[str]]:
+    async def sent(page: AsyncIterator[bytes]) -> tuple[list[str], list[str] | None]:
         said = orjson.loads(await anext(page))
-        return [one["id"] for one in said["questions"]], [*said["left"]]
+        return [one["id"] for one in said["questions"]], said.get("gone")
 
     await desk._show([one], "")
-    assert await sent(quick) == await sent(slow) == ([one.id], [one.id])
+    assert await sent(quick) == await sent(slow) == ([one.id], None)
     await desk._show([one, two], "")
-    assert await sent(quick) == ([two.id], [one.id, two.id])
+    assert await sent(quick) == ([two.id], [])
     await desk._show([two, three], "")
-    assert await sent(quick) == ([three.id], [two.id, three.id])
-    assert await sent(slow) == ([two.id, three.id], [two.id, three.id])
+    assert await sent(quick) == ([three.id], [one.id])
+    assert await sent(slow) == ([two.id, three.id], [one.id])
     # What thousands of pages are sent is written once.
     assert desk._line(("*",), 1, [one]) is desk._line(("*",), 1, [one])
-    found: list[tuple[list[str], list[str]]] = []
+    found: list[tuple[list[str], list[str] | None]] = []
 
     async def keep(page: AsyncIterator[bytes]) -> None:
         found.append(await sent(page))
@@ -274,9 +276,39 @@ async def test_a_page_is_sent_what_changed_alone_also_where_it_missed_a_change()
         await anyio.wait_all_tasks_blocked()
         assert found == []
         await desk._show([three], "")
-    assert found == [([], [three.id])] * 2
+    assert found == [([], [two.id])] * 2
     await desk._show([], "the database is away")
     assert [line async for line in quick] == []
+
+
+@pytest.mark.anyio
+async def test_a_page_that_is_closed_while_the_open_ones_are_read_or_it_is_written_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = desk_of(Provider())
+    await desk._show([waiting(1, "m")], "")
+    reads, read = threading.Event(), threading.Event()
+
+    def pages() -> set[str]:
+        reads.set()
+        read.wait(30)
+        return {digest_of("key")}
+
+    monkeypatch.setattr(desk._logins, "pages", pages)
+    monkeypatch.setattr(desk._logins, "close_page", lambda _key: None)
+    monkeypatch.setattr(desk._logins, "account", lambda _key: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(desk._read_pages)
+        await anyio.to_thread.run_sync(reads.wait)
+        desk._pages.add(digest_of("key"))
+        page = desk._lines("key", ("*",))
+        await anext(page)
+        # It does not wait yet: what was sent is still being written.
+        request = Request({"type": "http", "headers": [(b"authorization", b"Bearer key")]})
+        await desk._close(request)
+        read.set()
+    assert [line async for line in page] == []
+    assert desk._pages == set()
 
 
 def test_pages_that_come_back_ask_nothing_of_a_database_that_is_away(

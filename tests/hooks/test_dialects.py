@@ -121,8 +121,9 @@ def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> No
         ("Delete", {"file_path": "d"}),
     )
     event: dict[str, Json] = {"tool_name": "apply_patch", "cwd": HERE, "tool_input": {}}
-    with pytest.raises(UnreadableEventError):
-        DIALECTS["codex"].read_event("PreToolUse", event)
+    found = DIALECTS["codex"].read_event("PreToolUse", event)
+    assert isinstance(found, BeforeCall)
+    assert [as_server_call(*one, HERE) for one in found.calls] == ["broken"]
 
 
 @pytest.mark.parametrize(

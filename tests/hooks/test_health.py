@@ -15,7 +15,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
 from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words, note_event
-from ironcurtain_proxy.hooks.runs import start_of
+from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in, installed_at
 
 pytestmark = pytest.mark.timeout(180)

@@ -17,7 +17,7 @@ import pytest
 
 from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
 from ironcurtain_proxy.hooks.launching import prefix_text
-from ironcurtain_proxy.hooks.runs import start_of
+from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH

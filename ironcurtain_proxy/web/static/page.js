@@ -93,19 +93,20 @@ async function readLines(reader) {
 
 // --- questions ----------------------------------------------------------------------------------
 
-// A line has all questions; or those that came, and how many seconds each that waits has left.
-function show({ questions, left, passkeys }) {
+// A line has all questions; or, if it says what has gone, those that came.
+function show({ questions, gone, passkeys }) {
   state.passkeys = Boolean(passkeys) && "PublicKeyCredential" in window;
   $("passkey").hidden = !state.passkeys;
-  const known = new Map(state.waiting.map((one) => [one.id, one]));
-  const came = questions.filter((one) => !known.has(one.id));
-  for (const one of questions) known.set(one.id, one);
-  const all = left || Object.fromEntries(questions.map((one) => [one.id, one.secondsLeft]));
-  const waiting = Object.keys(all).filter((id) => known.has(id)).map((id) => known.get(id));
+  const before = new Map(state.waiting.map((one) => [one.id, one]));
+  const came = questions.filter((one) => !before.has(one.id));
+  const known = gone ? before : new Map();
+  for (const id of gone || []) known.delete(id);
   // The clock of this device may be set to another time meanwhile: `performance.now` goes on.
   const at = performance.now();
-  state.waiting = waiting.map((one) => ({ ...one, ends: all[one.id] === null ? null
-    : at + all[one.id] * 1000 }));
+  for (const one of questions) {
+    known.set(one.id, { ...one, ends: one.secondsLeft === null ? null : at + one.secondsLeft * 1000 });
+  }
+  const waiting = state.waiting = [...known.values()];
   const count = waiting.reduce((sum, one) => sum + 1 + one.equal.length, 0);
   $("count").textContent = count;
   document.title = (count ? `(${count}) ` : "") + "ironcurtain-proxy";
