@@ -4,14 +4,12 @@ The socket lies in `~/.ironcurtain/doors`, a directory of its user alone, under 
 start time. Whoever connects must be of the same user, and the client must be among its ancestors.
 """
 
-import fcntl
 import logging
 import math
 import os
 import re
 import socket
 import sys
-import time
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
@@ -43,13 +41,12 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect
 from ironcurtain_proxy.hooks.launching import (
-    DOORS,
     note_event,
     prefix_file,
     problem_file,
     server_of_our_name,
 )
-from ironcurtain_proxy.hooks.runs import ClientRuns, is_below, is_of_client, short_path
+from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, short_path
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
@@ -59,7 +56,7 @@ from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import configure_logging
-from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
+from ironcurtain_proxy.private_files import read_private, write_whole
 from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
@@ -84,8 +81,6 @@ _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
 _HELD_BEFORE: Final = 5.0
 """Seconds before the end of a hook at which a call is held, so that its question stays."""
-_STARTING: Final = 15.0
-"""Seconds in which a kernel has started, after which a hook denies its call."""
 _LOOK: Final = 0.05
 """Seconds in which whoever has found a door arrives there."""
 SHARED: Final = "hooks"
@@ -151,71 +146,6 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         proxy.servers.start_processes()
         problem_file(state, client).unlink(missing_ok=True)
         anyio.run(listener.run)
-
-
-class HeldDoor(Struct, kw_only=True):
-    """The place of a client's door, which one process holds."""
-
-    client: Owner
-    path: Path
-    """The socket."""
-    _lock: int = -1
-
-    @classmethod
-    def of(cls, client: Owner, state: Path) -> "HeldDoor":
-        """Return the place of a client's door. Nobody holds it yet."""
-        return cls(client=client, path=state / DOORS / f"{client.pid}-{client.start_time}")
-
-    def beside(self, ending: str) -> Path:
-        """Return a file beside the socket."""
-        return self.path.with_name(f"{self.path.name}.{ending}")
-
-    def hold(self, exits: ExitStack) -> bool:
-        """Hold the door until the end. Return False if another process does.
-
-        Raises:
-            ConfigurationError: other users can reach its directory.
-            OSError: it cannot be made.
-        """
-        make_private_directory(self.path.parent)
-        found = self.path.parent.lstat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise ConfigurationError(f"{self.path.parent} must be its user's alone: chmod 700")
-        lock = self.beside("lock")
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with ExitStack() as opened:
-            descriptor = os.open(lock, flags, 0o600)
-            opened.callback(os.close, descriptor)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever held it may have removed it meanwhile.
-                if not os.path.samestat(os.fstat(descriptor), lock.lstat()):
-                    return False
-            except (BlockingIOError, FileNotFoundError):
-                return False
-            opened.callback(lock.unlink, missing_ok=True)
-            self._lock = descriptor
-            self.path.unlink(missing_ok=True)
-            opened.callback(self.path.unlink, missing_ok=True)
-            exits.enter_context(opened.pop_all())
-        return True
-
-    def look_for_socket(self) -> None:
-        """Wait for the socket of the process that holds the door.
-
-        Raises:
-            ConfigurationError: it has none.
-        """
-        end = time.monotonic() + _STARTING
-        while not self.path.is_socket() and time.monotonic() < end:
-            time.sleep(_LOOK)
-        with ExitStack() as ended:
-            if not (self.path.is_socket() or self.hold(ended)):
-                raise ConfigurationError(f"somebody removed {self.path}: start the client again")
-
-    def note_event(self) -> None:
-        """Note that an event has come, so that the client is known to start its hooks."""
-        os.pwrite(self._lock, b".", 0)
 
 
 def listener_of(

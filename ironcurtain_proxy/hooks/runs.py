@@ -12,13 +12,15 @@ known by its process.
 The sockets of a client's kernel, who speaks there, and which process is below which.
 """
 
+import fcntl
 import logging
 import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +30,14 @@ from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from anyio.abc import SocketAttribute, SocketStream, UNIXSocketStream
 from msgspec import Struct
 
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.client_end import HeldRun, OpenCall
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import ShellText, UnreadableEventError
+from ironcurtain_proxy.hooks.launching import DOORS
 from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.private_files import make_private_directory
 from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd
 
 # --- processes
@@ -77,6 +82,79 @@ def is_below(pid: int, client: Owner) -> bool:
         if pid in {0, client.pid}:
             break
     return pid == client.pid and start_of(pid) == client.start_time
+
+
+# --- the door
+
+
+_STARTING: Final = 15.0
+"""Seconds in which a kernel has started, after which a hook denies its call."""
+_WAIT: Final = 0.05
+
+
+class HeldDoor(Struct, kw_only=True):
+    """The place of a client's door, which one process holds."""
+
+    client: Owner
+    path: Path
+    """The socket."""
+    _lock: int = -1
+
+    @classmethod
+    def of(cls, client: Owner, state: Path) -> "HeldDoor":
+        """Return the place of a client's door. Nobody holds it yet."""
+        return cls(client=client, path=state / DOORS / f"{client.pid}-{client.start_time}")
+
+    def beside(self, ending: str) -> Path:
+        """Return a file beside the socket."""
+        return self.path.with_name(f"{self.path.name}.{ending}")
+
+    def hold(self, exits: ExitStack) -> bool:
+        """Hold the door until the end. Return False if another process does.
+
+        Raises:
+            ConfigurationError: other users can reach its directory.
+            OSError: it cannot be made.
+        """
+        make_private_directory(self.path.parent)
+        found = self.path.parent.lstat()
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise ConfigurationError(f"{self.path.parent} must be its user's alone: chmod 700")
+        lock = self.beside("lock")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with ExitStack() as opened:
+            descriptor = os.open(lock, flags, 0o600)
+            opened.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever held it may have removed it meanwhile.
+                if not os.path.samestat(os.fstat(descriptor), lock.lstat()):
+                    return False
+            except (BlockingIOError, FileNotFoundError):
+                return False
+            opened.callback(lock.unlink, missing_ok=True)
+            self._lock = descriptor
+            self.path.unlink(missing_ok=True)
+            opened.callback(self.path.unlink, missing_ok=True)
+            exits.enter_context(opened.pop_all())
+        return True
+
+    def look_for_socket(self) -> None:
+        """Wait for the socket of the process that holds the door.
+
+        Raises:
+            ConfigurationError: it has none.
+        """
+        end = time.monotonic() + _STARTING
+        while not self.path.is_socket() and time.monotonic() < end:
+            time.sleep(_WAIT)
+        with ExitStack() as ended:
+            if not (self.path.is_socket() or self.hold(ended)):
+                raise ConfigurationError(f"somebody removed {self.path}: start the client again")
+
+    def note_event(self) -> None:
+        """Note that an event has come, so that the client is known to start its hooks."""
+        os.pwrite(self._lock, b".", 0)
 
 
 # --- runs

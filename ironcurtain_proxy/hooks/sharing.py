@@ -34,14 +34,13 @@ from ironcurtain_proxy.hooks.installing import file_of, kept_file
 from ironcurtain_proxy.hooks.kernel import (
     SHARED,
     YIELD,
-    HeldDoor,
     client_settings,
     listener_of,
     observed_in,
     variables_in,
 )
 from ironcurtain_proxy.hooks.launching import STUB
-from ironcurtain_proxy.hooks.runs import short_path
+from ironcurtain_proxy.hooks.runs import HeldDoor, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
