@@ -116,3 +116,10 @@ def test_what_is_left_out_is_said_once_for_each_entry() -> None:
     assert found == [WHOLE["tools"], {"name": "odd", "inputSchema": {"type": "object"}}, 7]
     assert len(said) == 1
     assert "odd" in said[0]
+
+
+def test_an_argument_that_nobody_may_give_stays_one() -> None:
+    properties: Json = {"any": True, "none": False}
+    entry: Json = {"name": "odd", "inputSchema": {"type": "object", "properties": properties}}
+    told: Json = {"type": "object", "properties": {"any": {}, "none": {"not": {}}}}
+    assert fitting("tools", [entry], dropped) == [{"name": "odd", "inputSchema": told}]
