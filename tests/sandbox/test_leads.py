@@ -3,8 +3,12 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from py_compile import compile as compile_file
 
 import pytest
 
@@ -342,6 +346,23 @@ def test_a_module_that_python_would_take_in_place_of_another_is_taken_away(
     file = python.put(name, EVIL)
     assert (len(python.look()), file.exists()) == (1, False)
     assert (python.top / "new.py").exists()
+
+
+def test_the_users_python_runs_nothing_that_was_left_in_the_place_of_its_modules(
+    python: Watched,
+) -> None:
+    evil = f"open({str(python.top / 'ran')!r}, 'a').write(__file__)"
+    for name in ("second.py", "first/__init__.py", "json/__init__.py", "t/run/__init__.py"):
+        for place in ("", "s/"):
+            python.put(f"{place}{name}", evil)
+    source = python.top.parent / "evil.py"
+    source.write_text(evil)
+    for name in (cache_from_source(str(python.top / "t/run.py")), str(python.top / "s/types.pyc")):
+        compile_file(str(source), name, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    python.look()
+    for words in (["-m", "t.run"], ["s/run.py"]):
+        subprocess.run([sys.executable, *words], cwd=python.top, check=False, capture_output=True)
+    assert not (python.top / "ran").exists()
 
 
 @pytest.mark.parametrize("name", ["s/json", "installed", "t/run", "t/__pycache__"])
