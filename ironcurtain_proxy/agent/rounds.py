@@ -298,49 +298,44 @@ class Rounds:
         """
         state = params.get("requestState")
         if state is None:
-            one = self._begin(_Round(caller, method, request_id, params), work)
-            if one is None:
-                return _FULL
-        else:
-            said = self._sealing.opened(state)
-            if said is None:
-                return _LOST
-            if said.call != digest_of(method, params):
-                return _OTHER
-            one = self._rounds.get(said.id)
-            if one is None:
-                return await self._take_up(said, caller, method, request_id, params, work)
-            if one.is_claimed:
-                return _LOST
-            one.newest, one.request_id, one.token = caller, request_id, _token(params)
-            _take(one, params.get("inputResponses"))
+            return await self._answer(self._begin(_Round(caller, method, request_id, params), work))
+        said = self._sealing.opened(state)
+        if said is None:
+            return _LOST
+        if said.call != digest_of(method, params):
+            return _OTHER
+        one = self._rounds.get(said.id)
+        if one is None:
+            return await self._take_up(said, caller, method, request_id, params, work)
+        if one.is_claimed:
+            return _LOST
+        one.newest, one.request_id, one.token = caller, request_id, _token(params)
+        _take(one, params.get("inputResponses"))
         return await self._answer(one)
 
-    def _begin(self, one: _Round, work: Work) -> _Round | None:
-        """Begin a call, or None if there are too many."""
-        if len(self._rounds) >= _MOST:
-            for old in self._unfetched()[:1]:
-                self._forget(old)
-        if self._tasks is None or len(self._rounds) >= _MOST:
-            return None
+    def _begin(self, one: _Round, work: Work) -> _Round:
+        """Begin a call. What runs is bounded by the capacity for requests."""
         self._rounds[one.id] = self._by_number[one.caller.number] = one
-        self._tasks.start_soon(self._run, one, work)
+        if self._tasks is not None:
+            self._tasks.start_soon(self._run, one, work)
         return one
 
-    def _unfetched(self) -> list[_Round]:
-        """Return the calls whose outcome nobody has fetched, which make way, the oldest first."""
-        return [old for old in self._rounds.values() if old.is_task and old.outcome is not None]
-
     def _has_room(self, one: _Round, held: object) -> bool:
-        """Return whether a call may hold this until its client comes back."""
-        others = sum([other.size for other in self._rounds.values() if other is not one])
+        """Return whether a call may hold this until its client comes back.
+
+        Outcomes that nobody has fetched make way, the oldest first.
+        """
         size = _size_of(held)
-        for old in self._unfetched():
-            if others + size > _MOST_BYTES and old is not one:
-                others -= old.size
+        parked = [other for other in self._rounds.values() if not other.is_claimed]
+        count, used = len(parked) - (one in parked), sum([other.size for other in parked])
+        used -= one.size if one in parked else 0
+        for old in parked:
+            is_full = count >= _MOST or used + size > _MOST_BYTES
+            if is_full and old is not one and old.is_task and old.outcome is not None:
+                count, used = count - 1, used - old.size
                 self._forget(old)
         one.size = size
-        return not others or others + size <= _MOST_BYTES
+        return count < _MOST and (not used or used + size <= _MOST_BYTES)
 
     async def _take_up(
         self,
@@ -356,7 +351,7 @@ class Rounds:
             return _LOST
         one = _Round(caller, method, request_id, params)
         one.legs = said.leg
-        return _FULL if self._begin(one, work) is None else await self._answer(one)
+        return await self._answer(self._begin(one, work))
 
     async def _run(self, one: _Round, work: Work) -> None:
         try:
@@ -384,7 +379,8 @@ class Rounds:
                 is_asked = bool(one.questions) and not is_last
                 is_task = one.is_held and one.method == "tools/call" and one.newest.knows_tasks
                 if is_asked or is_task or (one.is_held and left <= 0 and not is_last):
-                    if not self._has_room(one, [one.params, _asked_of(one)]):
+                    said = one.newest.capabilities, one.newest.info
+                    if not self._has_room(one, [one.params, *said, _asked_of(one)]):
                         one.scope.cancel()
                         self._forget(one)
                         return _FULL

@@ -167,7 +167,8 @@ class Sealing:
 def digest_of(method: str, params: "Mapping[str, Json]") -> str:
     """Return SHA-256 of what is asked for, equal for equal requests."""
     try:
-        what = {key: _ordered(params.get(key)) for key in ("name", "uri", "arguments")}
+        keys = ("name", "uri", "arguments", "ref", "argument", "context")
+        what = {key: _ordered(params.get(key)) for key in keys}
         return hashlib.sha256(encode({"method": method, **what})).hexdigest()
     except (ValueError, RecursionError):
         return secrets.token_hex()  # nested too deep to be compared: equal to nothing

@@ -334,6 +334,29 @@ async def test_what_parked_calls_hold_is_bounded_in_sum(monkeypatch: pytest.Monk
         assert "inputRequests" in result_of(await begin(agent, "question", **given))
 
 
+async def test_what_a_later_request_says_of_its_client_counts_as_held_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "_MOST_BYTES", 1000)
+    able: Json = {"elicitation": {}, "extensions": {"a/b": {"text": "x" * 2000}}}
+    async with an_agent() as agent:
+        answers = [result_of(await begin(agent, "question")) for _ in range(2)]
+        again = await begin(agent, "question", able, requestState=answers[0]["requestState"])
+        assert "too large" in str(error_of(again)["message"])
+
+
+async def test_calls_that_are_under_way_are_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_MOST", 2)
+    async with an_agent() as agent:
+        for number in range(5):
+            agent.call(number, "wait", _meta=ENVELOPE)
+        parked = [await begin(agent, "question") for _ in range(3)]
+        assert ["result" in one for one in parked] == [True, True, False]
+        agent.calls.open.set()
+        for number in range(5):
+            assert "result" in await agent.answer(number)
+
+
 @pytest.mark.requirement("T-17")
 async def test_a_state_is_of_one_call_once_and_of_no_other() -> None:
     async with an_agent() as agent:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.agent.sealing import Sealing, State
+from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
+from ironcurtain_proxy.model.values import Json
 
 STATE = State(id="0a", call="1b", leg=3)
 
@@ -69,6 +70,15 @@ def test_the_key_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["lost", "short", "readable", "a link"])
+@pytest.mark.parametrize("key", ["name", "uri", "arguments", "ref", "argument", "context"])
+def test_a_state_is_of_all_that_a_request_asks_for(key: str) -> None:
+    given: dict[str, Json] = {"ref": {"name": "a"}, "argument": {"name": "x", "value": "1"}}
+    same = {**given, "_meta": {"progressToken": 2}, "inputResponses": {}, "requestState": "s"}
+    method = "completion/complete"
+    assert digest_of(method, given) == digest_of(method, same)
+    assert digest_of(method, given) != digest_of(method, {**given, key: {"name": "b"}})
+
+
 @pytest.mark.requirement("T-24")
 def test_with_a_key_that_is_lost_or_cannot_be_trusted_older_states_are_unknown(
     tmp_path: Path, damage: str

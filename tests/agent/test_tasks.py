@@ -134,6 +134,7 @@ async def test_outcomes_that_nobody_fetches_make_way_for_new_calls(
         agent.calls.open.set()
         await reached(agent, first, "completed")
         await reached(agent, second, "completed")
-        assert "taskId" not in await asked(agent, "tools/call", name="echo", arguments={})
+        said = await asked(agent, "tools/call", name="question", arguments={})
+        assert said["resultType"] == "input_required"
         assert (await asked(agent, "tasks/get", taskId=first))["code"] == -32602
         await reached(agent, second, "completed")
