@@ -71,6 +71,7 @@ LEFT_OUT: Final = frozenset(
     {
         *("trigger-long-running-operation", "simulate-research-query", "get-env"),
         *("toggle-simulated-logging", "toggle-subscriber-updates", "get_usage_stats"),
+        "get_recent_tool_calls",
         *("kill_process", "force_terminate"),
     }
 )

@@ -68,7 +68,7 @@ def carried(agent: RawClient, first: Message, **more: Json) -> tuple[list[str], 
     while result["resultType"] == "input_required":
         now = wanted(result)
         asked += [str(one["method"]) for one in now.values()]
-        given: dict[str, Json] = {**answers(now), **more}
+        given: dict[str, Json] = {**more, **answers(now)}
         state = result["requestState"]
         result = agent.result(
             alone(agent, "tools/call", **CALLED, requestState=state, inputResponses=given)
