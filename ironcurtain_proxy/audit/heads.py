@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
-from msgspec import DecodeError, Meta, Struct
+from msgspec import DecodeError, Meta, Struct, field
 from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
@@ -62,12 +62,35 @@ class HourRoot(Struct, frozen=True, kw_only=True):
         return encode(self)
 
 
-class SignedRoot(Struct, frozen=True, kw_only=True):
+class SignedRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A root with its signature."""
 
     root: HourRoot
     key: str
     signature: _Hex
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many heads of that hour each log had, by machine and log: so many are under the root. It
+    is not signed: with other numbers the root is another one. Empty: all of that hour."""
+
+    def covered(self, heads: Iterable[LogHead]) -> list[LogHead]:
+        """Return the heads that were there when it was signed, of those in their order."""
+        inside = [one for one in heads if is_within(one, self.root.hour)]
+        left = {(name, log): n for name, own in self.counts.items() for log, n in own.items()}
+        found = []
+        for one in inside:
+            key = (one.machine, one.log)
+            left[key] = left.get(key, 0) - 1
+            found += [one] if left[key] >= 0 or not self.counts else []
+        return found
+
+    def late(self, heads: Iterable[LogHead]) -> list[str]:
+        """Return the machines with heads that came after it was signed: their clock is behind."""
+        now = counts_of(heads, self.root.hour) if self.counts else {}
+        return sorted([
+            name
+            for name, own in now.items()
+            if any(n > self.counts.get(name, {}).get(log, 0) for log, n in own.items())
+        ])  # fmt: skip
 
 
 _PURPOSE: Final = "ironcurtain-heads-1"
@@ -85,11 +108,26 @@ def merkle_root(leaves: list[bytes]) -> bytes:
     return sha256(b"\1" + parts).digest()
 
 
+def is_within(head: LogHead, hour: datetime) -> bool:
+    """Return whether a head says that it is of the hour that begins at a moment."""
+    return timedelta() <= head.at - hour < HOUR
+
+
+def counts_of(heads: Iterable[LogHead], hour: datetime) -> dict[str, dict[str, int]]:
+    """Return how many heads of an hour each log has, by machine and log."""
+    counts: dict[str, dict[str, int]] = {}
+    for one in heads:
+        if is_within(one, hour):
+            own = counts.setdefault(one.machine, {})
+            own[one.log] = own.get(one.log, 0) + 1
+    return counts
+
+
 def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
     """Return the root over the last head of each log in the hour that begins at a moment."""
     last: dict[tuple[str, str], LogHead] = {}
     for head in heads:
-        if timedelta() <= head.at - hour < HOUR:
+        if is_within(head, hour):
             key = (head.machine, head.log)
             # By the number: a clock that is set back in that hour makes no older record the last.
             last[key] = max(last.get(key, head), head, key=lambda one: (one.seq, one.at))
@@ -185,17 +223,33 @@ def check_roots(
             problems.append(f"the root of the hour {hour} is not signed by a key that counts")
             continue
         right.append(one)
-        if root_of(heads, one.root.hour) != one.root:
+        if root_of(one.covered(heads), one.root.hour) != one.root:
             problems.append(
                 f"the heads of the hour {hour} are not those that were signed: some were changed, "
                 "added or dropped"
             )
+    problems += [
+        f"heads of the hour {one.root.hour:%Y-%m-%d %H:%M} came after it was signed, and nothing "
+        f"else of it was changed: the clock of {', '.join(late)[:200]!r} is behind, or was set "
+        "back (`audit root` signs them, too)"
+        for one in {root.root.hour: root for root in right}.values()
+        if (late := one.late(heads))
+    ]
     # Whoever changes heads must not get rid of what shows it by removing the root of that hour.
     newest = max([one.root.hour for one in right], default=datetime.min.replace(tzinfo=UTC))
     return problems + [
         f"the heads of the hour {hour:%Y-%m-%d %H:%M} have no root, and later ones have: it was "
         "removed, or the heads were added"
         for hour in hours_to_sign(heads, right, newest)
+    ]
+
+
+def hours_to_sign_again(heads: list[LogHead], roots: Iterable[SignedRoot]) -> list[datetime]:
+    """Return the hours whose newest root leaves out heads that came later, and is right else."""
+    return [
+        one.root.hour
+        for one in {root.root.hour: root for root in roots}.values()
+        if one.late(heads) and root_of(one.covered(heads), one.root.hour) == one.root
     ]
 
 

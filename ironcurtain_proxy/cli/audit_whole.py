@@ -23,7 +23,9 @@ from ironcurtain_proxy.audit.heads import (
     SignedRoot,
     check_log,
     check_roots,
+    counts_of,
     hours_to_sign,
+    hours_to_sign_again,
     publish,
     read_heads,
     read_roots,
@@ -351,10 +353,14 @@ def sign_roots(_logs: Logs, options: argparse.Namespace) -> int:
     signer, heads = signer_of(options.key), read_heads(options.heads, complain)
     known = read_roots(options.heads, complain)
     hours = hours_to_sign(heads, known, SystemClock().now())
+    hours += hours_to_sign_again(heads, known)
     for hour in hours:
         root = root_of(heads, hour)
         signed = SignedRoot(
-            root=root, key=signer.key, signature=signer.sign_metadata(root.data()).hex()
+            root=root,
+            key=signer.key,
+            signature=signer.sign_metadata(root.data()).hex(),
+            counts=counts_of(heads, hour),
         )
         publish(options.heads / ROOTS_NAME, signed)
     say(f"signed {counted(len(hours), 'root')}")

@@ -403,6 +403,56 @@ def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: M
     assert "have no root, and later ones have" in verify("ci").stdout
 
 
+def test_heads_of_a_clock_that_is_behind_are_told_apart_from_changed_ones_and_signed_later(
+    machine: Machine,
+) -> None:
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)  # noqa: TID251
+    machine.write(4)
+    machine.share.mkdir()
+    file, key = machine.share / "all.heads.jsonl", machine.share / "ci"
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
+    subprocess.run(argv, check=True)
+
+    def head(name: str, seq: int, minute: int) -> LogHead:
+        at = hour + timedelta(minutes=minute)
+        return LogHead(machine=name, log="audit.jsonl", seq=seq, digest=f"{seq}" * 64, at=at)
+
+    def keep(heads: list[LogHead]) -> None:
+        file.write_bytes(b"".join([encode(one) + b"\n" for one in heads]))
+
+    def verify() -> subprocess.CompletedProcess[str]:
+        by = ("--heads", str(machine.share), "--root-key", f"{key}.pub")
+        return machine.run("audit", "verify", str(machine.log), *by)
+
+    first = [head("m1", 1, 10), head("m2", 1, 10)]
+    late = [head("m1", 2, 5), head("m3", 7, 5)]
+    keep(first)
+    assert (
+        "signed 1 root"
+        in machine.run("audit", "root", str(machine.share), "--key", str(key)).stdout
+    )
+    keep([*first, *late])
+    told = verify()
+    assert told.returncode == 1
+    assert "the clock of 'm1, m3' is behind, or was set back" in told.stdout
+    assert "changed, added or dropped" not in told.stdout
+    # What was changed is not taken for late, whatever came besides, and is not signed again.
+    keep([first[0], head("m2", 2, 10), *late])
+    assert "changed, added or dropped" in verify().stdout
+    assert (
+        "signed 0 roots"
+        in machine.run("audit", "root", str(machine.share), "--key", str(key)).stdout
+    )
+    keep([*first, *late])
+    assert (
+        "signed 1 root"
+        in machine.run("audit", "root", str(machine.share), "--key", str(key)).stdout
+    )
+    assert verify().returncode == 0
+    keep([*first, late[0]])
+    assert "changed, added or dropped" in verify().stdout
+
+
 def test_a_tree_of_one_leaf_is_not_the_tree_of_two() -> None:
     assert merkle_root([b"a"]) == sha256(b"\0a").digest()
     two = sha256(b"\1" + merkle_root([b"a"]) + merkle_root([b"b"])).digest()
