@@ -159,7 +159,7 @@ beside them are ignored. `deep`: each by its place in the argument, or by its fo
 
 WORKING_DIRECTORY_ARGUMENTS: Final = (
     *("cwd", "workdir", "workDir", "working_dir", "workingDir"),
-    *("working_directory", "workingDirectory"),
+    *("working_directory", "workingDirectory", "directory"),
 )
 """Arguments that name the directory of a command."""
 

@@ -60,14 +60,15 @@ def test_a_directory_that_is_not_absolute_is_not_known(project: Path, cwd: Json)
     assert facts_of(project, cwd=cwd).place.directory == expected
 
 
+@pytest.mark.parametrize("name", ["workdir", "directory"])
 def test_a_directory_that_the_call_leaves_out_is_the_servers_for_the_rules_too(
-    project: Path,
+    name: str, project: Path
 ) -> None:
-    left_out = ArgumentFact("workdir", ("read-path", "write-path"), ())
+    left_out = ArgumentFact(name, ("read-path", "write-path"), ())
     other = ArgumentFact("log", ("write-path",), ())
     here = PathValue(str(project), RealPath.from_text(str(project)))
     judged = facts_of(project, said=(left_out, other)).request.arguments
-    assert judged == (ArgumentFact("workdir", ("read-path", "write-path"), (here,)), other)
+    assert judged == (ArgumentFact(name, ("read-path", "write-path"), (here,)), other)
     # A call that names a directory in another argument, or one that cannot be read, is not helped.
     assert facts_of(project, said=(left_out,), cwd="src").request.arguments == (left_out,)
     assert facts_of(project, said=(left_out,), workdir=7).request.arguments == (left_out,)

@@ -185,7 +185,7 @@ def roles_in(spec: Json) -> frozenset[str]:
 
 WORKING_DIRECTORIES: Final = frozenset(
     {"cwd", "workdir", "workDir", "working_dir", "workingDir"}
-    | {"working_directory", "workingDirectory"}
+    | {"working_directory", "workingDirectory", "directory"}
 )
 """The arguments that `facts.commands` takes for the working directory of a command."""
 
