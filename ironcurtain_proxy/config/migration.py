@@ -278,7 +278,8 @@ def _missing(content: bytes) -> tuple[Insertion, ...]:
         return ()
     if not isinstance(document, dict):
         return ()
-    found = [] if _AUTO_APPROVE.key in document else [_AUTO_APPROVE]
+    # What `init` wrote is of no older version.
+    found = [] if {_AUTO_APPROVE.key, "_preset"} & {*document} else [_AUTO_APPROVE]
     interceptor = object_of(document.get(INTERCEPTOR[0])).get(INTERCEPTOR[1])
     mode = migrated_mode(interceptor) if isinstance(interceptor, dict) else None
     if mode is not None:

@@ -143,6 +143,10 @@ def test_a_file_of_before_the_auto_approver_gets_the_section_switched_off(state:
     assert orjson.loads(file.read_bytes()) == {"autoApprove": OFF, "mcpServers": {}}
 
 
+def test_a_file_that_init_wrote_is_of_no_older_version(state: Path) -> None:
+    assert plan_of(written(state, '{"_preset": "coding", "allowedDirectory": "/a"}')) is None
+
+
 def test_it_is_done_once(state: Path) -> None:
     file = written(state, LEGACY)
     assert migrate_file(file, NOW)
