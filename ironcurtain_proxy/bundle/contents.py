@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME, read_annotations_file
 from ironcurtain_proxy.config.policy.bundled import (
     MAXIMUM_NAME,
     MOST_BYTES,
@@ -23,15 +23,13 @@ from ironcurtain_proxy.config.policy.bundled import (
     read_release,
 )
 from ironcurtain_proxy.config.policy.engine_file import read_reviewers
-from ironcurtain_proxy.config.policy.managed import (
-    KEEP_NAME,
+from ironcurtain_proxy.config.policy.managed import KEEP_NAME, REVIEWERS_NAME, ManagedForm
+from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
     POLICY_NAME,
-    REVIEWERS_NAME,
-    ManagedForm,
+    PolicyReader,
+    read_lists_file,
 )
-from ironcurtain_proxy.config.policy.policy_file import PolicyReader, read_lists_file
-from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.config.reading.problems import Problem, Report

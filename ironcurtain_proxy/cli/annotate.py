@@ -22,7 +22,8 @@ from ironcurtain_proxy.config.annotating.described import (
     with_server,
 )
 from ironcurtain_proxy.config.annotating.texts import Proposed
-from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
+from ironcurtain_proxy.config.policy.policy_files import find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.preset import planned, write
 from ironcurtain_proxy.config.reading.problems import Report

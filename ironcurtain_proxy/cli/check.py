@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.policy.lint import (
     lint_rules,
     lint_servers,
 )
-from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Problem, Report, nearest, shown
 from ironcurtain_proxy.config.settings import Settings, gather_settings, home_directory

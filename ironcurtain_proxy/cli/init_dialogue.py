@@ -20,7 +20,8 @@ from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.output import counted, encodable, typed_line
 from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.clients.plan import digest
-from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
+from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME
 from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES

@@ -23,7 +23,8 @@ from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
-from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
+from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -172,7 +173,7 @@ class Scenes(Struct, frozen=True):
             place.mkdir()
             for name, document in (
                 (POLICY_NAME, documents.policy),
-                ("tool-annotations.json", documents.annotations),
+                (ANNOTATIONS_NAME, documents.annotations),
                 ("config.json", documents.config),
             ):
                 (place / name).write_bytes(orjson.dumps(document))

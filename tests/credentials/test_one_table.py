@@ -13,6 +13,7 @@ from tests.source import PACKAGE, modules, one_worker
 
 _OTHERWISE: Final = {
     "facts/meanings.py": "what the settings of package managers do",
+    "hooks/gemini.py": "files of a project from which the client takes its settings",
     "model/condition_reading.py": "two examples in a message",
 }
 """Modules that name two of them and mean something else."""

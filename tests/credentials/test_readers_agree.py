@@ -8,8 +8,7 @@ import pytest
 
 from ironcurtain_proxy.audit.credential_files import writes_credentials
 from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, SessionPlaces
-from ironcurtain_proxy.config.policy.policy_file import PolicyReader
-from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
+from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED, PolicyReader
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.credentials.table import (
     TREE,

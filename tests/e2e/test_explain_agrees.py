@@ -13,7 +13,7 @@ import pytest
 
 from ironcurtain_proxy.cli.explain_overlay import NamedCall, rehearsed
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
-from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings

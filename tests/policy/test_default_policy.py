@@ -9,7 +9,7 @@ import yaml
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
 from ironcurtain_proxy.config.policy.lint import lint_rules
-from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.document import RulePlace
 from ironcurtain_proxy.config.reading.problems import Report

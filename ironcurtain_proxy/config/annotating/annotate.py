@@ -31,7 +31,8 @@ from ironcurtain_proxy.config.annotating.texts import (
     types_of,
     words_of,
 )
-from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
+from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.servers.recognition import Pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
 from ironcurtain_proxy.model.annotation import Roles, declared_arguments

@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.operation import label
 
+ANNOTATIONS_NAME: Final = "tool-annotations.json"
 _MOST_DEPTH: Final = 16
 """Levels of `inside`."""
 _NOT_COMPARED: Final = "must be text, a number, true, false or null: nothing else is compared"

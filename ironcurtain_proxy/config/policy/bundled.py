@@ -22,6 +22,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct, ValidationError
 from msgspec.json import decode
 
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
+from ironcurtain_proxy.config.policy.policy_file import LISTS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
@@ -42,7 +44,7 @@ RELEASES_NAME: Final = "releases"
 MAXIMUM_NAME: Final = "maximum.yaml"
 REVOKED_NAME: Final = "revoked.json"
 _LAYER_NAMES: Final = (
-    *(SHORT_NAME, "compiled-policy.json", "dynamic-lists.json", "tool-annotations.json"),
+    *(SHORT_NAME, POLICY_NAME, LISTS_NAME, ANNOTATIONS_NAME),
     *(MAXIMUM_NAME, REVOKED_NAME, "reviewers.json", "managed.json"),
 )
 _FOLDERS: Final[Mapping[str, str]] = {"packs": r"[a-z0-9-]{1,64}\.json", "pins": r"\w{1,80}\.json"}
@@ -152,7 +154,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     def annotations(self) -> tuple[Path, ...]:
         """Return the packs, then the annotations, of which the last that names a tool counts."""
         packs = sorted([name for name in self.names if name.startswith("packs/")])
-        own = [name for name in ("tool-annotations.json",) if name in self.names]
+        own = [name for name in (ANNOTATIONS_NAME,) if name in self.names]
         return tuple([self.directory / name for name in (*packs, *own)])
 
     @property

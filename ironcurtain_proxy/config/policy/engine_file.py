@@ -32,14 +32,15 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, field
 
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.managed import REVIEWERS_NAME
-from ironcurtain_proxy.config.policy.policy_file import MOST_SIGNERS, Purpose
-from ironcurtain_proxy.config.policy.policy_files import (
-    ANNOTATIONS_NAME,
+from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
+    MOST_SIGNERS,
     POLICY_NAME,
-    PolicyFiles,
+    Purpose,
 )
+from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import DocumentNode

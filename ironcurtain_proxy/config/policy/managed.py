@@ -31,6 +31,7 @@ from ironcurtain_proxy.config.policy.bundled import (
     is_enrolled,
     read_bundle,
 )
+from ironcurtain_proxy.config.policy.policy_file import LISTS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import DocumentNode
 from ironcurtain_proxy.config.reading.forms import Document, fill
@@ -40,8 +41,6 @@ from ironcurtain_proxy.config.settings import Settings
 
 MANAGED: Final = Path("/etc/ironcurtain/managed")
 KEEP_NAME: Final = "managed.json"
-POLICY_NAME: Final = "compiled-policy.json"
-LISTS_NAME: Final = "dynamic-lists.json"
 REVIEWERS_NAME: Final = "reviewers.json"
 _NAMES: Final = (SHORT_NAME, POLICY_NAME, LISTS_NAME, KEEP_NAME, REVIEWERS_NAME)
 _ADMINISTRATOR: Final = 0

@@ -40,6 +40,11 @@ from ironcurtain_proxy.model.policy import Policy, Rule, RuledMethod
 from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.values import Json, RealPath
 
+POLICY_NAME: Final = "compiled-policy.json"
+LISTS_NAME: Final = "dynamic-lists.json"
+SHIPPED: Final = Path(__file__).with_name("shipped")
+"""Where the packaged policy and annotations are."""
+
 DynamicLists: TypeAlias = Mapping[str, tuple[str, ...]]
 """Entries by the name of their list, without the `@`."""
 

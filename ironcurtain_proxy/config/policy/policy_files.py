@@ -31,6 +31,7 @@ from typing import Final, TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.bundled import MAXIMUM_NAME, Bundle
 from ironcurtain_proxy.config.policy.managed import (
     REVIEWERS_NAME,
@@ -39,6 +40,9 @@ from ironcurtain_proxy.config.policy.managed import (
     managed_paths,
 )
 from ironcurtain_proxy.config.policy.policy_file import (
+    LISTS_NAME,
+    POLICY_NAME,
+    SHIPPED,
     BaseName,
     DynamicLists,
     ListsFile,
@@ -54,12 +58,6 @@ from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.policy import Floor, Rule
 from ironcurtain_proxy.model.values import RealPath
-
-POLICY_NAME: Final = "compiled-policy.json"
-ANNOTATIONS_NAME: Final = "tool-annotations.json"
-LISTS_NAME: Final = "dynamic-lists.json"
-
-SHIPPED: Final = Path(__file__).parent / "shipped"
 
 
 class ProjectFiles(Struct, frozen=True, kw_only=True):

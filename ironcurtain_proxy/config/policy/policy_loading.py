@@ -14,14 +14,21 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
+from ironcurtain_proxy.config.policy.annotations_file import (
+    ANNOTATIONS_NAME,
+    AnnotationsFile,
+    read_annotations_file,
+)
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.policy.managed import check_kept
-from ironcurtain_proxy.config.policy.policy_file import ListsFile, PolicyReader, Purpose
-from ironcurtain_proxy.config.policy.policy_files import (
-    ANNOTATIONS_NAME,
+from ironcurtain_proxy.config.policy.policy_file import (
     POLICY_NAME,
     SHIPPED,
+    ListsFile,
+    PolicyReader,
+    Purpose,
+)
+from ironcurtain_proxy.config.policy.policy_files import (
     LayerReader,
     PolicyFiles,
     ReadRules,
