@@ -101,10 +101,7 @@ class _Texts(Struct, frozen=True):
 class _Waiting(Struct, frozen=True):
     """A result that is put aside."""
 
-    server: str
-    tool: str
-    request: AccessRequest | None
-    at: datetime
+    source: InResult
     held: ToolResult | _Texts
     size: int
 
@@ -145,15 +142,16 @@ class OriginBook:
         held: ToolResult | _Texts = answer
         size = _MOST_WHOLE + 1 if answer.written is None else len(answer.written)
         if size > _MOST_WHOLE:
-            held = self._texts(server, tool, answer)
+            held = self._texts(answer, server, tool)
             size = sum(map(len, held.named))
         size += _BESIDES
-        self._waiting.append(_Waiting(server, tool, request, self._now(), held, size))
+        source = InResult(server, tool, _about(request), self._now())
+        self._waiting.append(_Waiting(source, held, size))
         self._size += size
         while self._size > _MOST_WAITING and len(self._waiting) > 1:
             self._size -= self._waiting.popleft().size
 
-    def _texts(self, server: str, tool: str, answer: ToolResult) -> _Texts:
+    def _texts(self, answer: ToolResult, server: str, tool: str) -> _Texts:
         fields = self._own_records.get((server, tool))
         own = () if fields is None or answer.has_failed else _members(answer, fields)
         return _Texts(_texts(answer), own)
@@ -175,9 +173,8 @@ class OriginBook:
                 self._read(one)
 
     def _read(self, one: _Waiting) -> None:
-        held = one.held
-        texts = held if isinstance(held, _Texts) else self._texts(one.server, one.tool, held)
-        source = InResult(one.server, one.tool, _about(one.request), one.at)
+        source, held = one.source, one.held
+        texts = held if isinstance(held, _Texts) else self._texts(held, source.server, source.tool)
         named = (key for text in texts.named for key in coarse_keys(text, self._spelling))
         for key in islice(dict.fromkeys(islice(named, 4 * _MOST_OF_RESULT)), _MOST_OF_RESULT):
             digest = self._digest(key)
