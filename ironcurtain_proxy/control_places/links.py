@@ -94,6 +94,8 @@ _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
 _OF_VARIABLE: Final = lazy(r"\$(?:\w+|\{[\w.-]+\})/|/+")
 _LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
+_OF_SERVERS: Final = "mcp"
+"""In the name of settings that start servers alone."""
 _STARTED_BY_HAND: Final = "launch.json"
 _VERSIONS: Final = lazy(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
 
@@ -450,17 +452,18 @@ class Leads:
         tops = [one for one in above(path) if self._is_ours(one)]
         named = {*words_of_commands(name, text)}
         for top in tops:
-            self._run_all([one for one in named if os.path.isfile(f"{top}/{one}")], top)  # noqa: PTH113  text
+            self._run_all([one for one in named if os.path.isfile(f"{top}/{one}")], top, name)  # noqa: PTH113  text
         modules, coming = modules_of(name, text[:_LONGEST]), {*files_to_come(name, text)}
         # Direnv goes to where its file lies.
         for top in tops[:1] if name.startswith(".envrc") else tops:
-            self._run_all(coming, top)
+            self._run_all(coming, top, name)
             for program in self.modules.start(top, modules):
                 self._add_linked(program)
 
-    def _run_all(self, programs: Iterable[str], top: str) -> None:
+    def _run_all(self, programs: Iterable[str], top: str, name: str) -> None:
         for one in programs:
-            self._run(one, top, set())
+            # A server is what many a project makes.
+            self._run(one, top, set(), follows=_OF_SERVERS not in name)
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:
         """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
@@ -507,8 +510,13 @@ class Leads:
             else:
                 yield os.path.join(top or "/", named)  # noqa: PTH118  text
 
-    def _run(self, program: str, top: str | None, relative: set[str]) -> None:
-        """Add a program that git runs in a worktree: what it reads in turn is not followed."""
+    def _run(
+        self, program: str, top: str | None, relative: set[str], *, follows: bool = True
+    ) -> None:
+        """Add a program that git runs in a worktree: what it reads in turn is not followed.
+
+        But for the modules beside it that one of Python imports, if `follows`.
+        """
         if "\0" in program:
             return
         if not program.startswith(("/", "~")):
@@ -517,7 +525,8 @@ class Leads:
             path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
             self._add_linked(path)
             if path.endswith(".py"):
-                self.modules.import_from(_holder(os.path.realpath(path)), path)
+                real = os.path.realpath(path)
+                self.modules.import_from(_holder(real), real, follows=follows)
 
     def _is_ours(self, path: str) -> bool:
         return is_below(path, self._roots)

@@ -96,17 +96,26 @@ class LedModules:
                     yield program
                     self.import_from(top, program)
 
-    def import_from(self, directory: str, program: str = "") -> None:
+    def import_from(self, directory: str, program: str = "", *, follows: bool = False) -> None:
         """Add what Python would import from a directory in place of its own, or installed modules.
 
-        What is there belongs to the project, and changes as data.
+        What is there belongs to the project, and changes as data, unless imports are followed.
+
+        Args:
+            directory: where Python looks first.
+            program: a file that is started there, or empty.
+            follows: whether the modules beside the program that it imports are added, too.
         """
         others = {one.partition("/")[0] for one in modules_of(program, _text(program))}
+        there = {one.partition(".")[0] for one in _entries(directory)}
         if directory not in self._first:
             self._first.add(directory)
             self._add(directory, _OF_PYTHON)
-            others |= _installed(os.environ.get("PATH", ""), self._roots)
-        self._add(directory, others - {one.partition(".")[0] for one in _entries(directory)})
+            others |= _installed(os.environ.get("PATH", ""), self._roots) - there
+        beside = (others & there) - self._names.get(directory, set())
+        self._add(directory, others if follows else others - there)
+        for name in beside if follows else ():
+            self.import_from(directory, f"{directory}/{name}.py", follows=True)
 
     def _add(self, directory: str, names: Iterable[str]) -> None:
         place = os.path.realpath(directory)

@@ -325,11 +325,15 @@ def test_a_script_that_the_users_git_makes_anew_stays_as_it_was_at_the_start(
 @pytest.fixture
 def python(w: Watched) -> Watched:
     """Settings that start a module, and a program beside which Python looks first."""
-    w.put(".mcp.json", '{"a": {"command": "python3", "args": ["-m", "t.run"]}}')
+    servers = '{"a": {"command": "python3", "args": ["-m", "t.run"]}, "b": ["python3 v/run.py"]}'
+    w.put(".mcp.json", servers)
     w.put(".claude/settings.json", '{"command": "python3 s/run.py"}')
     w.put("t/run.py", "import first, os")
     w.put("s/run.py", "from second import x\nimport helper")
-    w.put("s/helper.py", "x = 1")
+    w.put("s/helper.py", "def f():\n    import more")
+    w.put("s/more.py", "mine")
+    w.put("v/run.py", "import helper")
+    w.put("v/helper.py", "x = 1")
     w.put("s/third.py", "x = 1")
     for name in ("installed/__init__.py", "third.py"):
         w.put(f".venv/lib/python3.11/site-packages/{name}")
@@ -341,11 +345,24 @@ def python(w: Watched) -> Watched:
 def test_a_module_that_python_would_take_in_place_of_another_is_taken_away(
     python: Watched, name: str
 ) -> None:
-    for data in ("s/helper.py", "s/third.py", "t/installed.py", "t/first.py", "new.py"):
+    for data in ("v/helper.py", "s/third.py", "t/installed.py", "t/first.py", "new.py"):
         python.put(data, "changed")
     file = python.put(name, EVIL)
     assert (len(python.look()), file.exists()) == (1, False)
     assert (python.top / "new.py").exists()
+
+
+@pytest.mark.parametrize("name", ["s/helper.py", "s/more.py"])
+def test_the_modules_beside_a_program_that_it_imports_are_put_back(
+    python: Watched, name: str
+) -> None:
+    file = python.top / name
+    before = file.read_text()
+    file.unlink()
+    file.write_text(EVIL)
+    assert (len(python.look()), file.read_text()) == (1, before)
+    python.put("s/more/__init__.py", EVIL)
+    assert len(python.look()) == 1
 
 
 def test_the_users_python_runs_nothing_that_was_left_in_the_place_of_its_modules(
@@ -374,6 +391,6 @@ def test_a_link_in_the_place_of_a_package_is_taken_away(python: Watched, name: s
 
 def test_compiled_modules_of_the_users_programs_go_without_a_word(python: Watched) -> None:
     file = python.put("t/__pycache__/run.cpython-311.pyc", EVIL)
-    other = python.put("s/__pycache__/helper.cpython-311.pyc")
+    other = python.put("v/__pycache__/helper.cpython-311.pyc")
     assert python.look() == []
     assert (file.exists(), other.exists(), python.lookout.unseen) == (False, True, "")
