@@ -89,7 +89,7 @@ class Kernel(Struct):
             return _without_facts(server, tool, arguments, annotated=annotation is not None)
         if self.schemas is not None:
             # The parser made it, so it is a dict. A copy for each call would be compiled anew.
-            schema = cast("Json", annotation.input_schema)
+            schema: Json = annotation.input_schema  # type: ignore[assignment]
             problem = self.schemas.problem(annotation, schema, arguments)
             if problem is not None:
                 return self._gather_wider(annotation, arguments) or unresolvable(problem)
@@ -201,7 +201,7 @@ def _written(kernel: Kernel, line: bytes | None) -> tuple[bytes, bool]:
         return _line_of(_not_understood(None, f"the line is longer than {_MAX_LINE} bytes")), False
     try:
         answer, understood = _answer(kernel, line)
-        return _line_of(answer), understood
+        return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE), understood
     except Exception as error:  # noqa: BLE001  any failure is a denial
         reason = f"the call could not be decided ({type(error).__name__})"
         return _line_of(_not_understood(_identifier(line), reason)), False

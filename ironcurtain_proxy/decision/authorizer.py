@@ -383,12 +383,8 @@ def _by_rules(request: AccessRequest, policy: Policy) -> Decision:
     if not roles:
         return decide_without_roles(request, policy)
     settled = contained_roles(request, policy)
-    open_roles = [role for role in roles if role not in settled]
-    if not open_roles:
-        return CONTAINED
-    if len(open_roles) == 1:
-        return combine([(open_roles[0], decide_role(request, policy, open_roles[0]))])
-    return combine((role, decide_role(request, policy, role)) for role in open_roles)
+    answers = [(role, decide_role(request, policy, role)) for role in roles if role not in settled]
+    return combine(answers) if answers else CONTAINED
 
 
 # --- tools whose calls are all denied

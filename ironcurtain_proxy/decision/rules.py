@@ -125,7 +125,10 @@ def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
 
 def covers(rule: Rule, value: Value) -> bool:
     """Return whether a rule's conditions on single values hold for a value."""
-    return not [one for one in rule.of_value if not one.covers(value)]
+    for one in rule.of_value:  # noqa: SIM110  a generator would be a call more
+        if not one.covers(value):
+            return False
+    return True
 
 
 def holds_unseen(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
@@ -140,7 +143,10 @@ def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | Non
     """
     if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
         return False
-    return not [one for one in rule.of_call if not one.holds(request, role)]
+    for one in rule.of_call:  # noqa: SIM110  a generator would be a call more
+        if not one.holds(request, role):
+            return False
+    return True
 
 
 def asked_everywhere(
@@ -186,7 +192,8 @@ def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> D
     rules = policy.book.about(request.server, request.tool, role, request.method)
     if not values:
         return _answer_of(_first_that_holds(rules, request, role))
-    if len(values) == 1 and _own_ground(request, policy, role) is None:
+    is_elsewhere = request.server != "filesystem" or _own_ground(request, policy, role) is None
+    if len(values) == 1 and is_elsewhere:
         for rule in rules:
             if applies_to_call(rule, request, role) and covers(rule, values[0]):
                 return decision_of(rule)
@@ -273,7 +280,11 @@ def answering_rules(
 
 
 def _values(request: AccessRequest, role: ArgumentRole) -> list[Value]:
-    return [value for fact in request.arguments if role in fact.roles for value in fact.values]
+    values: list[Value] = []
+    for fact in request.arguments:
+        if role in fact.roles:
+            values += fact.values
+    return values
 
 
 def _first_that_holds(

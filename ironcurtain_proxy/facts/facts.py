@@ -464,14 +464,14 @@ class FactReader:
         if reading == "identifier" and not IGNORES_CASE.isdisjoint(roles):
             # IDNA takes the Kelvin sign for a `k`.
             lower = str.lower if "proxy-domain" in roles else in_one_case
-            return tuple([TextValue(lower(text)) for text in strings])
+            return tuple(map(TextValue, map(lower, strings)))
         if reading == "sql":
             # The parser of SQL, which only calls with SQL need.
             from ironcurtain_proxy.facts.sql import sql_value  # noqa: PLC0415
 
             return tuple([sql_value(text) for text in strings])
         if reading != "url":
-            return tuple([TextValue(text) for text in strings])
+            return tuple(map(TextValue, strings))
         if self._plain_urls_only and not all(map(is_unambiguous, strings)):
             return _UNCLEAR_URL
         urls = map(canonical_url, strings)
