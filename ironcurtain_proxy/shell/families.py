@@ -380,7 +380,8 @@ def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | N
 def _reading_of_files(part: Part) -> Family | None:
     """Return the family of all commands that only read files of the same directory elsewhere.
 
-    None: the part does more, or names files of several directories.
+    What shows all that lies below a directory is a family of its own. None: the part does more, or
+    names files of several directories.
     """
     place = part.place
     if part.effect != "beyond" or not only_reads_elsewhere(part.command, place):
@@ -395,7 +396,8 @@ def _reading_of_files(part: Part) -> Family | None:
         # A name without a slash may be a pattern, or a file of the directory that it runs in.
         is_name = "/" not in word.prefix and not word.prefix.startswith(("~", ".."))
         found.add(place.directory or "" if is_name else _directory_of(path, place))
-    return Family(program=(ONLY_READS,), directory=found.pop()) if len(found) == 1 else None
+    program = (part.program, ONLY_READS) if part.program in _WALK else (ONLY_READS,)
+    return Family(program=program, directory=found.pop()) if len(found) == 1 else None
 
 
 def _reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
@@ -426,6 +428,8 @@ def _directory_of(path: str, place: CommandPlace) -> str:
 
 
 _DEEP: Final = 2
+_WALK: Final = frozenset({"find", "gfind", "fd", "fdfind", "tree", "rg"})
+"""Programs that show what lies below a directory."""
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -19,7 +19,7 @@ runners, version managers), files outside the workspace, and names that commonly
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 import msgspec
@@ -106,6 +106,29 @@ _SHORT: Final = 2
 _PAIR: Final = 2
 _WIDTHS: Final[Mapping[Arity, int]] = {"separate": 1, "value": 1, "pair": _PAIR}
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def with_values(
+    words: Sequence[Word], options: Collection[str]
+) -> Iterator[tuple[Word, str, Word | None, int]]:
+    """Yield the words of a command of which only the options with a value are known.
+
+    Each comes with its name and value as an option, and the place behind both. The value stands
+    behind `=`, or is the next word.
+
+    Args:
+        words: behind the program.
+        options: those whose value may be the next word. A word that is only known when the command
+            runs takes none.
+    """
+    at = 0
+    while at < len(words):
+        word = words[at]
+        name, equals, joined = word.prefix.partition("=")
+        takes_next = name in options and word.text == name
+        value = Word(joined) if equals else next(iter(words[at + 1 : at + 2 * takes_next]), None)
+        at += 1 + takes_next
+        yield word, name, value, at
 
 
 class GivenOption(Struct, frozen=True):

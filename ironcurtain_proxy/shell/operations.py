@@ -22,6 +22,7 @@ from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleC
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import CommandEffect, effect_of
 from ironcurtain_proxy.shell.family_table import Task, forces, hoisted, task_of
+from ironcurtain_proxy.shell.grammar import with_values
 from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.places import is_in_git_data, names_a_secret, shows_git_configuration
 from ironcurtain_proxy.shell.programs import entries, word_lists, word_set
@@ -364,23 +365,16 @@ def _without_texts(command: SimpleCommand) -> SimpleCommand:
 
 def _named(task: Task, given: Sequence[Word]) -> Iterator[Word]:
     """Yield the words of a command without its messages."""
-    rest = list(given[len(task.path) :])
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.prefix.partition("=")
-        if task.path[:2] == ("gh", "api") and name in _FIELDS and rest:
-            yield Word(rest.pop(0).prefix.partition("=")[0])
-        elif not _is_message(task, name):
+    fields = _FIELDS if task.path[:2] == ("gh", "api") else frozenset[str]()
+    options = [(name, one) for name, one in task.options.items() if one.kind == "t"]
+    messages = frozenset([name for name, one in options if not one.stays]) - fields
+    for word, name, value, _ in with_values(given[len(task.path) :], fields | messages):
+        if name in fields and value is not None:
+            yield Word(value.prefix.partition("=")[0])
+        elif name not in messages:
             yield word
-        elif equals:
-            yield from _file_of(Word(value))
-        elif rest:
-            yield from _file_of(rest.pop(0))
-
-
-def _is_message(task: Task, name: str) -> bool:
-    option = task.options.get(name)
-    return option is not None and option.kind == "t" and not option.stays
+        elif value is not None:
+            yield from _file_of(value)
 
 
 def _file_of(value: Word) -> Iterator[Word]:

@@ -35,6 +35,7 @@ from ironcurtain_proxy.shell.grammar import (
     UnknownOption,
     grammar_of,
     read_items,
+    with_values,
 )
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
 from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_lists, word_set
@@ -421,23 +422,22 @@ def _targets(command: SimpleCommand) -> Iterator[str]:
     reach = _NOT_STATED if entry is None else _reach_of(entry, width)
     yield from _by_grammar(reach, texts, given[reach.width :])
     if name in _CLUSTERS:
-        yield from _named([word.text or word.prefix for word in given[1:]])
+        named = [one for one in with_values(given[1:], _NAMED.keys()) if one[1] in _NAMED]
+        known = [(option, value.prefix) for _, option, value, _ in named if value is not None]
+        yield from [f"{_NAMED[option]} {text}" for option, text in known if text]
 
 
 def _without_settings(given: Sequence[Word]) -> tuple[list[Word], bool]:
     """Return a git command without its own options, and whether one may lead it elsewhere."""
-    at, odd = 1, False
-    while at < len(given) and given[at].prefix.startswith("-"):
-        text = given[at].text
-        if text == "-c":
-            odd = odd or not _SETS.match("".join(w.prefix for w in given[at + 1 : at + 2]))
-            at += 2
-        elif text == "-C":
-            at += 2
-        else:
-            odd = odd or text not in {"--no-pager", "-P", "--no-optional-locks"}
-            at += 1
-    return [given[0], *given[at:]], odd
+    behind, odd = 0, False
+    for word, _, value, at in with_values(given[1:], frozenset({"-c", "-C"})):
+        if not word.prefix.startswith("-"):
+            break
+        behind = at
+        if word.text == "-c":
+            odd = odd or value is None or not _SETS.match(value.prefix)
+        odd = odd or word.text not in {"-c", "-C", "--no-pager", "-P", "--no-optional-locks"}
+    return [given[0], *given[1 + behind :]], odd
 
 
 def _by_grammar(reach: _Reach, texts: tuple[str, ...], given: Sequence[Word]) -> Iterator[str]:
@@ -510,12 +510,3 @@ def _of_operands(reach: _Reach, operands: Sequence[Word]) -> Iterator[str]:
             yield _host(word, is_bare=False) or UNKNOWN_HOST
         elif word.text is None and not word.prefix and reach.operands:
             yield UNKNOWN_HOST
-
-
-def _named(texts: list[str]) -> Iterator[str]:
-    for at, text in enumerate(texts):
-        option, equals, value = text.partition("=")
-        if option in _NAMED:
-            given = value if equals else "".join(texts[at + 1 : at + 2])
-            if given:
-                yield f"{_NAMED[option]} {given}"

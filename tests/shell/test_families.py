@@ -32,6 +32,10 @@ def test_a_family_covers_commands_of_its_kind() -> None:
     assert [one for one, _ in SAME_KIND if not covers_after(one, one)] == []
 
 
+def test_what_shows_all_below_a_directory_is_one_family() -> None:
+    assert covers_after("find ~/notes/rtk -name x", "find ~/notes/rtk -name y")
+
+
 def test_a_family_covers_no_other_effect() -> None:
     assert [pair for pair in STRETCHED if covers_after(*pair)] == []
 
