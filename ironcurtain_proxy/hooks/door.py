@@ -112,16 +112,30 @@ class Door(Struct, kw_only=True):
         verdict = await self._answer(found, is_waiting)
         return _written({} if verdict is None else self.dialect.answer(event, verdict))
 
-    async def refuse_unread(self, event: str, raw: bytes, why: str) -> bytes:
-        """Return what the hook prints for an event that cannot be read; a call is recorded."""
+    async def refuse_unread(
+        self, event: str, raw: bytes, why: str, other: HookDialect | None = None
+    ) -> bytes:
+        """Return what the hook prints for an event that cannot be read; a call is recorded.
+
+        Args:
+            event: its name.
+            raw: what the client wrote.
+            why: what is wrong with it.
+            other: the dialect of the hook, if it is not one of this client.
+        """
         _log.warning("an event %s cannot be read: %s", event[:40], why)
+        dialect = other or self.dialect
         refusal: Verdict = NoObjection()
-        if self.dialect.events[event] in GATES:
+        if dialect.events.get(event) in GATES:
             self.calls += 1
             call = OpenCall(id="", caller=CallingAgent(), tool=UNREAD, given=("", _shown(raw)))
-            words = "cannot read the event of this call, so nothing was run."
-            refusal = await self._refuse(call, "unreadable-event", f"IronCurtain {words}", why)
-        return _written(self.dialect.answer(event, NoObjection() if self.observes else refusal))
+            words = "IronCurtain cannot read the event of this call, so nothing was run."
+            if other is not None:
+                words = (
+                    f"IronCurtain: {why}, so nothing was run. Tell the user to look at its files."
+                )
+            refusal = await self._refuse(call, "unreadable-event", words, why)
+        return _written(dialect.answer(event, NoObjection() if self.observes else refusal))
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
         """Return the verdict on a call; None: the event asks for none."""

@@ -78,6 +78,7 @@ DIALECT: Final = HookDialect(
         decoded=ESCAPE,
         sought=lambda tool, path: path[:1] == "@" or (tool == "Edit" and path[:1] != "/"),
     ),
+    reads=(".gemini/skills",),
     asks="at a terminal",
     before=AnswerForms(
         ask={"decision": "ask", "reason": WHY}, refuse={"decision": "deny", "reason": WHY}

@@ -454,7 +454,7 @@ class _Listener(Struct, frozen=True):
             await self._yield(door, limiter, stream)
             return
         if client != self.dialect.client or event not in self.dialect.events:
-            _log.warning("a hook that is not of this client was turned away")
+            await self._refuse_foreign(door, client, event, raw, stream)
             return
         with suppress(OSError):
             self.place.note_event()
@@ -466,6 +466,23 @@ class _Listener(Struct, frozen=True):
             answer = await door.refuse_unread(event, raw, fault)
         else:
             answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stream.send(answer + b"\0")
+
+    async def _refuse_foreign(
+        self, door: Door, client: str, event: str, raw: bytes, stream: SocketStream
+    ) -> None:
+        """Deny a call in the form of another client, whose hook was started.
+
+        Cursor also starts the hooks in Claude Code's files. Without an answer, the hook denies what
+        may be denied.
+        """
+        why = f"a hook for {client[:20]} was started by {self.dialect.client}"
+        other = DIALECTS.get(client)
+        if other is None or other.events.get(event) not in GATES:
+            _log.warning("%s", why)
+            return
+        answer = await door.refuse_unread(event, raw, why, other)
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
 

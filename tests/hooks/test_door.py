@@ -227,6 +227,31 @@ def test_a_call_of_a_tool_that_the_client_has_for_itself_is_recorded_with_its_en
     assert key not in (home.state / "audit.jsonl").read_text()
 
 
+@pytest.mark.parametrize("client", ["cursor", "codex", "gemini"])
+def test_a_hook_for_another_client_is_denied_in_its_own_form_and_says_so(
+    home: HookedHome, client: str
+) -> None:
+    """Cursor also starts the hooks of Claude Code, which the kernel of neither can judge."""
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    dialect = DIALECTS[client]
+    before = next(event for event, kind in dialect.events.items() if kind == "before")
+    call = orjson.dumps({**home.call("Bash", {"command": "ls"}), "tool_name": "Shell"})
+    for event, words in (
+        (before, f"a hook for {client} was started by claude"),
+        ("x", "the kernel ended before it answered"),
+    ):
+        argv = hook_words(dialect, before, home.state)
+        argv[argv.index(before)] = event
+        done = subprocess.run(
+            argv, input=call, env=home.environment(), capture_output=True, check=False
+        )
+        assert words in done.stdout.decode()
+        assert "deny" in done.stdout.decode()
+    home.end_session()
+    (denied,) = [one for one in home.outcomes() if one["toolName"] == "unreadable"]
+    assert "unreadable-event" in str(denied["policyDecision"])
+
+
 def test_a_call_under_way_is_not_run_again_under_its_id(home: HookedHome) -> None:
     first = home.call("Bash", {"command": "ls"})
     assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
