@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.init import proposed_workspace
+from ironcurtain_proxy.cli.init import add_policy, proposed_workspace
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, require_terminal
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
@@ -41,9 +41,7 @@ def _install(options: argparse.Namespace, home: Path, state: Path) -> int:
         workspace, _ = proposed_workspace(options.workspace, Path.cwd(), home)
         observed = {*kernel.observed_in(state)} - {client}
         observed |= {client} if options.observe else set()
-        for name in installing.write_policy(
-            state, str(workspace), options.preset, sorted(observed)
-        ):
+        for name in add_policy(state, workspace, options.preset, sorted(observed)):
             say(f"wrote {name}")
     elif options.observe:
         raise ConfigurationError("--observe is each user's own choice: leave out --managed")

@@ -3,7 +3,7 @@
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, assert_never
@@ -41,7 +41,7 @@ from ironcurtain_proxy.config.clients.plan import (
     undo,
     write_undo_record,
 )
-from ironcurtain_proxy.config.presets.preset import preset
+from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
@@ -108,12 +108,16 @@ def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
     return found
 
 
-def _add_policy(wish: SetupOptions) -> None:
-    """Add what is said of clients' tools to the proxy's files. What `init` wrote stays known."""
-    from ironcurtain_proxy.hooks.installing import write_policy  # noqa: PLC0415  joins all folders
-    from ironcurtain_proxy.hooks.kernel import observed_in  # noqa: PLC0415  as above
+def add_policy(
+    state: Path, workspace: Path, name: PresetName, observed: Collection[HookClient]
+) -> list[str]:
+    """Add what is said of clients' tools to the proxy's files. What `init` wrote stays known.
 
-    state = wish.state
+    Returns:
+        The names of the files that were made or changed.
+    """
+    from ironcurtain_proxy.hooks.installing import write_policy  # noqa: PLC0415  joins all folders
+
     with only_one(state):
         journal = read_undo_record(state)
         ours = [
@@ -121,10 +125,17 @@ def _add_policy(wish: SetupOptions) -> None:
             for name, known in journal.written.items()
             if (state / name).exists() and digest((state / name).read_bytes()) == known
         ]
-        write_policy(state, str(wish.workspace), wish.preset, observed_in(state))
+        changed = write_policy(state, str(workspace), name, observed)
         now = {name: digest((state / name).read_bytes()) for name in ours}
         if now.items() - journal.written.items():
             write_undo_record(state, replace(journal, written={**journal.written, **now}))
+        return changed
+
+
+def _add_policy(wish: SetupOptions) -> None:
+    from ironcurtain_proxy.hooks.kernel import observed_in  # noqa: PLC0415  joins all folders
+
+    add_policy(wish.state, wish.workspace, wish.preset, observed_in(wish.state))
 
 
 def _put_hooks(

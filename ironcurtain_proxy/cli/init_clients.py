@@ -464,6 +464,11 @@ def _write(
     with only_one(wish.state):
         journal = read_undo_record(wish.state)
         if not write_files(files, talk.say, force=wish.force, own=journal.written):
+            why = Failure(
+                why="nothing was written: files of ours hold what init did not write",
+                remedy="look at the files named above, and run init again with --force",
+            )
+            outcome.refused |= {id(one): why for one in outcome.found.files}
             return None
         named = {**new.origins, **journal.origins}
         journal = replace(journal, written=digests(files, journal.written), origins=named)

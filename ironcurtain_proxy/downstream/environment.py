@@ -8,6 +8,7 @@ in two: `Masker` keeps the beginning of one until the rest has come.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from zlib import crc32
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import words
@@ -50,6 +51,7 @@ _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL",
 _SHORTEST_SECRET: Final = 4
 """The least characters of a masked value: with `MAX_TOKENS=5`, every 5 would be masked."""
 
+_PYTHON: Final = re.compile(r"uvx|uv|pipx|(?:python|pypy)[0-9.]*")
 _CONTAINER_COMMANDS: Final = frozenset({"docker", "podman"})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -64,7 +66,7 @@ def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, 
     """
     base = {name: value for name, value in parent.items() if name in BASE or name.startswith("LC_")}
     own = {**spec.env, **spec.credentials}
-    environment = {**base, **_network(parent, own), **own}
+    environment = {**base, **_network(parent, own), **_steady(spec, parent), **own}
     return _with_guarded_git(environment) if spec.annotations == GIT else environment
 
 
@@ -80,6 +82,17 @@ def _network(parent: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str
             or (_known_as(name) in NETWORK and _MAY_HOLD_CREDENTIALS.isdisjoint(value))
         )
     }
+
+
+def _steady(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
+    """Return what lets a Python server describe its tools alike at each start.
+
+    Pins hold a tool back whose description changed, and `mcp-shell-server` writes a set into its
+    own. The seed is not the same for everybody: what is hashed may come from elsewhere.
+    """
+    if not _PYTHON.fullmatch(spec.command.rpartition("/")[2]):
+        return {}
+    return {"PYTHONHASHSEED": str(crc32(f"{parent.get('HOME')} {spec.name}".encode()))}
 
 
 def _known_as(name: str) -> str:

@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from tests.cli.test_init import Machine
+from tests import program
+from tests.cli.test_init import PROXY, Machine
 
 THEIRS = (
     '{"hooks": {"PreToolUse": [{"matcher":"Bash","hooks":[{"type":"command",'
@@ -109,3 +110,38 @@ def test_a_file_that_is_no_json_stays_and_a_client_that_is_not_there_gets_none(
     assert "no server to protect was found" in faults
     assert (machine.home / ".claude/settings.json").read_text() == "{ // mine"
     assert not (machine.home / ".gemini").exists()
+
+
+def test_files_of_ours_that_somebody_changed_are_the_reason_that_init_ends_with(
+    machine: Machine,
+) -> None:
+    machine.give_cursor(files=machine.server("files"))
+    assert machine.run("--yes")[0] == 0
+    annotations = machine.home / ".ironcurtain/generated/tool-annotations.json"
+    document = orjson.loads(annotations.read_bytes())
+    del document["servers"]["shell"]
+    annotations.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    assert machine.run("--undo")[0] == 0
+    # Somebody has written into a file of ours: the reason is said, and what helps.
+    code, said, faults = machine.run("--yes")
+    assert code == 1, said + faults
+    ending = said.partition("NOT protected:")[2]
+    assert "files of ours hold what init did not write" in ending
+    assert "run init again with --force" in ending
+    assert machine.run("--yes", "--force")[0] == 0
+    assert machine.run("--undo")[0] == 0
+
+
+def test_what_hooks_install_added_is_known_to_the_next_init(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    # A client without hooks, so that init itself adds nothing for them.
+    code_file = machine.home / ".config/Code/User/mcp.json"
+    code_file.parent.mkdir(parents=True)
+    code_file.write_bytes(orjson.dumps({"servers": {"files": machine.server("files")}}))
+    assert machine.run("--yes")[0] == 0
+    words = [*PROXY, "hooks", "install", "gemini", "--workspace", str(machine.workspace)]
+    done = program.run(words, machine.environ, machine.workspace)
+    assert "wrote " in done.stdout, done.stderr
+    assert machine.run("--undo")[0] == 0
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
