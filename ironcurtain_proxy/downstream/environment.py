@@ -90,9 +90,9 @@ def _steady(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
     Pins hold a tool back whose description changed, and `mcp-shell-server` writes a set into its
     own. The seed is not the same for everybody: what is hashed may come from elsewhere.
     """
-    if not _PYTHON.fullmatch(spec.command.rpartition("/")[2]):
-        return {}
-    return {"PYTHONHASHSEED": str(crc32(f"{parent.get('HOME')} {spec.name}".encode()))}
+    seed = str(crc32(f"{parent.get('HOME')} {spec.name}".encode()))
+    is_python = _PYTHON.fullmatch(spec.command.rpartition("/")[2]) is not None
+    return {"PYTHONHASHSEED": seed} if is_python else {}
 
 
 def _known_as(name: str) -> str:

@@ -1,6 +1,8 @@
 """G15: what a server finds in its environment, and what of it is secret."""
 
 import os
+import subprocess
+import sys
 
 import anyio
 import orjson
@@ -47,6 +49,24 @@ def test_a_server_gets_the_base_its_env_and_its_credentials_and_nothing_else() -
     }
 
 
+def test_a_python_server_that_tells_a_set_tells_it_alike_at_each_start() -> None:
+    """mcp-shell-server names its commands in the order of a set, and pins would hold that."""
+    program = "print({f'word{n}' for n in range(40)})"
+
+    def told(home: str, **env: str) -> str:
+        given = spec("-c", program, command=sys.executable, env=env, credentials={})
+        environment = child_environment(given, {"HOME": home})
+        return subprocess.check_output([given.command, *given.args], env=environment).decode()
+
+    assert told("/home/a") == told("/home/a") != ""
+    assert told("/home/a") != told("/home/b")
+    assert told("/home/a", PYTHONHASHSEED="1") == told("/home/b", PYTHONHASHSEED="1")
+    for command in ("uvx", "/x/pipx", "python3.12"):
+        of_launcher = spec(command=command, env={}, credentials={})
+        assert "PYTHONHASHSEED" in child_environment(of_launcher, {})
+    assert child_environment(spec(command="node", env={}, credentials={}), {}) == {}
+
+
 def test_credentials_and_what_is_named_like_one_are_secret() -> None:
     given = spec(
         env={"API_KEY": "key-value", "MAX_TOKENS": "5", "db_password": "pass", "URL": "http://x"},
@@ -88,6 +108,8 @@ async def test_no_server_sees_the_proxys_environment_or_another_servers() -> Non
     for found in seen:
         # The scripted server is Python as well, and makes its own.
         found.pop("LC_CTYPE", None)
+        # Nothing of the proxy's environment: made of the home directory and the server's name.
+        assert found.pop("PYTHONHASHSEED").isdecimal()
     path = {"PATH": os.environ["PATH"], "HOME": "/h"}
     assert seen == [{**path, "A": "1", "TOKEN": "first"}, {**path, "B": "2", "TOKEN": "second"}]
 
