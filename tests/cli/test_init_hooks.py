@@ -7,7 +7,8 @@ import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from tests import program
-from tests.cli.test_init import PROXY, Machine
+from tests.cli.test_init import Machine
+from tests.program import PROXY
 
 THEIRS = (
     '{"hooks": {"PreToolUse": [{"matcher":"Bash","hooks":[{"type":"command",'
