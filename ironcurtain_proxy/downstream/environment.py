@@ -52,6 +52,7 @@ _SHORTEST_SECRET: Final = 4
 """The least characters of a masked value: with `MAX_TOKENS=5`, every 5 would be masked."""
 
 _PYTHON: Final = re.compile(r"uvx|uv|pipx|(?:python|pypy)[0-9.]*")
+_MOST_LINE: Final = 256
 _CONTAINER_COMMANDS: Final = frozenset({"docker", "podman"})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -90,9 +91,18 @@ def _steady(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
     Pins hold a tool back whose description changed, and `mcp-shell-server` writes a set into its
     own. The seed is not the same for everybody: what is hashed may come from elsewhere.
     """
-    seed = str(crc32(f"{parent.get('HOME')} {spec.name}".encode()))
-    is_python = _PYTHON.fullmatch(spec.command.rpartition("/")[2]) is not None
-    return {"PYTHONHASHSEED": seed} if is_python else {}
+    if not (_PYTHON.fullmatch(spec.command.rpartition("/")[2]) or _is_script(spec.command)):
+        return {}
+    return {"PYTHONHASHSEED": str(crc32(f"{parent.get('HOME')} {spec.name}".encode()))}
+
+
+def _is_script(command: str) -> bool:
+    """Return whether a program is a script of Python, as `uv` and `pipx` install them."""
+    try:
+        with open(command, "rb") as file:  # noqa: PTH123  at each start
+            return b"python" in file.readline(_MOST_LINE)
+    except OSError:
+        return False
 
 
 def _known_as(name: str) -> str:

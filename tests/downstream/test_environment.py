@@ -1,8 +1,10 @@
 """G15: what a server finds in its environment, and what of it is secret."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import orjson
@@ -49,7 +51,7 @@ def test_a_server_gets_the_base_its_env_and_its_credentials_and_nothing_else() -
     }
 
 
-def test_a_python_server_that_tells_a_set_tells_it_alike_at_each_start() -> None:
+def test_a_python_server_that_tells_a_set_tells_it_alike_at_each_start(tmp_path: Path) -> None:
     """mcp-shell-server names its commands in the order of a set, and pins would hold that."""
     program = "print({f'word{n}' for n in range(40)})"
 
@@ -64,7 +66,11 @@ def test_a_python_server_that_tells_a_set_tells_it_alike_at_each_start() -> None
     for command in ("uvx", "/x/pipx", "python3.12"):
         of_launcher = spec(command=command, env={}, credentials={})
         assert "PYTHONHASHSEED" in child_environment(of_launcher, {})
-    assert child_environment(spec(command="node", env={}, credentials={}), {}) == {}
+    script = tmp_path / "mcp-server"
+    script.write_text(f"#!{sys.executable}\nimport mcp\n")
+    assert child_environment(spec(command=str(script), env={}, credentials={}), {})
+    for command in ("node", shutil.which("env") or "", str(tmp_path), "python3/x"):
+        assert child_environment(spec(command=command, env={}, credentials={}), {}) == {}
 
 
 def test_credentials_and_what_is_named_like_one_are_secret() -> None:
