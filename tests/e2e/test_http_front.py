@@ -159,14 +159,20 @@ def test_a_message_over_the_limit_is_refused_as_it_comes(alice: HttpAgent) -> No
     ("body", "code"),
     [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600)],
 )
-def test_what_is_no_message_is_answered_with_its_error(
-    alice: HttpAgent, body: bytes, code: int
+def test_what_is_no_message_is_answered_with_its_error_and_recorded(
+    built: Installation, alice: HttpAgent, body: bytes, code: int
 ) -> None:
     with alice.open() as client:
         headers = {"Content-Type": "application/json"}
         answer = client.post(alice.url, content=body, headers=headers)
     assert answer.status_code == 400
     assert at(orjson.loads(answer.content), "error", "code") == code
+    # The record is there before that of the next call.
+    alice.call("answer", text="next")
+    session = alice.session["Mcp-Session-Id"]
+    logs = [built.records(file) for file in built.audit.parent.glob("audit.jsonl*")]
+    (log,) = [one for one in logs if any(record.get("session") == session for record in one)]
+    assert [one["toolName"] for one in log if "result" in one][-2:] == ["unreadable", "answer"]
 
 
 def test_a_message_may_be_written_on_many_lines(alice: HttpAgent) -> None:
