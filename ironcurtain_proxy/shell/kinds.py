@@ -45,6 +45,8 @@ from ironcurtain_proxy.shell.programs import entries, word_set
 from ironcurtain_proxy.shell.statements import parse_command
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
+_FIELDS_OF_NOBODY: Final = re.compile(r"--json=(?:(?!\w*Users)\w+,?)+")
+"""Fields of `gh repo view` that name no members."""
 _ENDPOINT: Final = re.compile(
     r"/?repos/(?P<repository>\{owner\}/\{repo\}|:owner/:repo|[\w-][\w.-]*/[\w-][\w.-]*)"
     r"(?P<rest>(?:/[\w-][\w.-]*)*)/?"
@@ -95,6 +97,7 @@ def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
 
     It is None if it is about more.
     """
+    kept = [one for one in kept if not _FIELDS_OF_NOBODY.fullmatch(one)]
     if not kept:
         return ()
     found = _REPOSITORY.fullmatch(kept[0])
