@@ -153,7 +153,7 @@ class ClientTarget(OperationTarget, Protocol):
         """
 
     def shown(self, server: str, pages: Sequence[Arguments]) -> list[Json]:
-        """Return allowed pages as the client is told of them in an error; none if it shows none."""
+        """Return allowed pages as the client is told of them in an error."""
 
 
 class Servers(OperationTarget, Protocol):

@@ -162,9 +162,10 @@ class AskedClient:
         return told
 
     def shown(self, server: str, pages: Sequence[Arguments]) -> list[Json]:
-        """Return allowed pages as the client is told of them in an error; none if it shows none."""
-        if not self.can_ask("elicitation/create", "url", None):
-            return []
+        """Return allowed pages as the client is told of them in an error.
+
+        A client that shows none reads the error all the same: no page is more than its text says.
+        """
         for page in pages:
             self._note_page(server, page)
         return [_shown(server, page) for page in pages]

@@ -4,8 +4,8 @@
 
 Its in-memory connections go through the proxy: the server listens in the test's process, and the
 client starts a proxy, which is given a policy that allows everything. The tests run in an
-environment of their own, which is made at the first run. `MEANT` says which fail, and why; the exit
-status is 1 if others do.
+environment of their own, which is made at the first run. `meant.toml` names those that
+fail, and why; the exit status is 1 if others do.
 """
 
 import asyncio  # noqa: TID251  the suite's own tests use it, too
@@ -48,33 +48,6 @@ TESTS = (
     "tests/server/mount/test_proxy.py",
     *[f"tests/server/test_{name}.py" for name in ("completions", "pagination", "icons")],
 )
-
-MEANT = {
-    "the proxy says its own name, capabilities, instructions and icons, on both sides": (
-        r"initialize_result_connected|server_info_custom|test_server_metadata\.py"
-        r"|test_proxy_request_meta\.py|test_initialize\.py"
-        r"|test_icons\.py.*(ServerIcons|IconTypes|Theme)|instructions"
-    ),
-    "only keys of forwardMeta cross": r"call_tool_with_meta",
-    "lists have one page": r"test_pagination\.py",
-    "roots come from the policy": r"roots",
-    "an output that is no object has no schema in the older era": r"test_non_object_outputs\.py",
-    "who has asked for no list is not told that it changed": (
-        r"test_notifications\.py|test_proxy_client\.py.*forward_list_changed"
-    ),
-    "the lists of a server are read before it is asked": (
-        r"sees_one_request_per_completion|do_not_refetch_the_backend_tool_list"
-    ),
-    "ping is answered, and a list without its server is empty: a call tells why": (
-        r"ping_surfaces_wrong_remote_path|defers_remote_connection_error"
-        r"|client_surfaces_remote_connection_error|connection_error_reaches_client"
-    ),
-    "sampling has no includeContext": r"forward_sampling_request",
-    "arguments are refused in the words of the proxy": r"test_error_handling\.py",
-    "on a busy machine a process begins later than the test waits": r"timed_out_exit_is_not_held",
-    "a client that shows no questions is asked none": r"no_handler|forward_error_response",
-}
-"""What fails, by the reason: patterns of the names of tests, with the file where one names it."""
 
 
 def main() -> int:
@@ -167,7 +140,7 @@ def run_inside() -> int:
     plain = ["-q", "-p", "no:cacheprovider", "--color=no", "--timeout=30", "-W", "ignore"]
     named = [word for word in sys.argv[2:] if word.startswith("tests")]
     pytest.main([*plain, "--tb=line", *sys.argv[2:], *([] if named else TESTS)], plugins=[tests])
-    return tests.tell(MEANT, ("tests/",))
+    return tests.tell("fastmcp", ("tests/",))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     .venv/bin/python scripts/eras/interaction.py [PYTEST ARGUMENT …]
 
 Its in-memory cells run: the server listens in the test's process, and the client starts a proxy,
-which reaches the server over HTTP and is given a policy that allows everything. `MEANT` says which
-of them fail, and why; the exit status is 1 if others do.
+which reaches the server over HTTP and is given a policy that allows everything. `meant.toml` names
+those that fail, and why; the exit status is 1 if others do.
 """
 
 import inspect
@@ -34,7 +34,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 from conformance import approve, everything  # noqa: E402
-from suites import Results, listening, variables, without_names  # noqa: E402
+from suites import (  # noqa: E402
+    Results,
+    listening,
+    variables,
+    without_names,
+    without_names_in_errors,
+)
 
 from tests import program  # noqa: E402
 
@@ -47,39 +53,6 @@ SUITE = everything().parents[2]
 LIBRARIES = ("inline-snapshot", "dirty-equals", "trio", "pytest-examples", "blockbuster", "logfire")
 TESTS = ("tests/interaction/lowlevel", "tests/interaction/mcpserver")
 
-
-MEANT = {
-    "the proxy says its own name, capabilities and instructions, on both sides": (
-        r"initialize_(returns|capabilities|minimal|server_sees)|exposes_request_id_and_client_info"
-        r"|three_key_meta|logging_helpers|set_logging_level_is_rejected|legacy_ad"
-    ),
-    "lists have one page, also for clients that follow no cursor": r"cursor|paginating",
-    "a server of both eras is asked for its lists in both ways": r"implicit_tools_list",
-    "roots come from the policy": r"roots",
-    "an answer is held to what was asked, and a page that was not shown is not complete": (
-        r"accepted_elicitation|elicitation_complete"
-    ),
-    "a client that shows no questions is asked none: its server reads -32601": (
-        r"elicit_form_without_callback|create_message_without_callback"
-    ),
-    "-32042 is withheld": r"url_elicitation_required",
-    "sampling has no includeContext": r"create_message_params",
-    "arguments are refused in the words of the proxy": r"invalid_arguments|complex_parameter_types",
-    "an unknown resultType is withheld": r"claimed",
-    "progress of no call under way is dropped": r"progress_notification_reaches|after_the_response",
-    "news are of subscribed resources": r"resource_updated_notification",
-    "a server is listened to by one request of the proxy's own": (
-        r"graceful_server_close|dropped_after_the_ack|subscription_id_is|each_receive_their_own_ack"
-    ),
-    "a list that its server changes in silence is 30 seconds old at most": (
-        r"adding_and_removing_tools"
-    ),
-    "-32002 has ended in the newer era": r"unknown_uri.*2026-07-28",
-    "the test withdraws a request by the number that its server saw": (
-        r"cancellation_stops|requests_after_cancellation"
-    ),
-}
-"""What fails, by the reason: patterns of the names of tests."""
 
 _START: list[str] = []
 """The beginning of a command that starts a module where the proxy is imported already."""
@@ -126,6 +99,7 @@ async def connect_through_the_proxy(server: object, **options: object) -> AsyncI
             )
             failure: Exception | pytest.fail.Exception | None = None
             async with Client(stdio_client(command), mode=mode, **options) as client:
+                without_names_in_errors(client)
                 try:
                     yield client
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below
@@ -165,7 +139,7 @@ def main() -> int:
     plain = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60", "-W", "ignore"]
     _START[:] = program.starting_with("ironcurtain_proxy.cli")
     pytest.main([*plain, "--tb=no", *(sys.argv[1:] or TESTS)], plugins=[tests])
-    return tests.tell(MEANT, ("2025-11-25", "2026-07-28"))
+    return tests.tell("interaction", ("2025-11-25", "2026-07-28"))
 
 
 if __name__ == "__main__":

@@ -32,10 +32,11 @@ def connected(installation: Installation, ask: Json = "url", able: Message = CAP
     return client
 
 
+@pytest.mark.parametrize("able", [CAPABLE, {}])
 def test_an_error_with_allowed_pages_crosses_and_names_the_server(
-    installation: Installation,
+    able: Message, installation: Installation
 ) -> None:
-    client = connected(installation)
+    client = connected(installation, able=able)
     line = orjson.dumps(error({**GOOD, "icon": "https://evil.example/x"}, trail="x")).decode()
     answer = client.answer(client.start_call("error", {"line": line}))
     told = {**GOOD, "message": "[scripted] Sign in"}
@@ -77,24 +78,22 @@ def test_an_error_that_is_not_of_allowed_pages_alone_is_withheld(
 
 
 @pytest.mark.parametrize(
-    ("ask", "able", "effect"),
+    ("ask", "effect"),
     [
-        ("none", CAPABLE, ""),
-        ("form", CAPABLE, ""),
-        ("url", {"elicitation": {"form": {}}}, ""),
-        ("url", {}, ""),
-        ("url", CAPABLE, "deny"),
-        ("url", CAPABLE, "escalate"),
+        ("none", ""),
+        ("form", ""),
+        ("url", "deny"),
+        ("url", "escalate"),
     ],
 )
-def test_pages_are_withheld_that_setting_client_or_rule_does_not_allow(
-    ask: Json, able: Message, effect: str, installation: Installation
+def test_pages_are_withheld_that_setting_or_rule_does_not_allow(
+    ask: Json, effect: str, installation: Installation
 ) -> None:
     if effect:
         installation.rules.append(
             rule("pages", effect, "not asked", operations=["elicitation/create"])
         )
-    client = connected(installation, ask, able)
+    client = connected(installation, ask)
     result = client.call("error", {"line": orjson.dumps(error(GOOD)).decode()})
     assert text(result).startswith("DENIED: the server's answer asks for something")
 
