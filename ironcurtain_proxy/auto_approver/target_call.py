@@ -11,13 +11,14 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
-FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]
+FileOperation: TypeAlias = Literal["read", "write", "delete"]
 NamedVerb: TypeAlias = Literal[
     "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail"
 ]
@@ -70,6 +71,8 @@ class PullRequestCall(Struct, frozen=True, kw_only=True):
     """Whether the command holds what a text need not: a link, an address, what looks like a key."""
     base: str | None = None
     """The branch that it is to, or None for the one that the forge proposes."""
+    pushed: GitCall | None = None
+    """The push of its branch, or None where one that the message names does not matter."""
 
 
 class InstallCall(Struct, frozen=True, kw_only=True):
@@ -88,6 +91,8 @@ class SpelledCall(Struct, frozen=True, kw_only=True):
     values: tuple[RealPath | str, ...]
     text: str | None = None
     """What is written for others to read."""
+    server: str = ""
+    """The operator's name of the server."""
 
 
 Action: TypeAlias = GitCall | FileCall | PullRequestCall | InstallCall | SpelledCall
@@ -144,6 +149,25 @@ def targets_of(escalation: Escalation) -> tuple[str, ...]:
         if any(role in RESOURCE_ROLES for role in fact.roles)
     ]
     return tuple(listed)
+
+
+def may_carry(arguments: Arguments) -> bool:
+    """Return whether a text may hand on more than words, besides the line that clients add."""
+    texts = [_ADDED.sub("", text) for text in arguments.values() if isinstance(text, str)]
+    return any(_MORE_THAN_WORDS.search(one) or redact_text(one) != one for one in texts)
+
+
+_ADDED: Final = re.compile(
+    r"\[[\w .-]{1,40}\]\(https://(?:claude\.com/claude-code|claude\.ai/code|opencode\.ai)\)"
+    r"|^Co-Authored-By: [\w .-]{1,60} <noreply@(?:anthropic|openai)\.com>$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MORE_THAN_WORDS: Final = re.compile(
+    r"://|\bwww\.|!\[|\]\(|<(?:a|audio|base|embed|form|iframe|img|link|meta|object|picture|script|source"
+    r"|style|svg|video)\b|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
+    re.IGNORECASE,
+)
+"""Links, pictures, people who are told of it, and what may be a key of a form that no table has."""
 
 
 # --- git -----------------------------------------------------------------------------------------
@@ -255,7 +279,6 @@ _FILE_TOOLS: Final[Mapping[str, _FileTool]] = MappingProxyType(
         "read_media_file": _FileTool("read", "file", frozenset()),
         "read_multiple_files": _FileTool("read", "file", frozenset()),
         "write_file": _FileTool("write", "file", frozenset({"content"})),
-        "edit_file": _FileTool("edit", "file", frozenset({"edits"})),
         "delete_file": _FileTool("delete", "file", frozenset()),
         "remove_file": _FileTool("delete", "file", frozenset()),
         "delete_directory": _FileTool("delete", "directory", frozenset()),
@@ -267,7 +290,6 @@ _ROLES: Final[Mapping[FileOperation, frozenset[ArgumentRole]]] = MappingProxyTyp
     {
         "read": frozenset({"read-path"}),
         "write": frozenset({"read-path", "write-path"}),
-        "edit": frozenset({"read-path", "write-path"}),
         "delete": frozenset({"delete-path", "write-path", "read-path"}),
     }
 )
@@ -284,8 +306,6 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
     content = escalation.arguments.get("content")
     if tool.operation == "write" and not (isinstance(content, str) and content.strip()):
         return NotUnderstood("the call would leave the file empty")
-    if tool.operation == "edit" and not escalation.arguments.get("edits"):
-        return NotUnderstood("the call names no change")
     return FileCall(
         operation=tool.operation,
         paths=paths,
@@ -350,7 +370,10 @@ def _named(
     if len(values) != len(arguments) or not all(values):
         return NotUnderstood("not every value of the call can be read")
     return SpelledCall(
-        verb=verb, values=tuple(values), text=text if isinstance(text, str) else None
+        verb=verb,
+        values=tuple(values),
+        text=text if isinstance(text, str) else None,
+        server=escalation.server,
     )
 
 
@@ -379,7 +402,7 @@ def _url(escalation: Escalation) -> SpelledCall | NotUnderstood:
 def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:
     """Return whether an argument has a value that nobody accounts for."""
     return any(
-        name not in known and not _is_off(name, value)
+        name not in known and not is_off(name, value)
         for name, value in escalation.arguments.items()
     )
 
@@ -391,7 +414,8 @@ _SAFE_WHEN_OFF: Final = frozenset(
 """Switches that ask for nothing when they are false."""
 
 
-def _is_off(name: str, value: Json) -> bool:
+def is_off(name: str, value: Json) -> bool:
+    """Return whether an argument asks for nothing."""
     if value is None or value in ("", [], {}):
         return True
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")

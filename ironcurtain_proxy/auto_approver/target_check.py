@@ -24,7 +24,6 @@ from typing import Final, Literal, assert_never
 
 from msgspec.structs import replace
 
-from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
     CallSurroundings,
@@ -36,6 +35,8 @@ from ironcurtain_proxy.auto_approver.target_call import (
     SpelledCall,
     action_of,
     asked_path,
+    is_off,
+    may_carry,
     targets_of,
 )
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
@@ -102,6 +103,8 @@ def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Argume
         return "the command cannot be read"
     if any(_FORCES.search(text) for text in arguments.values() if isinstance(text, str)):
         return "the command has an option that forces or deletes"
+    if any(isinstance(one, bool) and not is_off(name, one) for name, one in arguments.items()):
+        return "the call has a switch that may change what the command does"
     if place.workspace is None or place.directory != place.workspace:
         return "the command is not known to run in the workspace"
     return None
@@ -110,29 +113,10 @@ def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Argume
 def _with_facts(found: Action, staged: tuple[str, ...], arguments: Arguments) -> Action:
     """Return an action with what other parts of the command say of it."""
     if isinstance(found, PullRequestCall):
-        return replace(found, carries=_carries(arguments))
+        return replace(found, carries=may_carry(arguments))
     if isinstance(found, GitCall) and found.operation == "commit":
         return replace(found, staged=staged + found.staged)
     return found
-
-
-def _carries(arguments: Arguments) -> bool:
-    """Return whether a text may hand on more than words, besides the line that clients add."""
-    texts = [_ADDED.sub("", text) for text in arguments.values() if isinstance(text, str)]
-    return any(_MORE_THAN_WORDS.search(one) or redact_text(one) != one for one in texts)
-
-
-_ADDED: Final = re.compile(
-    r"\[[\w .-]{1,40}\]\(https://(?:claude\.com/claude-code|claude\.ai/code|opencode\.ai)\)"
-    r"|^Co-Authored-By: [\w .-]{1,60} <noreply@(?:anthropic|openai)\.com>$",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MORE_THAN_WORDS: Final = re.compile(
-    r"://|\bwww\.|!\[|\]\(|<(?:a|audio|base|embed|form|iframe|img|link|meta|object|picture|script|source"
-    r"|style|svg|video)\b|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
-    re.IGNORECASE,
-)
-"""Links, pictures, people who are told of it, and what may be a key of a form that no table has."""
 
 
 def _row(part: Part) -> Action | NotUnderstood | tuple[str, ...]:
@@ -296,7 +280,11 @@ def _create(reading: ParsedOptions, place: CommandPlace) -> Action | NotUndersto
         return NotUnderstood("gh pr create: it would ask for a title")
     base = next((word.text or "" for word in reading.values_of("--base", "-B")), None)
     return _own_repository(place) or PullRequestCall(
-        draft=reading.has("--draft", "-d"), is_ready_mark=False, texts=texts, base=base
+        draft=reading.has("--draft", "-d"),
+        is_ready_mark=False,
+        texts=texts,
+        base=base,
+        pushed=GitCall(operation="push", current=place.branch, upstream=place.push_to),
     )
 
 
@@ -403,6 +391,13 @@ def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str 
         )
         for verb, action in zip(verbs, actions, strict=True)
     ]
+    # "push the login branch and create a PR" asks for none of another branch.
+    objections += [
+        _about_git(one, action.pushed, around, held=escalation.held)
+        for action in actions
+        for one in requests
+        if isinstance(action, PullRequestCall) and action.pushed and one.verb == "push"
+    ]
     return next((one for one in objections if one is not None), None)
 
 
@@ -475,27 +470,29 @@ def _about_named(
 ) -> str | None:
     if request.quoted != action.text:
         return "the message does not quote the text"
+    if request.manager is not None and request.manager not in action.server.lower():
+        return "the message names another service"
     # An owner and a repository are one word of the message.
     names = [part for one in request.names for part in (one.split("/") if _REPO(one) else [one])]
     if len(names) != len(action.values):
         return "the message does not name each value of the call, and no others"
-    paths = [one for one in action.values if isinstance(one, RealPath)]
+    source = None
     for name, value in zip(names, action.values, strict=True):
         is_number = name.startswith("#") and name[1:].isdecimal()
-        named = (
-            _path_of(name, around, paths[0]) if isinstance(value, RealPath) else name[is_number:]
-        )
-        if named != value:
+        is_path = isinstance(value, RealPath)
+        if value != (_path_of(name, around, source) if is_path else name[is_number:]):
             return "the message does not name each value of the call, and no others"
+        source = value if isinstance(value, RealPath) else None
     return None
 
 
-def _path_of(name: str, around: CallSurroundings, source: RealPath) -> RealPath | None:
+def _path_of(name: str, around: CallSurroundings, source: RealPath | None) -> RealPath | None:
     """Return the path that a name means: "move ~/a.txt to ~/b" means a place in a directory."""
     # "rename /srv/a.md to b.md": from where a relative path starts is not said.
     path = asked_path(name, around) if name.startswith(("/", "~/")) else None
     is_inside = _FILE_NAME.search(str(source)) and not _FILE_NAME.search(name)
-    return RealPath((*path.parts, source.parts[-1])) if path is not None and is_inside else path
+    last = source.parts[-1:] if source is not None and is_inside else ()
+    return None if path is None else RealPath((*path.parts, *last))
 
 
 _REPO: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII).fullmatch
@@ -505,14 +502,14 @@ _WORDS: Final = re.compile(r"[^\W_]+")
 def _about_git(
     request: StatedRequest, action: GitCall, around: CallSurroundings, *, held: bool
 ) -> str | None:
-    if not _is_described(request, action):
+    if not _is_described(request, action, f"{around.workspace}/"):
         return "the message describes what the call is not known to be about"
     if action.operation == "commit":
         return _about_commit(request, action, around, held=held)
     return _about_remote(request, action)
 
 
-def _is_described(request: StatedRequest, action: GitCall) -> bool:
+def _is_described(request: StatedRequest, action: GitCall, root: str) -> bool:
     """Return whether words such as `login` in "push the login branch" are of what the call is for.
 
     That is the branch, or each path that is staged: no word of the agent's own counts.
@@ -520,7 +517,8 @@ def _is_described(request: StatedRequest, action: GitCall) -> bool:
     about = {one.lower().removesuffix("s") for one in request.about}
     told = [_stems(action.current or "")]
     if action.operation == "commit" and action.staged:
-        told.append(frozenset.intersection(*map(_stems, action.staged)))
+        paths = [f"{one}/".removeprefix(root) for one in action.staged]
+        told.append(frozenset.intersection(*map(_stems, paths)))
     return all(any(one in words for words in told) for one in about)
 
 
@@ -572,10 +570,8 @@ def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundin
     named = {asked_path(text, around) for text in request.names}
     if None in named or not set(action.paths) <= named:
         return "the message does not name path"
-    if action.operation in {"write", "edit"} and len(named) != 1:
-        return "the message names something else"
-    if action.operation in {"write", "edit"} and request.quoted != action.content:
-        return "the message does not quote what is written"
+    if action.operation == "write" and (len(named) != 1 or request.quoted != action.content):
+        return "the message does not quote what is written, or names something else"
     return None
 
 
@@ -583,7 +579,7 @@ def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
     own = action.upstream[0] if action.upstream is not None else None
     remote, branch = action.remote or own, action.branch or action.current
-    if not set(request.names) <= {remote, branch, f"{remote}/{branch}"}:
+    if not set(request.names) <= {remote, branch, f"{remote}/{branch}"} or remote in _BRANCHES:
         return "the message does not name remote and branch"
     if action.remote not in {None, own} and not _is_named(action.remote, request):
         return "the message does not name remote"
@@ -594,6 +590,10 @@ def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     mapped = action.upstream[1] if action.upstream is not None and not action.branch else None
     is_own = action.current is not None and {action.branch, mapped} <= {None, action.current}
     return None if is_own else "the branch is not known to be the current one"
+
+
+_BRANCHES: Final = frozenset({"main", "master"})
+"""In "push to main" they are no remotes."""
 
 
 def _is_named(name: str | None, request: StatedRequest) -> bool:

@@ -18,6 +18,7 @@ This file does not know the call that is to be approved.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
 Verb: TypeAlias = Literal[
-    "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "edit", "delete",
+    "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "delete",
     "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail",
 ]  # fmt: skip
 """`get`: of an address. `ready`: of a pull request, for review."""
@@ -44,7 +45,7 @@ class StatedRequest(Struct, frozen=True, kw_only=True):
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
     manager: str | None = None
-    """The package manager that an installation names, such as `npm`."""
+    """The package manager or service that the request names, such as `npm`."""
     draft: bool = False
     """Whether a draft is requested."""
 
@@ -60,15 +61,17 @@ def _these(words: str) -> frozenset[str]:
 
 
 GATE: Final = _these(
-    "abort about actually after afterwards ago almost already although anti any anything avoid "
-    "back before belay but cancel cannot cant careful case changed could did didn't disregard do "
-    "does doesn't don't done dont dry dry-run earlier else eventually except fake false finally "
-    "first forbidden forget had has have hold how however hypothetically if ignore imagine "
-    "instead isn't joke joking just keep kidding last later leave long maybe mind mistake must "
-    "never nevermind next no nobody non none nope nor not nothing nowhere off once only oops or "
-    "perhaps please-don't pm pretend previous previously prior provided psych rather refrain "
-    "revert scratch should shouldn't skip something soon sorry stop stopped strike suppose "
-    "supposedly than that that's theory though today tomorrow tonight un undo unless until wait "
+    "abort about actually advance after afterwards ago agree agrees ahead almost already "
+    "although anti any anything approval approve approved approves assuming avoid back before "
+    "beforehand belay but cancel cannot cant careful case changed confirm confirmation could "
+    "did didn't disregard do does doesn't don't done dont dry dry-run earlier else eventually "
+    "except fake false finally first forbidden forget had has have hold how however "
+    "hypothetically if ignore imagine initially instead isn't joke joking just keep kidding "
+    "last later leave long maybe mind mistake must never nevermind next no nobody non none nope "
+    "nor not nothing nowhere off once only oops or otherwise pending perhaps permission "
+    "please-don't pm pretend previous previously prior provided psych rather refrain revert "
+    "scratch should shouldn't skip something soon sorry stop stopped strike suppose supposedly "
+    "than that that's theory though today tomorrow tonight un undo unless until upfront wait "
     "was wasn't were what what's when whenever where whether which while who why will without "
     "won't would wrong yesterday yet"
 )
@@ -76,7 +79,10 @@ GATE: Final = _these(
 stand in another matter: an agent that calls a branch `nothing` would turn "push nothing to origin"
 into a request."""
 
-_WHICH: Final = rf"(?!(?:old|other|original|initial|second|third|one|{'|'.join(GATE)})\b)[a-z0-9]+"
+_QUOTE_MARK: Final = "\x00"
+_SAYS: Final = "\x01"
+_AS: Final = "\x02"
+"""A quoted text, and what introduces it: no words that a message can have."""
 _FITTING: Final = "good|short|clear|proper|sensible|nice|meaningful|descriptive"
 _NEW: Final = "(?:please )?(?:(?:an?|einen|un) )?(?:new |git )?"
 _SAME: Final = tuple(
@@ -86,7 +92,7 @@ _SAME: Final = tuple(
             ("pr", r"pull[ -]request"),
             ("thanks", r"thank you"),
             ("please", r"go ahead (?:and|with)|feel free to|(?:i'd like|i want|i need) you to"),
-            ("please", r"can we|(?:can|could|would) you|(?:you|we) (?:can|may)|bitte|stp|svp"),
+            ("please", r"(?:can|could|would) you|you (?:can|may)|bitte|stp|svp"),
             ("please", r"por favor|s'il te pla[iî]t"),
             ("my changes", r"(?:mes|les) (?:changements|modifs)|(?:mis|los) cambios"),
             ("my changes", r"(?:meine|die|alle) änderungen"),
@@ -107,10 +113,12 @@ _SAME: Final = tuple(
             ("push my changes to", r"push my changes (?:auf|nach|sur)"),
             ("create a pr", r"pr (?:it|this)"),
             ("now", r"jetzt|for (?:me|now|review)"),
-            ("please", rf"(?:with|using) an? (?:(?:{_FITTING}) )*message(?! ?\x00)"),
-            ("-m", r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|as)(?= \x00)"),
-            ("and", r"und|n|&|\+"),
-            ("push the fix", rf"push the {_WHICH}(?: {_WHICH})? fix(?:es)?"),
+            ("please", rf"(?:with|using) an? (?:(?:{_FITTING}) )*message(?! ?[\x00-\x02])"),
+            (_SAYS, r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|-m)(?= \x00)"),
+            (_AS, r"as(?= \x00)"),
+            ("tell me", "let me know"),
+            ("ask", r"(?:check|verify|clear) (?:it |this )?with|run (?:it|this|that) (?:by|past)"),
+            ("and", r"und|(?<=\S )n(?= \S)|&|\+"),
         )
     ]
 )
@@ -145,8 +153,7 @@ _PREPARES: Final = _these(
 )
 _FOLLOWS: Final = _PREPARES | _these(
     "check verify watch monitor continue proceed tell summarize summarise explain describe reply "
-    "respond answer run rerun test look see link mention reference note ping let move follow use "
-    "implement"
+    "respond answer run rerun test look see link mention reference note ping follow implement"
 )
 _ASKS: Final = _these("how what what's where which who why")
 _TELLS: Final = _these("tell summarize summarise explain describe check see look follow")
@@ -163,7 +170,7 @@ _OPERATION: Final = re.compile(
     re.IGNORECASE,
 )
 """The verbs of operations, in any form. A text with one may be what the message is about."""
-_OBJECT: Final = re.compile(rf"(?:to$|{_OPERATION.pattern})", re.IGNORECASE)
+_OBJECT: Final = re.compile(rf"(?:(?:in)?to$|{_OPERATION.pattern})", re.IGNORECASE)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
 _PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w./-]*(?:(?:@|==)[\w.^~-]+)?", re.ASCII)
@@ -203,7 +210,7 @@ _TWO_THINGS: Final = re.compile(
     re.IGNORECASE,
 )
 """No name of one thing: in "push that my commits work" the verb has no object that is pushed."""
-_FROM_TO: Final = "the my file folder directory from to into"
+_FROM_TO: Final = "the my file folder directory from"
 _FILES: Final = "me the my contents content of at file files folder directory entirely"
 
 
@@ -212,7 +219,7 @@ def _row(verb: Verb, starts: str, known: str, target: re.Pattern[str] | None) ->
 
 
 _ROWS: Final = (
-    _row("commit", "commit", f"{_THINGS} on branch for -m", _FILE),
+    _row("commit", "commit", f"{_THINGS} on branch for {_SAYS} {_AS}", _FILE),
     _row("pr", "open get create push make raise submit file put do",
      f"{_THINGS} a an pr draft for with to into against as in branch", _NAME),
     _row("push", "push", f"{_THINGS} to branch feature remote pr", _NAME),
@@ -223,30 +230,36 @@ _ROWS: Final = (
     _row("ready", "mark", "it the this my pr as ready", None),
     _row("install", "install add", "the package packages dependency dependencies deps"
      " all with using via from to project", _PACKAGE),
-    _row("mkdir", "create make mkdir", f"{_FILES} a an new", _PATH),
+    _row("mkdir", "create make mkdir", "me the my folder directory a an new at", _PATH),
     _row("list", "list ls", f"{_FILES} in all", _PATH),
     _row("move", "move rename mv", _FROM_TO, _PATH),
     _row("copy", "copy cp", _FROM_TO, _PATH),
     _row("merge", "merge", "pr the in on", _THING),
     _row("issue", "create open file raise",
-     "a an new issue in on for -m titled with title", _THING),
-    _row("comment", "comment add post", "a comment on issue pr the in -m", _THING),
-    _row("post", "post send", "the message slack channel in to on -m", _CHANNEL),
-    _row("mail", "send email mail write", "an email mail message to -m", _MAILBOX),
+     f"a an new issue in on for {_SAYS} titled with title", _THING),
+    _row("comment", "comment add post", f"a comment on issue pr the in {_SAYS}", _THING),
+    _row("post", "post send", f"the message slack channel in to on {_SAYS}", _CHANNEL),
+    _row("mail", "send email mail write", f"an email mail message to {_SAYS}", _MAILBOX),
     _row("read", "read open show display view print cat look", _FILES, _PATH),
     _row("write", "write create save", f"{_FILES} to in into", _PATH),
-    _row("edit", "edit modify", _FILES, _PATH),
-    _row("delete", "delete remove erase rm", _FILES, _DELETED),
+    _row("delete", "delete remove erase rm", "the my at file files folder directory", _DELETED),
 )  # fmt: skip
 """The first row counts that fits all words of a clause."""
 
 _MANAGERS: Final = frozenset({"npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo"})
 _INSTALLS: Final = frozenset({"install", "i", "add", "ci", "sync"})
 _LOCKED: Final = frozenset({"dependencies", "deps", "packages"})
-_INTRODUCES: Final = frozenset(
-    {"-m", "write", "save", "create", "titled", "title", "comment", "post"}
+_PLACES: Final = frozenset({"with", "using", "via", "from", "to"})
+_NO_PACKAGES: Final = (
+    _MANAGERS
+    | _THING_WORDS
+    | _these("dev global globally locally lockfile missing needed necessary package required same")
 )
-_ARTICLES: Final = _these("a an the my our your new draft up")
+"""Words that say which packages, from where or how, though a registry may have one of the name."""
+_INTRODUCES: Final = frozenset(
+    {_SAYS, _AS, "write", "save", "create", "titled", "title", "comment", "post"}
+)
+_ARTICLES: Final = _these("a an me the my our your new draft up")
 _DESCRIBED: Final = frozenset({"commit", "push"})
 _BEHIND_PR: Final = _POLITE | _these("up for with to into against as in from here again") | {""}
 _POINTS: Final = frozenset({"to", "from", "into", "against", "branch", "origin", "upstream"})
@@ -259,7 +272,7 @@ _ANY_BRANCH: Final = _POLITE | _these(
 _USUAL: Final = frozenset({"main", "master", "origin", "upstream"})
 """Names that need no such word before them."""
 _TWO_PATHS: Final = frozenset({"move", "copy"})
-_ON_FILES: Final = _TWO_PATHS | {"read", "edit", "delete", "write", "mkdir", "list"}
+_ON_FILES: Final = _TWO_PATHS | {"read", "delete", "write", "mkdir", "list"}
 _QUOTING: Final = frozenset({"commit", "write", "issue", "comment", "post", "mail"})
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
@@ -276,13 +289,23 @@ _QUOTED: Final = re.compile(r"""(?<!\S)(?:'([^'"`]+)'|"([^'"`]+)")(?=[\s.,;!]|$)
 _STRAY_QUOTE: Final = re.compile(
     "[\"`\u2018\u201c\u201d\u00ab\u00bb]|~~~|^>|(?<![A-Za-z])['\u2019]|['\u2019](?![A-Za-z])"
 )
-_QUOTE_MARK: Final = "\x00"
 _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
 _PURPOSE: Final = r"so (?:that|i|we|you|ci|the|it|he|she|they)\b"
 _CLAUSE_END: Final = re.compile(
     r"(?<=\S)[.!;,](?=\s|$)| - |(?<!\S)and(?!\S)| then (?=\S)" + rf"|(?<=\S) (?={_PURPOSE})",
     re.IGNORECASE,
 )
+
+
+_AMBIGUOUS: Final = re.compile(
+    r"\b(?:the|my|our|your|this|an?) [^.;]*\band (?:push|pull|fetch) "
+    r"(?:changes|code|commits?|edits?|feature|fix(?:es)?|updates?|work)\b"
+    r"|\b(?:finish|complete) [^.;]*\b(?:audits?|qa|reviews?|testing)\b"
+    rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b",
+    re.IGNORECASE,
+)
+"""In "fix the mail and push updates" both may be what is fixed, and nothing be pushed. In "tests
+pass, then push" the report may be what has to come first, and so may a review."""
 
 
 def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
@@ -296,14 +319,16 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     text = _QUOTED.sub(_QUOTE_MARK, message)
     if len(message) > MAX_MESSAGE or not message.isprintable():
         return NotUnderstood("the message is long, or has several lines or unseen characters")
-    if _QUESTION.search(message):
-        return NotUnderstood("the message asks a question")
     if len(quoted) > 1 or any(map(_OPERATION.search, quoted)) or _STRAY_QUOTE.search(text):
         return NotUnderstood("the message quotes a request, several texts, or what is no evidence")
-    text = text.replace(f": {_QUOTE_MARK}", f" -m {_QUOTE_MARK}")
+    text = text.replace(f": {_QUOTE_MARK}", f" {_SAYS} {_QUOTE_MARK}")
     for phrase, word in _SAME:
         text = phrase.sub(word, text)
-    requests = _requests([clause.split() for clause in _CLAUSE_END.split(text)])
+    asks = _QUESTION.search(message)
+    if asks or _AMBIGUOUS.search(text):
+        why = "asks a question" if asks else "may mean something else than a request"
+        return NotUnderstood(f"the message {why}")
+    requests = _requests(text)
     if isinstance(requests, NotUnderstood) or not quoted:
         return requests
     if any(one.verb in _QUOTING and one.quoted is None for one in requests):
@@ -311,12 +336,12 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     return tuple([replace(one, quoted=one.quoted and quoted[0]) for one in requests])
 
 
-def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | NotUnderstood:
+def _requests(text: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     requests: list[StatedRequest] = []
     files: list[str] = []
     is_over = False
     last: Sequence[str] = ()  # the words of the last request: a list of targets may go on
-    for clause in clauses:
+    for clause in map(str.split, _CLAUSE_END.split(text)):
         lead = next((at for at, one in enumerate(clause) if one.lower() not in _POLITE), None)
         if lead is None or _PRAISE.fullmatch(" ".join(clause[lead:])):
             continue
@@ -326,7 +351,7 @@ def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | N
         if read is not None:
             requests.append(read)
             last = body
-        elif last and is_plain and (longer := _continued(requests[-1], [*last, *body])):
+        elif is_plain and (longer := _continued(requests, last, body)):
             requests[-1] = longer
             last = [*last, *body]
         elif _is_before(body):
@@ -349,10 +374,14 @@ def _requests(clauses: Sequence[Sequence[str]]) -> tuple[StatedRequest, ...] | N
     )
 
 
-def _continued(request: StatedRequest, words: Sequence[str]) -> StatedRequest | None:
-    """Return the request with the words of a clause more, as in "read a.txt and b.txt"."""
-    longer = _request(words, is_first=True)
-    return longer if longer is not None and longer.verb == request.verb else None
+def _continued(
+    requests: Sequence[StatedRequest], last: Sequence[str], body: Sequence[str]
+) -> StatedRequest | None:
+    """Return the last request with the words of a clause more, as in "read a.txt and b.txt"."""
+    if not last or body[0].lower() in _FOLLOWS:
+        return None
+    longer = _request([*last, *body], is_first=True)
+    return longer if longer is not None and longer.verb == requests[-1].verb else None
 
 
 def _is_before(body: Sequence[str]) -> bool:
@@ -363,6 +392,8 @@ def _is_before(body: Sequence[str]) -> bool:
     did = _DID.match(text)
     others = text[did.end() :].split() if did is not None else body[1:]
     is_one = did is not None or (body[0].lower() in _PREPARES and len(body) <= _MOST_BEFORE)
+    if body[0].lower() == "stage":  # the commit would not be limited to what is no file
+        is_one = all(_FILE.fullmatch(one) or one.lower() in _THING_WORDS for one in others)
     return is_one and _is_free(others) and not any(map(_OBJECT.match, others))
 
 
@@ -383,16 +414,16 @@ def _request(words: Sequence[str], *, is_first: bool) -> StatedRequest | None:
     for prefix in ("run", "git"):
         words = words[1:] if words[0].lower() == prefix and words[1:] else words
     lower = [*map(str.lower, words), ""]
-    if lower[0] in _MANAGERS and lower[1] in _INSTALLS:
+    if lower[0] in _MANAGERS and lower[1] in _INSTALLS and lower[:2] != ["cargo", "install"]:
         return _request(["install", *words[2:], "with", words[0]], is_first=is_first)
     if not is_first and re.fullmatch(r"(?:(?:a )?draft )?pr(?: please| too)? ", " ".join(lower)):
         # "push and PR", "push + a draft PR": alone, a noun asks for nothing.
         return StatedRequest(verb="pr", draft="draft" in lower)
     # "push it to the PR" asks for no other one, and "open the PR" alone may ask to see it.
     may_be_old = {"push", "get", "open"} if is_first else {"push", "get"}
-    is_old = lower[0] in may_be_old and {"a", "an", "draft"}.isdisjoint(lower)
+    is_old = lower[0] in may_be_old and {"a", "an", "draft", "new"}.isdisjoint(lower)
     for row in _ROWS:
-        if lower[0] in row.starts and not (row.verb == "pr" and is_old):
+        if lower[0] in row.starts and not (row.verb in {"pr", "issue"} and is_old):
             read = _read(row, words, lower)
             if read is not None:
                 return read
@@ -410,16 +441,23 @@ def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedReques
             about.append(lower[at])
         elif not _is_known(row, lower, at, has_names=bool(names)):
             return None
-    manager = next((one.removesuffix("3") for one in lower if one in _MANAGERS), None)
+    is_install, is_all = lower[0] == "install", {"dependency", "package"}.isdisjoint(lower)
+    manager = next((one.removesuffix("3") for one in lower if one in {*_MANAGERS, "slack"}), None)
+    goes_to = [one for before, one in pairwise(words) if before.lower() in {"to", "into"}]
+    are_two = names[-1:] == goes_to if goes_to else lower[0] in {"mv", "cp"} and len(names) > 1
     has = {
-        "pr": _is_new_one(lower),
-        "ready": "ready" in lower,
-        "mkdir": not {"mkdir", "folder", "directory"}.isdisjoint(lower),
-        "issue": "issue" in lower,
+        "pr": _is_object("pr", lower)
+        and lower[lower.index("pr") + 1] in _BEHIND_PR
+        and (not names or {"to", "into", "against"} & {*lower}),
+        "ready": {"pr", "ready"}.issubset(lower),
+        "mkdir": lower[0] == "mkdir" or any(_is_object(one, lower) for one in _KINDS),
+        "issue": _is_object("issue", lower),
         "mail": not {"email", "mail"}.isdisjoint(lower),
         "get": len(names) == 1,
         # Whether the manager is named is seen in the whole list: "install a and b with npm".
-        "install": manager is not None or lower[0] == "install",
+        "install": (is_install and (manager or not _LOCKED.isdisjoint(lower)) and is_all)
+        or (names and (is_install or manager)),
+        **dict.fromkeys(_TWO_PATHS, are_two),
     }
     if not has.get(row.verb, names or row.verb not in _ON_FILES):
         return None
@@ -440,12 +478,9 @@ def _is_about(lower: Sequence[str], at: int, about: Sequence[str]) -> bool:
     return is_placed and lower[at].isalnum() and lower[at] not in GATE | _THING_WORDS
 
 
-def _is_new_one(lower: Sequence[str]) -> bool:
-    """Return whether a clause asks for a pull request: "make the changes of the PR" does not."""
-    if "pr" not in lower:
-        return False
-    at = lower.index("pr")
-    return _ARTICLES.issuperset(lower[1:at]) and lower[at + 1] in _BEHIND_PR
+def _is_object(noun: str, lower: Sequence[str]) -> bool:
+    """Return whether a clause is about a thing: "make the changes of the PR" is not."""
+    return noun in lower and _ARTICLES.issuperset(lower[1 : lower.index(noun)])
 
 
 def _is_known(row: _Row, lower: Sequence[str], at: int, *, has_names: bool) -> bool:
@@ -454,10 +489,15 @@ def _is_known(row: _Row, lower: Sequence[str], at: int, *, has_names: bool) -> b
     if word == _QUOTE_MARK:
         return row.verb in _QUOTING and before in _INTRODUCES
     if word in _MANAGERS:
-        return row.verb == "install" and before in row.known
+        return row.verb == "install" and before in _PLACES
     if has_names and row.verb in _ON_FILES:
         return word in _BEHIND or (row.verb in _TWO_PATHS and word in {"to", "into"})
     return word in row.known
+
+
+def _is_package(lower: Sequence[str], at: int) -> bool:
+    is_placed = not _PLACES.isdisjoint(lower[:at])
+    return not (is_placed or lower[at] in _NO_PACKAGES or lower[at + 1] in _LOCKED)
 
 
 def _is_target(row: _Row, word: str, lower: Sequence[str], at: int) -> bool:
@@ -470,7 +510,7 @@ def _is_target(row: _Row, word: str, lower: Sequence[str], at: int) -> bool:
         is_moved = row.verb == "push" and after == "to" and lower[at] not in row.known
         if not (lower[at] in _USUAL or is_moved or (is_placed and lower[at] not in _ANY_BRANCH)):
             return False
-    elif lower[at] in row.known or lower[at] in _MANAGERS:
+    elif lower[at] in row.known or (row.verb == "install" and not _is_package(lower, at)):
         return False
     elif row.verb in _ON_FILES and not _KINDS.keys().isdisjoint(lower[:at]):
         pattern = _CALLED if _BEHIND.issuperset(lower[at + 1 : -1]) else pattern
