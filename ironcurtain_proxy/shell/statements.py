@@ -45,6 +45,7 @@ _SPACE: Final = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS: Final = re.compile(rb"[0-9]+")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_][A-Za-z0-9_]*)")
+_NO_CONTINUATION: Final = re.compile(rb"[ \t\n]*")
 _DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
 _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
 """Text that a here-document with an unquoted delimiter may not contain."""
@@ -371,8 +372,7 @@ def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> N
             reading.pending.append(child)
     for before, child in itertools.pairwise(node.children):  # a dropped `-` before `2>&1`
         gap = reading.source[before.end_byte : child.start_byte]
-        ends = child.type in {"heredoc_body", "heredoc_end"}
-        reading.require(_SPACE if ends else BLANK, gap, "something is left over")
+        reading.require(_NO_CONTINUATION, gap, "something is left over")
     body = _heredoc_body(reading, node, start, strip=node.children[0].type == "<<-")
     literal = raw[:1] in {b"'", b'"', b"\\"}
     if not literal and _LIVE.search(body):

@@ -128,6 +128,7 @@ def test_a_here_document_is_read_whatever_else_stands_on_its_line(
     "text",
     [
         "cat - <<'E' \\\n x\nE\n",
+        "show <<-E \\\n 2>&1\n\tB\n\tE\n", "cat <<E \\\n >/tmp/f\nx\nE\n", "cat <<E \\\n\nx\nE\n",
         "cat - <<E 'a\nE\n'\nE\n", "cat - <<E\n$(id)\nE", "cat - <<E\n",
         "cat - <<E \"$(echo \"a\")\"\nE\n", "echo a\\ #' <<E\n'\nE\nls -",
         "echo $'\\'' - <<E\n'\nE\n", "cat - </here-document-0 <<E | x\nE", "echo $((1<<E))\nE",
