@@ -93,14 +93,13 @@ _SAME: Final = tuple(
             ("thanks", r"thank you"),
             ("please", r"go ahead (?:and|with)|feel free to|(?:i'd like|i want|i need) you to"),
             ("please", r"(?:can|could|would) you|you (?:can|may)|bitte|stp|svp"),
-            ("please", r"por favor|s'il te pla[iî]t"),
+            ("please", r"por favor|s'il te pla[iî]t|let(?:'s| us)"),
             ("my changes", r"(?:mes|les) (?:changements|modifs)|(?:mis|los) cambios"),
             ("my changes", r"(?:meine|die|alle) änderungen"),
             ("commit and push", r"get (?:this|it|that|everything) committed (?:and|&) pushed"),
             ("commit it", r"get (?:this|it|that|everything) committed"),
             ("push it", r"get (?:this|it|that|everything) pushed"),
             ("look", r"(?:have|take) a (?:quick )?look"),
-            ("lets", r"let(?:'s| us)"),
             ("everything", r"(?:what|everything|all) (?:we|you) have(?: so far)?"),
             ("everything", r"all of (?:it|this|that)|alles"),
             ("commit", r"comm?itt?en?|committ?|comit"),
@@ -117,6 +116,7 @@ _SAME: Final = tuple(
             (_SAYS, r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|-m)(?= \x00)"),
             (_AS, r"as(?= \x00)"),
             ("tell me", "let me know"),
+            ("implement it", r"use (?:it|this|that)(?=$|[.,;!]| (?:for|in|to)\b)"),
             ("ask", r"(?:check|verify|clear) (?:it |this )?with|run (?:it|this|that) (?:by|past)"),
             ("and", r"und|(?<=\S )n(?= \S)|&|\+"),
         )
@@ -298,7 +298,7 @@ _CLAUSE_END: Final = re.compile(
 
 
 _AMBIGUOUS: Final = re.compile(
-    r"\b(?:the|my|our|your|this|an?) [^.;]*\band (?:push|pull|fetch) "
+    r"\b(?:the|my|our|your|this|an?) (?!and\b)[^.;]*\band (?:push|pull|fetch) "
     r"(?:changes|code|commits?|edits?|feature|fix(?:es)?|updates?|work)\b"
     r"|\b(?:finish|complete) [^.;]*\b(?:audits?|qa|reviews?|testing)\b"
     rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b",

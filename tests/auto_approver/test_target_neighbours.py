@@ -144,7 +144,8 @@ def test_no_push_follows_from_words_that_may_mean_something_else(message: str) -
 
 def test_a_push_may_still_be_asked_for_beside_a_report_or_another_matter() -> None:
     asked = ("tests pass. push it", "push it, let me know what failed", "fine, push then",
-             "fix the email and push it", "push the login fix", "you can push now")  # fmt: skip
+             "fix the email and push it", "push the login fix", "commit this and push changes",
+             "you can push now")  # fmt: skip
     assert passed(*((one, PUSH) for one in asked)) == list(asked)
 
 
@@ -219,3 +220,9 @@ def test_a_package_may_still_stand_before_its_place_and_another_matter() -> None
 def test_a_switch_beside_a_command_is_not_asked_for(switch: str) -> None:
     assert passed(("push", run("git push", **{switch: True}))) == []
     assert passed(("push", run("git push", sandbox=False))) == []
+
+
+def test_what_was_read_may_be_used() -> None:
+    read = call("fs/read_file", {"path": "/srv/a.txt"}, {"path": ("read-path",)})
+    assert passed(("read /srv/a.txt and use it", read)) == ["read /srv/a.txt and use it"]
+    assert passed(("push, use this remote", PUSH)) == []
