@@ -250,15 +250,15 @@ _MANAGERS: Final = frozenset({"npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetr
 _INSTALLS: Final = frozenset({"install", "i", "add", "ci", "sync"})
 _LOCKED: Final = frozenset({"dependencies", "deps", "packages"})
 _PLACES: Final = frozenset({"with", "using", "via", "from", "to"})
+_EXPECTS: Final = _PLACES | _these("into against for on in at of as")
+"""Words that no complete request ends with: "push to"."""
 _NO_PACKAGES: Final = (
     _MANAGERS
     | _THING_WORDS
     | _these("dev global globally locally lockfile missing needed necessary package required same")
 )
 """Words that say which packages, from where or how, though a registry may have one of the name."""
-_INTRODUCES: Final = frozenset(
-    {_SAYS, _AS, "write", "save", "create", "titled", "title", "comment", "post"}
-)
+_INTRODUCES: Final = frozenset({_SAYS, _AS, "write", "save", "titled", "title", "comment", "post"})
 _ARTICLES: Final = _these("a an me the my our your new draft up")
 _DESCRIBED: Final = frozenset({"commit", "push"})
 _BEHIND_PR: Final = _POLITE | _these("up for with to into against as in from here again") | {""}
@@ -277,11 +277,8 @@ _QUOTING: Final = frozenset({"commit", "write", "issue", "comment", "post", "mai
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
 _KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
-    "file": "file",
-    "files": "file",
-    "folder": "directory",
-    "directory": "directory",
-}
+    "file": "file", "files": "file", "folder": "directory", "directory": "directory"
+}  # fmt: skip
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -459,7 +456,7 @@ def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedReques
         or (names and (is_install or manager)),
         **dict.fromkeys(_TWO_PATHS, are_two),
     }
-    if not has.get(row.verb, names or row.verb not in _ON_FILES):
+    if lower[-2] in _EXPECTS or not has.get(row.verb, names or row.verb not in _ON_FILES):
         return None
     return StatedRequest(
         verb=row.verb,

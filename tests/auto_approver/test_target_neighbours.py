@@ -226,3 +226,17 @@ def test_what_was_read_may_be_used() -> None:
     read = call("fs/read_file", {"path": "/srv/a.txt"}, {"path": ("read-path",)})
     assert passed(("read /srv/a.txt and use it", read)) == ["read /srv/a.txt and use it"]
     assert passed(("push, use this remote", PUSH)) == []
+
+
+def test_a_message_that_breaks_off_asks_for_nothing() -> None:
+    said = ("push to", "push it to", "push from", "push to and commit it")
+    assert passed(*((one, PUSH) for one in said)) == []
+    assert passed(("create a PR against", PR), ("commit for", COMMIT), ("commit on", COMMIT)) == []
+
+
+def test_a_quoted_name_of_what_is_created_is_not_its_content() -> None:
+    write = call(
+        "fs/write_file", {"path": "/srv/x.txt", "content": "ok"}, {"path": ("write-path",)}
+    )
+    assert passed(("create 'ok' in /srv/x.txt", write)) == []
+    assert passed(("write 'ok' in /srv/x.txt", write)) == ["write 'ok' in /srv/x.txt"]
