@@ -298,9 +298,12 @@ def _why_not_named(word: Word, place: CommandPlace) -> str | None:
     # A workspace below `/tmp` has links, too.
     if any(is_within(path, stray) for stray in place.strays):
         return LED_OUT
-    # So may a home, which is nobody else's. The home of a container without users is `/`.
-    is_at_home = (place.home or "/") != "/" and is_within(path, place.home or "/")
-    if not is_at_home and any(is_within(path, top) for top in _SYSTEM):
+    # So may a home, which is nobody else's, but for what is the server's own in it.
+    homes = () if place.home in {None, "/"} else (place.home or "",)
+    at_home = _depth(path, (*place.closed, *homes))
+    if _depth(path, place.writable) > at_home:
+        return None
+    if not at_home and any(is_within(path, top) for top in _SYSTEM):
         return None
     return "it names a file outside the workspace"
 

@@ -72,9 +72,11 @@ def test_no_place_of_the_table_is_readable_by_a_contained_command(session: Askin
 
 def test_what_ordinary_work_needs_stays_readable(session: Asking) -> None:
     installation, agent, _ = session
-    for name in BESIDE[:3]:
-        assert "plain" in done(shell(agent, f"cat {installation.home / name}"))
     here = installation.workspace
+    for name in BESIDE[:3]:
+        # A command that names them would be asked about, because they lie outside the workspace.
+        (here / "read.sh").write_text(f"cat {installation.home / name}")
+        assert "plain" in done(shell(agent, f"sh {here}/read.sh"))
     commands = (
         f"git init -q {here}/w",
         f"cd {here}/w && git commit -q --allow-empty -m x && git log --format=%an",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.reply import question_in
+from ironcurtain_proxy.model.reply import pages_in, question_in
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 
@@ -41,3 +41,29 @@ def test_a_result_that_leaves_its_type_out_is_known_by_its_keys(key: str) -> Non
 @pytest.mark.parametrize("more", [{}, {"resultType": "complete"}, {"isError": True}, {"v": 1}])
 def test_everything_else_is_an_answer(more: dict[str, Json]) -> None:
     assert question_in(ToolResult(result={"content": TEXT, **more})) is None
+
+
+PAGE: Json = {"mode": "url", "elicitationId": "1", "url": "https://a.example", "message": "log in"}
+
+
+def test_the_pages_of_an_error_are_those_that_it_names() -> None:
+    error: dict[str, Json] = {"code": -32042, "message": "m", "data": {"elicitations": [PAGE] * 4}}
+    assert pages_in(ToolResult(error=error)) == [PAGE] * 4
+
+
+@pytest.mark.parametrize(
+    ("code", "pages"),
+    [
+        ("-32042", [PAGE]),
+        (-32041, [PAGE]),
+        (-32042, [PAGE, "https://a.example"]),
+        (-32042, [{"mode": "form", "elicitationId": "1"}]),
+        (-32042, [{"mode": "url", "elicitationId": 1}]),
+        (-32042, [PAGE] * 5),
+        (-32042, PAGE),
+    ],
+)
+def test_an_error_with_anything_else_beside_pages_names_none(code: Json, pages: Json) -> None:
+    error: dict[str, Json] = {"code": code, "message": "m", "data": {"elicitations": pages}}
+    assert pages_in(ToolResult(error=error)) == []
+    assert pages_in(ToolResult(result={"content": []})) == []

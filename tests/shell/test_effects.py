@@ -168,3 +168,24 @@ def test_a_home_below_a_directory_of_the_system_is_asked_about_as_any_other(home
         assert effect_of(parse_command(command), place).effect == "reads"
     without_users = replace(place, home="/")
     assert effect_of(parse_command("ls /usr/share"), without_users).effect == "reads"
+
+
+@pytest.mark.parametrize("home", ["/home/u", "/tmp/u"])
+def test_what_is_a_servers_own_in_a_home_is_read_as_what_is_free(home: str) -> None:
+    place = replace(
+        PROJECT,
+        workspace=f"{home}/p",
+        directory=f"{home}/p",
+        home=home,
+        writable=("/tmp", f"{home}/.tool"),
+        closed=(f"{home}/.tool/of-the-machine",),
+    )
+    for command in (f"cat {home}/.tool/settings", "ls ~/.tool", "cat /tmp/made"):
+        assert effect_of(parse_command(command), place).effect == "reads"
+    for command in (
+        "cat ~/.tool2/settings",
+        "ls ~",
+        "cat ~/.tool/of-the-machine/x",
+        "cat ~/.tool/.env",
+    ):
+        assert effect_of(parse_command(command), place).effect != "reads"
