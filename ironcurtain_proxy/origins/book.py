@@ -102,7 +102,8 @@ class _Waiting(Struct, frozen=True):
     """A result that is put aside."""
 
     source: InResult
-    held: ToolResult | _Texts
+    held: bytes | _Texts
+    """What is read of it, or the JSON of a short one."""
     size: int
 
 
@@ -139,9 +140,12 @@ class OriginBook:
         self, server: str, tool: str, request: AccessRequest | None, answer: ToolResult
     ) -> None:
         """Put a result aside that the agent gets. Never reads it all."""
-        held: ToolResult | _Texts = answer
-        size = _MOST_WHOLE + 1 if answer.written is None else len(answer.written)
-        if size > _MOST_WHOLE:
+        written = answer.written
+        held: bytes | _Texts
+        if written is not None and len(written) <= _MOST_WHOLE:
+            # A copy: the original has a large block, and what would keep that slows down each read.
+            held, size = bytes(memoryview(written)), len(written)
+        else:
             held = self._texts(answer, server, tool)
             size = sum(map(len, held.named))
         size += _BESIDES
@@ -174,8 +178,13 @@ class OriginBook:
 
     def _read(self, one: _Waiting) -> None:
         source, held = one.source, one.held
-        texts = held if isinstance(held, _Texts) else self._texts(held, source.server, source.tool)
-        named = (key for text in texts.named for key in coarse_keys(text, self._spelling))
+        if isinstance(held, bytes):
+            try:
+                answer = ToolResult(orjson.loads(held))
+            except orjson.JSONDecodeError:
+                return  # half a character, which other readers of JSON take: nobody named it
+            held = self._texts(answer, source.server, source.tool)
+        named = (key for text in held.named for key in coarse_keys(text, self._spelling))
         for key in islice(dict.fromkeys(islice(named, 4 * _MOST_OF_RESULT)), _MOST_OF_RESULT):
             digest = self._digest(key)
             known = self._index.pop(digest, None)
@@ -184,7 +193,7 @@ class OriginBook:
             self._index[digest] = (source if known is None else known[0], is_only)
             if len(self._index) > MOST_KEYS:
                 del self._index[next(iter(self._index))]
-        for text in texts.own:
+        for text in held.own:
             for key in islice(self._own_keys(text), _MOST_OF_RESULT):
                 digest = self._digest(key)
                 self._own.pop(digest, None)

@@ -179,6 +179,16 @@ def test_of_very_many_small_results_the_oldest_are_dropped(written: bytes | None
     assert isinstance(scene.origin(KIM), InResult)
 
 
+def test_a_result_that_cannot_be_read_again_names_nothing_and_the_next_one_is_read() -> None:
+    scene = Scene()
+    scene.book.note(
+        "web", "page", None, ToolResult({}, written=b'{"a": "eve@evil.example\\ud800"}')
+    )
+    scene.read("kim@example.org")
+    assert scene.origin(TargetPiece("address", "eve@evil.example")) == ByNobody()
+    assert isinstance(scene.origin(KIM), InResult)
+
+
 def test_two_sessions_share_nothing() -> None:
     one, other = Scene(), Scene()
     one.say("write to kim@example.org")
