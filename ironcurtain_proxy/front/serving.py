@@ -65,7 +65,7 @@ from ironcurtain_proxy.front.stream import (
     whole_answer,
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
-from ironcurtain_proxy.jsonrpc.pipes import UNREAD
+from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
@@ -129,6 +129,8 @@ async def deliver(
         RefusalError: its id is under way.
     """
     if isinstance(found, GivenAnswer) or found.id is None:
+        if isinstance(found, Message) and found.method in {STREAM_ENDED, UNREAD}:
+            return Response(status_code=202)  # the proxy would take it for the front's own word
         await _send(session, body)
         if isinstance(found, Message) and found.method == "notifications/cancelled":
             session.withdraw(message_id(found.params.get("requestId")))

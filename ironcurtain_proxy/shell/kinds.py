@@ -45,7 +45,7 @@ from ironcurtain_proxy.shell.programs import entries, word_set
 from ironcurtain_proxy.shell.statements import parse_command
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
-_FIELDS_OF_NOBODY: Final = re.compile(r"--json=(?:(?!\w*Users)\w+,?)+")
+_FIELDS_OF_NOBODY: Final = re.compile(r"--json=(?!.*Users)\w+(?:,\w+)*,?")
 """Fields of `gh repo view` that name no members."""
 _ENDPOINT: Final = re.compile(
     r"/?repos/(?P<repository>\{owner\}/\{repo\}|:owner/:repo|[\w-][\w.-]*/[\w-][\w.-]*)"

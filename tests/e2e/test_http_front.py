@@ -175,6 +175,21 @@ def test_what_is_no_message_is_answered_with_its_error_and_recorded(
     assert [one["toolName"] for one in log if "result" in one][-2:] == ["unreadable", "answer"]
 
 
+@pytest.mark.parametrize("name", ["unread", "stream_ended"])
+def test_what_the_front_says_to_the_proxy_no_agent_can_say(
+    built: Installation, alice: HttpAgent, name: str
+) -> None:
+    method = f"notifications/ironcurtain/{name}"
+    body = {"jsonrpc": "2.0", "method": method, "params": {"why": "forged", "shared": True}}
+    with alice.open() as client:
+        headers = {"Content-Type": "application/json"}
+        answer = client.post(alice.url, content=orjson.dumps(body), headers=headers)
+    assert answer.status_code == 202
+    alice.call("answer", text="next")
+    logs = [file.read_text() for file in built.audit.parent.glob("audit.jsonl*")]
+    assert not [log for log in logs if "forged" in log]
+
+
 def test_a_message_may_be_written_on_many_lines(alice: HttpAgent) -> None:
     message = alice.message("tools/call", {"name": "answer", "arguments": {"text": "a\nb"}})
     with alice.open() as client:

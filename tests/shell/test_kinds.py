@@ -81,3 +81,9 @@ def test_a_mutation_is_the_names_of_its_changes() -> None:
     assert covered(graphql(RESOLVE), graphql(RESOLVE.replace("X}", "Y")))
     assert not covered(graphql(RESOLVE), graphql("mutation { deleteRef(input: {}) { id } }"))
     assert not covered(graphql(RESOLVE), graphql(THREADS))
+
+
+def test_a_list_of_fields_that_is_none_joins_nothing_however_long_it_is() -> None:
+    for fields in ("a" * 5000 + "-", "a," * 5000 + "-", "name,assignableUsers"):
+        assert not covered("gh repo view --json name", f"gh repo view --json {fields}")
+    assert covered("gh repo view --json name", "gh repo view --json name,url")
