@@ -218,8 +218,8 @@ class MailboxDirectory:
 def mark_taken(descriptor: int) -> None:
     """Tell the writer of a response, who may still hold it open, that it was accepted in time.
 
-    The file is about to be removed, so its mode is a word between the two sides that leaves nothing
-    behind.
+    The sign is a mode of the file, because the writer can still read it from its open descriptor
+    after the file was removed.
     """
     with suppress(OSError):
         os.fchmod(descriptor, _TAKEN)

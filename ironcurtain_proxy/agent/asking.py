@@ -101,7 +101,7 @@ def kinds_shown(capabilities: Mapping[str, Json]) -> frozenset[AskKind]:
     found: set[AskKind] = set()
     forms, sampling = capabilities.get("elicitation"), capabilities.get("sampling")
     if isinstance(forms, dict):
-        # An empty object means forms: clients name the kind only since there are others.
+        # Clients that were written when forms were the only kind send an empty object.
         found |= {"form"} if not forms or "form" in forms else set()
         found |= {"url"} if "url" in forms else set()
     if isinstance(sampling, dict):

@@ -120,7 +120,8 @@ class Overlay(Struct, frozen=True, kw_only=True, dict=True):
     rules: OverlayRules | None = None
     """The rules of the overlay; None: the policy alone decides."""
     ask_when_named_by: frozenset[NamedBy] = frozenset()
-    """Calls that reach targets which were named so need a person, whatever else settles them."""
+    """A call needs a person, whatever else settles it, if one of its targets was named by one of
+    these."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)

@@ -69,8 +69,8 @@ class SignedRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     signature: _Hex
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many heads of that hour each log had, by machine and log: so many are under the root. It
-    is not signed: with other numbers the root is another one. Empty: all of that hour."""
+    """The number of heads that the root covers, by machine and log. If it is empty, the root covers
+    all heads of the hour. It needs no signature: with a wrong number the root does not match."""
 
     def covered(self, heads: Iterable[LogHead]) -> list[LogHead]:
         """Return the heads that were there when it was signed, of those in their order."""

@@ -88,7 +88,8 @@ class Kernel(Struct):
         if annotation is None or is_trusted:
             return _without_facts(server, tool, arguments, annotated=annotation is not None)
         if self.schemas is not None:
-            # The parser made it, so it is a dict. A copy for each call would be compiled anew.
+            # A schema is compiled once for each object, so no copy of it is passed. Its type is
+            # wider than the dict that the parser makes.
             schema: Json = annotation.input_schema  # type: ignore[assignment]
             problem = self.schemas.problem(annotation, schema, arguments)
             if problem is not None:

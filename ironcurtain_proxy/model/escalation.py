@@ -265,7 +265,10 @@ def visible(text: str) -> str:
 
 
 def fold(line: str, width: int | None) -> list[str]:
-    """Return a line in parts of at most so many columns, at least 20; never empty."""
+    """Return the parts of a line, each of at most `width` columns, or of 20 if `width` is less.
+
+    There is at least one part, which may be empty.
+    """
     if width is None or len(line) * 2 <= width:
         return [line]
     limit = max(width, _NARROWEST)

@@ -139,7 +139,8 @@ ONLY_READS: Final = "commands that only read"
 """Stands in a family for all sub-commands of a program that only read."""
 
 SERVICES: Final = "requests to services"
-"""Stands in a family for the programs that ask a service at an address, without files."""
+"""Stands in a family for programs such as `curl`, where they send a request to a service and read
+and write no file."""
 FETCHES: Final = "fetches"
 """Stands in a family for the sub-commands of git that fetch from one remote: `fetch`, `ls-remote`
 and, where the sandbox holds what it changes, `pull`."""

@@ -161,7 +161,10 @@ async def run_attached(
 
 
 async def _connected(wire: Path) -> UNIXSocketStream:
-    """Return the connection to the kernel. A long path is no address, so its directory is held."""
+    """Return the connection to the kernel.
+
+    The address of a socket holds 108 bytes, so a short path is used that leads to the same place.
+    """
     with closed_after(os.open(wire.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
         return await anyio.connect_unix(f"/proc/self/fd/{directory}/{wire.name}")
 

@@ -67,10 +67,10 @@ _X32: Final = 0x40000000
 class _Machine(Struct, frozen=True, kw_only=True):
     arch: int
     modes: Mapping[int, int]
-    """Calls that set a mode, and which argument it is."""
+    """Calls that set a mode, each with the place of the mode among its arguments."""
     opens: Mapping[int, int]
-    """Calls that set a mode if they make a file, and which argument is their flags: the mode is
-    the next."""
+    """Calls that set a mode if they make a file, each with the place of their flags. The mode is
+    the next argument."""
     attributes: tuple[int, ...]
     """Calls that set an extended attribute."""
     kernels: tuple[int, ...]
@@ -243,11 +243,9 @@ def _refused_wakes(known: _Machine) -> _Steps:
 
 
 def refused_pairs(machine: str) -> bytes | None:
-    """Return the filter of pairs of datagram sockets.
+    """Return the filter that refuses pairs of datagram sockets, or None for an unknown machine.
 
-    It is None if nothing is known of such a machine.
-
-    It holds beside the other filter, which refuses calls with other numbers.
+    It is installed beside the filter of the other calls.
     """
     return _filter(machine, _refused_pairs)
 

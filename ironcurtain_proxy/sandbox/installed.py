@@ -109,7 +109,7 @@ def _npm(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotIn
     above = [place / "node_modules" for place in (places.directory, *places.directory.parents)]
     is_bare = first.is_known and first.version is None and "/" not in first.name
     if launched.program is None and is_bare and not beside:
-        # `npx tsc` runs what is called so, whichever package it is of.
+        # `npx tsc` runs a program `tsc`, of whichever installed package.
         for modules in above:
             yield Installed(str(modules / ".bin" / first.name), "")
     names = [one.name for one in launched.packages]

@@ -181,7 +181,7 @@ class ControlLookout:
         return self._survey.repositories()
 
     def resume(self) -> None:
-        """Begin with the earlier state that was given, in place of `begin`."""
+        """Begin with the state that an earlier proxy noted. It is called in place of `begin`."""
         self._survey.leads.of_user()
         files = [(one, file) for one in self._survey.walk() if (file := self.known.get(one.key))]
         self._begun(files)

@@ -377,7 +377,7 @@ class _Reach(Struct, frozen=True):
 
     options: Mapping[str, Option]
     operands: str = ""
-    """The kind of the operands, or empty if as those of a program that is not in the table."""
+    """The kind of the operands. If it is empty, they are read as those of an unknown program."""
     is_lenient: bool = True
     """Whether an option that is not stated is harmless unless its name or value says otherwise."""
     width: int = 1

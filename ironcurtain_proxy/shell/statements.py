@@ -501,7 +501,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
 
     A text that is empty, or only a comment, runs nothing and is readable.
     """
-    # A shell joins continued lines first: at the start of a text they say nothing.
+    # A shell joins lines that end in a backslash first, so at the start they have no meaning.
     text = _TIMED.sub("", _CONTINUED.sub("", text, count=1), count=1)
     parsed = _parsed(text, depth)
     without = lifted(text) if parsed.unreadable is not None and depth > 0 else None

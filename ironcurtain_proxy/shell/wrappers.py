@@ -143,7 +143,7 @@ _SHELL_LETTERS: Final = frozenset("cilexuvnf")
 
 
 def _shell(given: Sequence[Word]) -> Unwrapped:
-    """Return the text of `sh -c text`. If it is not known which word it is, each word may be it."""
+    """Return the text of `sh -c text`, or every word that may be it if an option is unknown."""
     at, has_text = 0, False
     while at < len(given):
         text = given[at].text

@@ -427,13 +427,17 @@ class Store:
         )
 
     def begin_purge(self, keep: timedelta) -> int:
-        """Delete a first batch of old interactions, unless somebody began within the last day.
+        """Delete the first batch of old interactions, with all rows that belong to them.
+
+        Nothing is deleted if any process began to purge within the last day.
 
         Args:
-            keep: how old an interaction may become. One that waits is kept for three days.
+            keep: the age from which interactions are deleted. One whose question is still open is
+                kept for three days.
 
         Returns:
-            How many went with all that is theirs; `interactions.BATCH`: go on with `go_on_purging`.
+            The number of deleted interactions. If it is `interactions.BATCH`, there may be more:
+            call `go_on_purging`.
         """
         now = self._clock.now()
 

@@ -280,7 +280,7 @@ def with_rule(
     if (verb, name) not in keys and (verb, server) not in keys:
         line = f"{verb} {name}: {value}\n"
     elif (verb, None) not in keys:
-        # Another spelling of the same: two equal keys are refused.
+        # YAML refuses two equal keys, so the rule is written in its other spelling.
         line = f"{verb}: {{{name}: {value}}}\n"
     else:
         raise ConfigurationError(

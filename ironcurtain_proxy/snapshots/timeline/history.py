@@ -164,7 +164,7 @@ class ReplacedEntry(Struct, frozen=True):
 
     @property
     def kind(self) -> ChangeKind | None:
-        """The kind of change, or None if it stands here as a directory of one that changed."""
+        """The kind of change, or None for an unchanged directory that holds a changed file."""
         before, after = self.before, self.after
         if before is not None and after is not None and before.kind == "file":
             # Only the old content is copied, so the two contents cannot be compared.
