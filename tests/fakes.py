@@ -1,7 +1,7 @@
 """The ports in memory: they keep what they saw, and fail where a test says so."""
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.history import UNCHANGED, Unpublished
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
@@ -203,6 +204,19 @@ class FakeRecorder:
         if self.failing_from is not None and len(self.records) >= self.failing_from:
             raise AuditError("no space left on device")
         self.records.append(record)
+
+
+class NothingNew:
+    """A repository in which nobody but the user has done anything."""
+
+    def look(self) -> Unpublished | None:
+        return UNCHANGED
+
+    def asked(self, seen: Unpublished, paths: Iterable[str] | None) -> None:
+        pass
+
+    def published(self, seen: Unpublished) -> None:
+        pass
 
 
 @dataclass

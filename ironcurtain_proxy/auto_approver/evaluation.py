@@ -27,6 +27,7 @@ from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId
+from ironcurtain_proxy.model.history import UNCHANGED
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -55,7 +56,9 @@ from ironcurtain_proxy.shell.statements import parse_command
 
 
 AROUND: Final = CallSurroundings(
-    home=RealPath(("home", "u")), workspace=RealPath(("home", "u", "proj"))
+    home=RealPath(("home", "u")),
+    workspace=RealPath(("home", "u", "proj")),
+    unpublished=UNCHANGED,
 )
 """The directories of the people in the scenarios."""
 

@@ -7,11 +7,11 @@ knows the order of the questions. The words are in `auto_approver.intent`, the o
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -30,7 +30,12 @@ from ironcurtain_proxy.auto_approver.intent import (
     user_prompt,
 )
 from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
-from ironcurtain_proxy.auto_approver.target_check import is_plain, operations_of, veto
+from ironcurtain_proxy.auto_approver.target_check import (
+    commits_and_pushes,
+    is_plain,
+    operations_of,
+    veto,
+)
 from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
     Completion,
@@ -43,7 +48,14 @@ from ironcurtain_proxy.llm.litellm_model import (
 )
 from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.history import Unpublished
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 
@@ -196,6 +208,19 @@ def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
     )
 
 
+class HistoryKeeper(Protocol):
+    """Knows which commits of the workspace somebody asked for. Its methods block."""
+
+    def look(self) -> Unpublished | None:
+        """Return what a push would publish besides what the user asked for."""
+
+    def asked(self, seen: Unpublished, paths: Iterable[str] | None) -> None:
+        """Note that a commit on top of what was seen was asked for."""
+
+    def published(self, seen: Unpublished) -> None:
+        """Note that what was seen is published."""
+
+
 class Consultation(Struct, frozen=True, kw_only=True):
     """One question with all that is known of its answer."""
 
@@ -259,6 +284,7 @@ class AutoApprover:
     config: AutoApproverConfig
     message: MessageSource
     around: CallSurroundings
+    history: HistoryKeeper
     clock: Clock
     log: LlmLog | None = None
     breakers: Breakers = field(init=False)
@@ -283,9 +309,12 @@ class AutoApprover:
         """Close the model's connections."""
         await self.model.aclose()
 
-    def note_denied_by_person(self, fingerprint: str) -> None:
-        """Note that a person said no to a call, which is not auto-approved after that."""
-        self.breakers.note_denied_by_person(fingerprint, self.clock.monotonic())
+    async def note_answer(self, escalation: Escalation, ruling: Ruling) -> None:
+        """Never approve what was refused; what a person lets be published counts as asked for."""
+        if isinstance(ruling, Declined) and ruling.kind == "denied":
+            self.breakers.note_denied_by_person(escalation.fingerprint, self.clock.monotonic())
+        if isinstance(ruling, Approved) and not (ruling.by.is_automatic or ruling.changed):
+            self._note_asked(escalation, await self._now())
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Approve, or let the next one be asked."""
@@ -305,8 +334,9 @@ class AutoApprover:
         self.breakers.note_turn(message)
         if not self._messages or self._messages[-1] != message:
             self._messages.append(message)
-        message = self._evidence(escalation)
-        operations = operations_of(escalation, self.around)
+        around = await self._now()
+        message = self._evidence(escalation, around)
+        operations = operations_of(escalation, around)
         if self._is_spent(escalation, message, operations):
             return _passed_on("not asked", _SPENT)
         return await self._decide(escalation, message, operations)
@@ -317,7 +347,9 @@ class AutoApprover:
         result = await self._consult(escalation, message)
         if result.decision != "approve":
             return _passed_on(result.decision, result.reasoning)
-        objection = self._objection(message, escalation)
+        # The agent may have made commits while the model was asked.
+        around = await self._now()
+        objection = self._objection(message, escalation, around)
         # Nothing is awaited from here on: of two calls at once, one finds the message used.
         if (
             objection is not None
@@ -330,13 +362,29 @@ class AutoApprover:
         self.breakers.note_approval(message, operations, self.clock.monotonic())
         if self.config.shadow:
             return _passed_on("approve", result.reasoning, _SHADOW)
+        self._note_asked(escalation, around)
         prefix = "" if self.config.target_check else _UNCHECKED
         # Words of a commit that the user did not quote were let through because it can be undone.
         return Approved(
             by=AUTO_APPROVER, reasoning=prefix + result.reasoning, revocable=escalation.held
         )
 
-    def _evidence(self, escalation: Escalation) -> UserMessage:
+    async def _now(self) -> CallSurroundings:
+        """Return the surroundings with what a push would publish at this moment."""
+        seen = await anyio.to_thread.run_sync(self.history.look)
+        return replace(self.around, unpublished=seen)
+
+    def _note_asked(self, escalation: Escalation, around: CallSurroundings) -> None:
+        seen = around.unpublished
+        if seen is None:
+            return
+        commits, pushes = commits_and_pushes(escalation, around)
+        if pushes:
+            self.history.published(seen)
+        for paths in commits:
+            self.history.asked(seen, paths)
+
+    def _evidence(self, escalation: Escalation, around: CallSurroundings) -> UserMessage:
         """Return the message that asks for the call: the newest, or an older one that still stands.
 
         An older one stands while every newer one is a plain request or a courtesy that asks for
@@ -344,9 +392,9 @@ class AutoApprover:
         """
         newest = self._messages[-1]
         for message in reversed(self._messages):
-            if veto(message.text, escalation, self.around) is None:
+            if veto(message.text, escalation, around) is None:
                 return message
-            if not is_plain(message.text, escalation, self.around):
+            if not is_plain(message.text, escalation, around):
                 break
         return newest
 
@@ -380,8 +428,10 @@ class AutoApprover:
             or not self.breakers.may_approve(now)
         )
 
-    def _objection(self, message: UserMessage, escalation: Escalation) -> str | None:
-        return veto(message.text, escalation, self.around) if self.config.target_check else None
+    def _objection(
+        self, message: UserMessage, escalation: Escalation, around: CallSurroundings
+    ) -> str | None:
+        return veto(message.text, escalation, around) if self.config.target_check else None
 
     async def _consult(self, escalation: Escalation, message: UserMessage) -> AutoApproveResult:
         """Ask within the deadline, count outages, write the log."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.history import Unpublished
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
@@ -103,6 +104,8 @@ class CallSurroundings(Struct, frozen=True, kw_only=True):
 
     home: RealPath
     workspace: RealPath | None = None
+    unpublished: Unpublished | None = None
+    """What a commit or a push there would publish besides. `None` means that it is not known."""
 
 
 _UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")

@@ -403,8 +403,8 @@ class AutoConfirm(Struct, kw_only=True):
                 return ruling
             thought = ruling.details
         ruling = await self.routes.ask(escalation, decision)
-        if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
-            self.first.note_denied_by_person(escalation.fingerprint)
+        if self.first is not None:
+            await self.first.note_answer(escalation, ruling)
         return replace(ruling, details=(*thought, *ruling.details)) if thought else ruling
 
     def _after_silence(

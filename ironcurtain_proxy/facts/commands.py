@@ -17,7 +17,12 @@ from msgspec.structs import replace
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, shows_credentials
-from ironcurtain_proxy.facts.repositories import OriginBranches, is_worktree, repository_of
+from ironcurtain_proxy.facts.repositories import (
+    OriginBranches,
+    current_commit,
+    is_worktree,
+    repository_of,
+)
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -85,6 +90,8 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
         text=text_of(facts.arguments.get(argument)),
     )
     request = _in_directory(facts, place.directory)
+    if place.directory is not None and _may_push(command):
+        facts = replace(facts, head=current_commit(RealPath.from_text(place.directory)))
     return replace(facts, command=command, place=place, request=request)
 
 

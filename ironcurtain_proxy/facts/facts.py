@@ -36,7 +36,7 @@ from ironcurtain_proxy.facts.arguments import (
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
 from ironcurtain_proxy.facts.pushes import RemoteReader, operation_of, repository_root
-from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
+from ironcurtain_proxy.facts.repositories import current_branch, current_commit, shared_directory
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
     Roles,
@@ -504,13 +504,13 @@ class FactReader:
         if root is not None and self._leaves_workspace(root, repository):
             facts = [_with_root(fact, repository, root) for fact in facts]
         pushes = bool(awaiting) and operation_of(annotation.tool) != "fetch"
+        at, may_push = root if of_git else _working_root(facts), pushes or _may_push(sent)
         return Facts(
             request=_request(annotation, facts, sent, root),
             arguments=sent,
             repository=None if root is None else shared_directory(root),
-            branch=_branch_of(
-                root if of_git else _working_root(facts), remotes, pushes=pushes or _may_push(sent)
-            ),
+            branch=_branch_of(at, remotes, pushes=may_push),
+            head=current_commit(at) if may_push and at is not None else None,
             pushes=pushes,
         )
 

@@ -283,6 +283,11 @@ class GitRemotes:
         # The last one is ours: no hook runs while git is asked.
         return found.status != 0 or found.text.split("\0")[:-1] != ["/dev/null"]
 
+    def plumbing(self, repository: str, command: tuple[str, ...]) -> str | None:
+        """Return what a command of git's plumbing prints, or None if it fails."""
+        (output,) = self._run(repository, (command,))
+        return output.text if output.status == 0 else None
+
     def _inside(
         self, remote: str, repository: str, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:

@@ -144,6 +144,20 @@ def current_branch(root: RealPath) -> str | None:
     return branch if known else None
 
 
+def current_commit(root: RealPath) -> str | None:
+    """Return the commit that a push of the current branch would publish; None: it is not known.
+
+    Args:
+        root: what holds `.git`.
+    """
+    with suppress(OSError, ValueError):
+        branch = current_branch(root)
+        if branch is not None:
+            shared, name = shared_directory(root), f"refs/heads/{branch}"
+            return _first_line(f"{shared}/{name}") or (_packed(str(shared)) or {}).get(name)
+    return None
+
+
 def _stands_for_another(reference: str) -> bool:
     """Return whether a branch is symbolic: its file or link names another one."""
     is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
@@ -278,7 +292,7 @@ def _references(shared: str) -> _References | None:
                     places.append(one.path)
                 else:
                     found.add(one.path.removeprefix(f"{top}/"))
-    return _References(tuple(changes), at, packed, frozenset(found))
+    return _References(tuple(changes), at, frozenset(packed), frozenset(found))
 
 
 _MOST_TRIED: Final = 256
@@ -292,16 +306,16 @@ def _is_plain_branch(shared: str, tags: frozenset[str], name: str) -> bool:
     return not is_tag and not _stands_for_another(f"{shared}/refs/heads/{name}")
 
 
-def _packed(shared: str) -> frozenset[str] | None:
-    """Return the packed tags and branches of `origin`, or None if they are not known."""
+def _packed(shared: str) -> dict[str, str] | None:
+    """Return the packed references with their objects, or None if they are not known."""
     try:
         content = beginning_of(f"{shared}/packed-refs", _MAX_PACKED + 1) or b""
     except OSError:
         return None
     if len(content) > _MAX_PACKED:
         return None
-    names = [line.partition(" ")[2] for line in content.decode(errors="replace").splitlines()]
-    return frozenset([one for one in names if one.startswith(("refs/tags/", _ORIGIN))])
+    lines = [line.partition(" ") for line in content.decode(errors="replace").splitlines()]
+    return {name: value for value, _, name in lines if name.startswith("refs/")}
 
 
 def is_worktree(directory: str, workspace: str | None) -> bool:

@@ -5,7 +5,7 @@
   What crosses: `crossing`.
 - A decision: `policy`, `conditions`, `condition_reading`, `annotation`, `decision`, `authorized`.
 - A question: `escalation`; `grant`; `signing`, answers that are signed.
-- `origin`: who named the target of a call.
+- `origin`: who named the target of a call. `history`: what a push would publish.
 - A server: `server`.
 - `values`: JSON, paths, statements for a database, moments, and lists of words.
 """

@@ -443,6 +443,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The directory that all worktrees of the git repository share, for calls of a git server."""
     branch: str | None = None
     """The checked-out branch of that repository, or None if it is not known."""
+    head: str | None = None
+    """The commit of that branch, where the call may push it, or None if it is not known."""
     pushes: bool = False
     """Whether the call sends to a git remote. The repository must not change meanwhile."""
     context: tuple[tuple[str, str], ...] = ()

@@ -264,8 +264,8 @@ class Channel(Struct, frozen=True):
 class FirstReviewer(Reviewer, Protocol):
     """A reviewer that is asked before any person, and told what a person refused."""
 
-    def note_denied_by_person(self, fingerprint: str) -> None:
-        """Never approve this call again."""
+    async def note_answer(self, escalation: Escalation, ruling: Ruling) -> None:
+        """Learn what somebody else answered: nothing that a person refused is approved later."""
 
 
 def _tell_nobody(_escalation: Escalation) -> None:
@@ -330,8 +330,8 @@ class Panel(Struct, frozen=True):
             ruling = await channel.reviewer.ask(escalation)
             if isinstance(ruling, Unreachable):
                 continue
-            if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
-                self.first.note_denied_by_person(escalation.fingerprint)
+            if self.first is not None:
+                await self.first.note_answer(escalation, ruling)
             return replace(ruling, details=(*_way(channel, ruling), *ruling.details))
         return Unreachable()
 

@@ -326,7 +326,7 @@ def assemble_reviewers(
         command,
     )
     source = heard(ways, settings, clock, environ)
-    auto_approver = None if missing else _auto_approver(settings, source, clock)
+    auto_approver = None if missing else _auto_approver(settings, source, clock, environ)
     shadow = settings.auto_approve.shadow
     notices = _notices(settings)
     channels = _channels(settings, mailbox, ways)
@@ -435,7 +435,7 @@ def _engine(
 
 
 def _auto_approver(
-    settings: Settings, message: MessageSource, clock: Clock
+    settings: Settings, message: MessageSource, clock: Clock, environ: Mapping[str, str]
 ) -> "AutoApprover | None":
     said = settings.auto_approve
     if not said.enabled:
@@ -447,6 +447,8 @@ def _auto_approver(
         create_model,
     )
     from ironcurtain_proxy.auto_approver.target_call import CallSurroundings  # noqa: PLC0415
+    from ironcurtain_proxy.facts.git import GitRemotes  # noqa: PLC0415
+    from ironcurtain_proxy.facts.history import NamedCommits  # noqa: PLC0415
     from ironcurtain_proxy.llm.litellm_model import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(
@@ -471,6 +473,9 @@ def _auto_approver(
         config=config,
         message=message,
         around=CallSurroundings(home=real(settings.home), workspace=settings.workspace),
+        history=NamedCommits(
+            GitRemotes(beyond_agents(environ, settings.workspace)), settings.workspace
+        ),
         clock=clock,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
     )

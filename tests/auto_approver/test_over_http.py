@@ -15,7 +15,7 @@ from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.wiring.reviewers import _auto_approver
 from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, NothingNew
 from tests.llm.scripted_model import Step, says, scripted_model
 
 pytestmark = [
@@ -182,9 +182,10 @@ async def test_the_model_is_made_once_and_asked_again_and_again(
         settings = load_settings(environ, file)
         words = iter("123")
         approver = _auto_approver(
-            settings, lambda: UserMessage(PUSH.message, next(words)), FakeClock()
+            settings, lambda: UserMessage(PUSH.message, next(words)), FakeClock(), environ
         )
         assert approver is not None
+        approver.history = NothingNew()
         assert (len(made), loaded) == (1, []), "at the start, and without its library"
         for _ in range(3):
             await approver.ask(PUSH.escalation)

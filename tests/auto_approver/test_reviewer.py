@@ -24,10 +24,10 @@ from ironcurtain_proxy.auto_approver.reviewer import (
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, NothingNew
 from tests.llm.scripted_model import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -81,6 +81,7 @@ class Session:
             config=self.config,
             message=lambda: self.said,
             around=AROUND,
+            history=NothingNew(),
             clock=self.clock,
             log=self.log,
         )
@@ -222,7 +223,7 @@ async def test_the_proxys_own_tools_are_never_auto_approved(fields: dict[str, st
 
 async def test_what_a_person_has_just_denied_is_not_asked_again() -> None:
     session = Session()
-    session.approver.note_denied_by_person(PUSH.escalation.fingerprint)
+    await session.approver.note_answer(PUSH.escalation, Declined())
     with untouched(session):
         assert await session.ask() == Unreachable()
         session.clock.seconds += 600
@@ -234,7 +235,7 @@ async def test_what_a_person_has_just_denied_is_not_asked_again() -> None:
 
 async def test_another_call_may_still_be_approved_after_a_denial() -> None:
     session = Session()
-    session.approver.note_denied_by_person("another")
+    await session.approver.note_answer(replace(PUSH.escalation, fingerprint="another"), Declined())
     assert isinstance(await session.ask(), Approved)
 
 
@@ -331,7 +332,7 @@ async def test_a_person_who_denies_what_it_would_have_approved_switches_it_off(
 ) -> None:
     session = Session(said=UserMessage("ship it", "1"))
     assert await session.ask() == Unreachable()
-    session.approver.note_denied_by_person(PUSH.escalation.fingerprint)
+    await session.approver.note_answer(PUSH.escalation, Declined())
     session.said = UserMessage(READ.message, "2")
     assert await session.ask(READ.escalation) == Unreachable()
     assert "a person denied" in caplog.text

@@ -15,7 +15,7 @@ from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.terminal import Channel, Panel
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, NothingNew
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,7 @@ def approver(
         config=config,
         message=lambda: next(turns, last),
         around=AROUND,
+        history=NothingNew(),
         clock=FakeClock(),
     )
 
@@ -92,8 +93,8 @@ async def test_in_shadow_a_person_decides_and_the_record_has_both(answer: Ruling
             finally:
                 thought.set()
 
-        def note_denied_by_person(self, fingerprint: str) -> None:
-            first.note_denied_by_person(fingerprint)
+        async def note_answer(self, escalation: Escalation, ruling: Ruling) -> None:
+            await first.note_answer(escalation, ruling)
 
     person = Person(answer, before=thought)
     panel = Panel([Channel(person, lambda: True, name="mailbox")], Noted(), shadow=True)
@@ -121,7 +122,7 @@ async def test_in_shadow_an_approval_of_the_first_reviewer_is_never_used() -> No
         async def ask(self, _escalation: Escalation) -> Ruling:
             return Approved(by=AUTO_APPROVER)
 
-        def note_denied_by_person(self, _fingerprint: str) -> None:
+        async def note_answer(self, _escalation: Escalation, _ruling: Ruling) -> None:
             pass
 
     panel = Panel([Channel(Person(Declined()), lambda: True)], Eager(), shadow=True)

@@ -226,7 +226,7 @@ def model(ruling: Ruling) -> FirstReviewer:
         async def ask(self, escalation: Escalation) -> Ruling:
             return ruling
 
-        def note_denied_by_person(self, fingerprint: str) -> None:
+        async def note_answer(self, escalation: Escalation, ruling: Ruling) -> None:
             pass
 
     return Model()

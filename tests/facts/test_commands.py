@@ -96,6 +96,28 @@ def test_a_branch_that_changes_ends_only_questions_about_commands_that_it_matter
     assert (seen[0] != seen[1]) is is_known
 
 
+@pytest.mark.parametrize(
+    ("command", "is_known"),
+    [
+        ("git push", True),
+        ("cd src && git commit -m x && /usr/bin/git push origin topic", True),
+        ("sh -c 'git push'", True),
+        ("git commit -m x", False),
+        ("npm test", False),
+    ],
+)
+def test_a_commit_that_comes_meanwhile_ends_only_questions_about_pushes(
+    project: Path, command: str, is_known: bool
+) -> None:
+    (project / ".git/HEAD").write_text("ref: refs/heads/topic\n")
+    (project / ".git/refs/heads").mkdir(parents=True, exist_ok=True)
+    seen = []
+    for commit in ("1" * 40, "2" * 40):
+        (project / ".git/refs/heads/topic").write_text(f"{commit}\n")
+        seen.append(facts_of(project, command=command))
+    assert (seen[0] != seen[1]) is is_known
+
+
 def test_two_directories_are_none(project: Path) -> None:
     assert facts_of(project, cwd=str(project), workdir="/tmp").place.directory is None
 

@@ -18,7 +18,7 @@ from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from tests.auto_confirm.reviewers.reviewer_processes import redact
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, NothingNew
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
 
 [PUSH] = [one for one in shipped_scenarios() if one.id == "ask-01"]
@@ -54,6 +54,7 @@ async def approval_of(model: SlowToLoad, question: Escalation) -> Ruling:
         config=AutoApproverConfig(enabled=True, deadline_seconds=1.0),
         message=lambda: UserMessage(PUSH.message, "1"),
         around=AROUND,
+        history=NothingNew(),
         clock=FakeClock(),
     )
     return await approver.ask(question)

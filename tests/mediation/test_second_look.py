@@ -182,6 +182,7 @@ CHANGES: Final = {
     "arguments": whole(arguments={"path": "/out/b"}),
     "repository": whole(repository=RealPath.from_text("/srv")),
     "branch": whole(branch="main"),
+    "commit": whole(head="0" * 40),
     "pushes": whole(pushes=True),
     "context": whole(context=(("Working directory", "/srv"),)),
     "command": whole(command=ParsedCommand(commands=(SimpleCommand(),))),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from ironcurtain_proxy.model.decision import HUMAN, Ground
-from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Reviewer
@@ -85,8 +85,9 @@ class Person:
         self.answers[escalation.id] = ruling
         self._notify()
 
-    def note_denied_by_person(self, fingerprint: str) -> None:
-        self.denied.append(fingerprint)
+    async def note_answer(self, escalation: Escalation, ruling: Ruling) -> None:
+        if isinstance(ruling, Declined):
+            self.denied.append(escalation.fingerprint)
 
     async def until_asked(self, count: int) -> None:
         while len(self.asked) < count:
