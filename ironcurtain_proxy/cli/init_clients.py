@@ -415,9 +415,10 @@ def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) 
     files = {id(one.file): one.file for one in moving}
     where = f"{counted(len(moving), 'server')} of {counted(len(files), 'file')}"
     hooks = ", ".join(short(file, wish.home) for file in wish.hooked)
+    last = f"write, and add hooks to {hooks}" if hooks else "and write"
     question = (
-        f"Put {where} behind the proxy: install what is missing, start each once, and write"
-        f"{f',{chr(10)}hooks into {hooks}, too' if hooks else ''}?\n(s asks before each step)"
+        f"Put {where} behind the proxy: install what is missing, start each once,\n"
+        f"{last}?\n(s asks before each step)"
     )
     answer = talk.ask(question, ("y", "n", "s"))
     talk.all_steps = answer == "y"

@@ -300,7 +300,9 @@ def _run(command: tuple[str, ...], environ: Mapping[str, str], seconds: float) -
                 timeout=seconds,
                 check=False,
             )
-        except (OSError, subprocess.SubprocessError) as error:
+        except subprocess.TimeoutExpired:
+            return f"{seconds:g} s were too short: run the command yourself, and then init again"
+        except OSError as error:
             return str(error)
     if done.returncode == 0:
         return ""

@@ -49,6 +49,8 @@ class Field(Struct, frozen=True):
 
     name: str
     lines: tuple[str, ...]
+    is_prose: bool = False
+    """Whether the lines are sentences of the proxy, which break between words."""
 
 
 def visible(text: str) -> str:
@@ -70,7 +72,7 @@ def _escape(char: str) -> str:
 def reasons_of(one: PendingRequest) -> list[Field]:
     """Return a question's reasons, what an approval opens, and what else was found out."""
     request = one.request
-    fields = [Field("why", tuple([visible(text) for text in _why(request)]))]
+    fields = [Field("why", tuple([visible(text) for text in _why(request)]), is_prose=True)]
     if request.asking:
         named = [_named(name) for name in dict.fromkeys(request.asking)]
         fields.append(Field("allows", (visible(f"{', '.join(named)}: for this session"),)))
@@ -96,7 +98,7 @@ def metadata_of(one: PendingRequest) -> list[Field]:
 
 
 def _named_fields(named: Sequence[tuple[str, str]]) -> list[Field]:
-    return [Field(visible(name), (visible(text),)) for name, text in named if text]
+    return [Field(visible(name), (visible(text),), is_prose=True) for name, text in named if text]
 
 
 def _why(request: Request) -> list[str]:
@@ -141,7 +143,7 @@ def remembered(one: PendingRequest) -> Field:
     """Return the candidates that "remember" would remember."""
     shown = [visible(text) for text in one.request.candidates]
     others = [f"{place}: {text}" for place, text in enumerate(shown[1:], 2)]
-    return Field("remember", (*shown[:1], *others) or ("nothing",))
+    return Field("remember", (*shown[:1], *others) or ("nothing",), is_prose=True)
 
 
 def why_alone(one: PendingRequest) -> str:
@@ -228,7 +230,8 @@ def rows(field: Field, width: int | None) -> list[str]:
     if len(field.name) > room:
         found = [f"    {part}" for part in fold(field.name, None if width is None else width - 4)]
     for line in field.lines:
-        for place, part in enumerate(fold(line, None if width is None else width - before)):
+        wide = None if width is None else width - before
+        for place, part in enumerate(fold(line, wide, at_blanks=field.is_prose)):
             mark = ":" if place else "|" if found else " "
             name = "" if found else field.name
             found.append(f"    {name:<{room}} {mark} {part}")

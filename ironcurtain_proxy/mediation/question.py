@@ -154,7 +154,7 @@ def _of_origin(origin: TargetOrigin, now: datetime) -> str:
             ago = {0: "less than a minute", 1: "a minute"}.get(minutes, f"{minutes} minutes")
             return f"{where} {result}{about}, read {ago} ago"
         case ByNobody():
-            return "nobody in this session, as far as is remembered"
+            return "no message of yours and no result that the proxy saw"
         case _:
             assert_never(origin)
 

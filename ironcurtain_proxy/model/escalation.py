@@ -264,10 +264,15 @@ def visible(text: str) -> str:
     return text.translate({ord(found): _escape(found) for found in hidden}) if hidden else text
 
 
-def fold(line: str, width: int | None) -> list[str]:
+def fold(line: str, width: int | None, *, at_blanks: bool = False) -> list[str]:
     """Return the parts of a line, each of at most `width` columns, or of 20 if `width` is less.
 
-    There is at least one part, which may be empty.
+    There is at least one part, which may be empty. Joined, the parts are the line.
+
+    Args:
+        line: of any characters.
+        width: in columns. None leaves the line whole.
+        at_blanks: break behind the last blank of a part's second half, so that words stay whole.
     """
     if width is None or len(line) * 2 <= width:
         return [line]
@@ -275,12 +280,17 @@ def fold(line: str, width: int | None) -> list[str]:
     parts: list[str] = []
     start = columns = 0
     for place, char in enumerate(line):
-        taken = 2 if east_asian_width(char) in "WF" else 1
-        if columns + taken > limit:
-            parts.append(line[start:place])
-            start, columns = place, 0
-        columns += taken
+        if columns + _columns(char) > limit:
+            blank = line.rfind(" ", (start + place) // 2, place) if at_blanks else -1
+            end = place if blank < 0 else blank + 1
+            parts.append(line[start:end])
+            start, columns = end, _columns(line[end:place])
+        columns += _columns(char)
     return [*parts, line[start:]]
+
+
+def _columns(text: str) -> int:
+    return sum([2 if east_asian_width(char) in "WF" else 1 for char in text])
 
 
 def folded(line: str, width: int | None) -> list[str]:

@@ -160,16 +160,31 @@ def _fetched_for(launched: Launched, places: SearchPlaces) -> Iterator[Installed
 
 def _global_modules(places: SearchPlaces) -> Iterator[Path]:
     """Yield the directories of `npm install -g`: beside the programs, or beside node."""
-    said = places.environ.get("npm_config_prefix") or places.environ.get("NPM_CONFIG_PREFIX")
-    prefixes = [Path(text) for text in (said, _npmrc_prefix(places)) if text]
-    directories = [*_path(places)]
-    prefixes += [directory.parent for directory in directories]
-    for node in [directory / "node" for directory in directories]:
-        if os.access(node, os.X_OK):
-            prefixes.append(Path(os.path.realpath(node)).parent.parent)
-            break
-    for prefix in dict.fromkeys(prefixes):
+    beside = [directory.parent for directory in _path(places)]
+    said, of_node = _said_prefixes(places), _prefix_of_node(places)
+    for prefix in dict.fromkeys([*said, *beside, *of_node]):
         yield prefix / "lib" / "node_modules"
+
+
+def npm_install(environ: Mapping[str, str], home: Path) -> str:
+    """Return the words that install of npm: into `~/.local` where its own folder is root's."""
+    places = SearchPlaces(directory=home, home=home, environ=environ)
+    for folder in [*_said_prefixes(places), *_prefix_of_node(places)][:1]:
+        modules = folder / "lib" / "node_modules"
+        there = next(one for one in (modules, *modules.parents) if one.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            return "npm install -g --prefix ~/.local"
+    return "npm install -g"
+
+
+def _said_prefixes(places: SearchPlaces) -> list[Path]:
+    said = places.environ.get("npm_config_prefix") or places.environ.get("NPM_CONFIG_PREFIX")
+    return [Path(text) for text in (said, _npmrc_prefix(places)) if text]
+
+
+def _prefix_of_node(places: SearchPlaces) -> list[Path]:
+    nodes = [node for one in _path(places) if os.access(node := one / "node", os.X_OK)]
+    return [Path(os.path.realpath(node)).parent.parent for node in nodes[:1]]
 
 
 def _npmrc_prefix(places: SearchPlaces) -> str | None:

@@ -35,7 +35,7 @@ _BUSY: Final = "bridge sockets"
 _APT: Final = "sudo apt-get install -y"
 _PROGRAMS: Final = (
     ("node", "node", "install Node.js 20 or newer"),
-    ("srt", "srt", f"npm install -g @anthropic-ai/sandbox-runtime@{VERSION}"),
+    ("srt", "srt", ""),
     ("bwrap", "bubblewrap", f"{_APT} bubblewrap"),
     ("socat", "socat", f"{_APT} socat"),
     ("rg", "ripgrep", f"{_APT} ripgrep"),
@@ -77,12 +77,20 @@ def missing_programs(environ: Mapping[str, str]) -> tuple[Missing, ...]:
             # npm leaves a link to a file without that mode where an installation was cut short.
             lies = shutil.which(program, mode=os.F_OK, path=path)
             if lies is None:
-                missing.append(Missing(name, "not found", remedy))
+                missing.append(Missing(name, "not found", remedy or _srt(environ)))
             else:
                 missing.append(
                     Missing(name, f"{lies} is not executable", f"chmod +x {shlex.quote(lies)}")
                 )
     return tuple(missing)
+
+
+def _srt(environ: Mapping[str, str]) -> str:
+    # Joined where srt is missing alone: it takes time at each start.
+    from ironcurtain_proxy.sandbox.installed import npm_install  # noqa: PLC0415
+
+    words = npm_install(environ, Path(environ.get("HOME") or "/"))
+    return f"{words} @anthropic-ai/sandbox-runtime@{VERSION}"
 
 
 def probe(environ: Mapping[str, str]) -> Available | Unavailable:

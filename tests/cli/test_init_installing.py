@@ -93,6 +93,19 @@ def test_an_installation_that_fails_is_told_and_leaves_the_launcher_in_its_place
     assert servers.keys() == {"ironcurtain", "other"}
 
 
+def test_an_installation_that_takes_too_long_says_so_in_words(machine: Packages) -> None:
+    launcher = machine.home / "bin" / "npx"
+    launcher.parent.mkdir()
+    launcher.write_text("#!/bin/sh\nexec sleep 60\n")
+    launcher.chmod(0o755)
+    machine.give_cursor(slow={"command": str(launcher), "args": ["-y", "slow-server"]})
+    machine.variables["PATH"] = f"{launcher.parent}:{os.environ['PATH']}"
+    words = [*PROXY, "init", "--yes", "--seconds", "1"]
+    environ = {**machine.environ, **machine.variables}
+    said = program.run(words, environ, machine.workspace).stdout
+    assert "  not installed: 1 s were too short: run the command yourself" in said
+
+
 def test_nothing_is_installed_by_a_dry_run_or_for_what_is_there(machine: Packages) -> None:
     machine.give_cursor(files=machine.launched("tiny-server"))
     code, said, _ = machine.run("--dry-run")

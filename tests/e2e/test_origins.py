@@ -151,7 +151,7 @@ async def test_without_floor_and_rules_a_question_still_says_who_named_it(tmp_pa
         await one.read("eve@evil.example")
         assert await one.is_asked("send", to="kim@example.org,eve@evil.example,al@x.org", text="")
         (line,) = [text for name, text in one.asked[0].context if name == "Named by"]
-    assert line.startswith("al@x.org: nobody in this session, as far as is remembered")
+    assert line.startswith("al@x.org: no message of yours and no result that the proxy saw")
     assert "eve@evil.example: first in the result of web/page" in line
     assert line.endswith("and 1 more")
 

@@ -113,6 +113,18 @@ def test_values_are_shown_as_json() -> None:
 @given(st.text(), st.integers(20, 60))
 def test_folding_loses_nothing(text: str, width: int) -> None:
     assert "".join(fold(text, width)) == text
+    parts = fold(text, width, at_blanks=True)
+    assert "".join(parts) == text
+    assert max(len(part) for part in parts) <= width
+
+
+def test_a_sentence_breaks_between_words_and_a_long_word_where_the_row_ends() -> None:
+    said = "Changing anything needs an approval"
+    assert fold(said, 20) == ["Changing anything ne", "eds an approval"]
+    assert fold(said, 20, at_blanks=True) == ["Changing anything ", "needs an approval"]
+    assert fold("x " + "y" * 25, 20, at_blanks=True) == ["x " + "y" * 18, "y" * 7]
+    wide = "北 " * 15
+    assert fold(wide, 20, at_blanks=True) == ["北 " * 6, "北 " * 6, "北 " * 3]
 
 
 def test_a_wide_character_takes_two_columns() -> None:

@@ -80,6 +80,19 @@ def test_each_missing_program_is_named_with_the_way_to_get_it(machine: Machine, 
     assert (why, remedy) == ("not found", PROGRAMS[name])
 
 
+def test_where_the_folder_of_npm_is_not_the_users_the_command_writes_into_the_home(
+    machine: Machine,
+) -> None:
+    machine.only()
+    (machine.bin / "srt").unlink()
+    closed = machine.bin / "closed"
+    closed.write_text("nobody makes a folder here, root neither")
+    machine.environ["npm_config_prefix"] = str(closed)
+    assert machine.why_not()[1] == (
+        "npm install -g --prefix ~/.local @anthropic-ai/sandbox-runtime@0.0.83"
+    )
+
+
 def test_a_program_that_may_not_be_run_is_named_with_its_path(machine: Machine) -> None:
     machine.only()
     (machine.bin / "srt").chmod(0o644)

@@ -93,9 +93,13 @@ class ReviewScreen(App[None]):
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
         self._seen: PendingRequest | None = None
-        """The request of which every needed line has been on the screen."""
+        """The request of which lines have been on the screen."""
+        self._reached = 0
+        """The last line of it that has been on the screen."""
         self._needed = 0
-        """The number of lines of the shown request that must have been on the screen."""
+        """The number of lines of the shown request that an approval wants on the screen."""
+        self._remembering = 0
+        """The same, of an approval that is remembered."""
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
@@ -203,7 +207,10 @@ class ReviewScreen(App[None]):
         change = file_change(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
         asker = asker_of(self._shown).told()
-        lines, self._needed = detail_of(self._shown, change, width, asker, self._drawn[1:])
+        lines, self._needed, self._remembering = detail_of(
+            self._shown, change, width, asker, self._drawn[1:]
+        )
+        self._reached = 0
         # Written as one text: ten thousand lines one by one take seconds. Without a width the
         # library would wrap by the terminal's first one, below the names of fields.
         detail.write(Text("\n").join(lines), width=width)
@@ -239,19 +246,18 @@ class ReviewScreen(App[None]):
             detail.scroll_page_up(animate=False)
 
     def _note_seen(self) -> None:
-        if self._is_at_end():
-            self._seen = self._shown
-
-    def _is_at_end(self) -> bool:
-        """Return whether the last needed line is on the screen. False before the first layout."""
+        # Before the first layout there are no lines.
         detail = self._detail()
         last = detail.scroll_offset.y + detail.scrollable_content_region.height
-        return bool(detail.lines) and last >= min(self._needed, len(detail.lines))
+        before = self._reached if self._seen == self._shown else 0
+        self._seen, self._reached = self._shown, max(before, min(last, len(detail.lines)))
 
     def action_answer(self, word: str) -> None:
         """Answer the shown request."""
         one = self._meant()
-        if one is None or (word != "deny" and not self._was_seen()):
+        if one is None:
+            return
+        if word != "deny" and not self._was_seen(is_remembered=word == "remember"):
             return
         if word == "remember" and not one.request.candidates:
             self._say("nothing of this call can be remembered: a approves it once")
@@ -262,7 +268,7 @@ class ReviewScreen(App[None]):
     def action_remember(self, place: int) -> None:
         """Approve the shown request, and remember another candidate than the first."""
         one = self._meant()
-        if one is None or not self._was_seen():
+        if one is None or not self._was_seen(is_remembered=True):
             return
         if place >= len(one.request.candidates):
             self._say(f"there is no {place + 1} among what can be remembered")
@@ -308,13 +314,16 @@ class ReviewScreen(App[None]):
             return None
         return self._shown
 
-    def _was_seen(self) -> bool:
-        """Return whether the end of the request was on the screen. Only then can it be approved."""
-        if self._seen != self._shown:
-            self._seen = self._shown if self._is_at_end() else None
-        if self._seen is None:
-            self._say("there is more below: space scrolls; then it can be approved")
-        return self._seen is not None
+    def _was_seen(self, *, is_remembered: bool = False) -> bool:
+        """Return whether all of it that the answer is about was on the screen."""
+        self._note_seen()
+        if self._reached and self._reached >= (
+            self._remembering if is_remembered else self._needed
+        ):
+            return True
+        word = "remembered" if is_remembered else "approved"
+        self._say(f"there is more below: space scrolls; then it can be {word}")
+        return False
 
     def action_note(self) -> None:
         """Ask for a note to the agent."""

@@ -148,8 +148,9 @@ class Detail(NamedTuple):
 
     lines: list[Text]
     needed: int
-    """The number of lines that must have been on the screen before the request can be approved.
-    Those after them are for the record."""
+    """The number of lines that must have been on the screen before the request is approved."""
+    remembering: int
+    """The same, before it can be remembered. Those after them are for the record."""
 
 
 def detail_of(
@@ -184,14 +185,15 @@ def detail_of(
             lines += _field(reason, width, "")
         other_change = file_change(other.request.tool, other.request.arguments)
         lines += _call(other, other_change, width)
+    needed = len(lines)
     first, *others = remembered(one).lines
     named = f"r: {first}" if one.request.candidates else first
-    lines += _field(Field("remember", (named, *others)), width, "")
-    needed = len(lines)
+    lines += _field(Field("remember", (named, *others), is_prose=True), width, "")
+    remembering = len(lines)
     lines += [Text(), Text("For the record", style="bold underline")]
     for field in metadata_of(one):
         lines += _field(field, width, "dim")
-    return Detail(lines, needed)
+    return Detail(lines, needed, remembering)
 
 
 def _call(one: PendingRequest, change: ShownChange, width: int) -> list[Text]:

@@ -142,6 +142,32 @@ async def test_an_edit_that_fits_a_small_screen_is_approved_without_scrolling(
         assert isinstance(box.rulings[asked.id], Approved)
 
 
+async def test_what_would_be_remembered_must_be_seen_only_by_who_remembers_it(
+    tmp_path: Path,
+) -> None:
+    async with a_box(tmp_path / "box") as box:
+        lines = "\n".join(f"line {number}" for number in range(30))
+        asked = escalation(arguments={"content": lines}, candidates=(ETC, SRV))
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            # So high that the last argument is on the screen, and the lines below it are not.
+            shown_rows = screen.query_one("#detail", RichLog)
+            last = next(
+                row
+                for row, line in enumerate(shown_rows.lines)
+                if line.text.rstrip().endswith("line 29")
+            )
+            other = screen.size.height - shown_rows.scrollable_content_region.height
+            await pilot.resize_terminal(screen.size.width, other + last + 1)
+            for key in ("r", "2"):
+                await pilot.press(key)
+                assert "then it can be remembered" in status_of(screen)
+            assert asked.id not in box.rulings
+            await pilot.press("a")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        assert isinstance(box.rulings[asked.id], Approved)
+
+
 async def test_nothing_is_approved_before_its_end_was_on_the_screen(tmp_path: Path) -> None:
     async with a_box(tmp_path / "box") as box:
         lines = "\n".join(f"line {number}" for number in range(200))
