@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 while True:
     for request in Path(sys.argv[1]).glob("request-*.json"):
         response = request.with_name(request.name.replace("request", "response", 1))

@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 QUESTIONS, ANSWERS = sys.argv[1:3]
 NAME = os.environ["IRONCURTAIN_REVIEWER_NAME"]
 TOKEN = Path(f"/dev/fd/{os.environ['IRONCURTAIN_REVIEWER_TOKEN_FD']}").read_bytes()

@@ -168,11 +168,15 @@ def change(verb: str, options: argparse.Namespace) -> int:
     known_as = configured.get(server, server)
     if known_as != server:
         say(f"rules name server {server} {known_as}")
+    if configured and known_as not in {*configured, *configured.values(), EVERY}:
+        there = ", ".join(map(visible, configured))
+        say(f'warning: there is no server "{visible(known_as)}"; there are: {there}')
     if tool != EVERY:
         for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
             say(f"warning: {note}")
     _refuse_what_never_holds(before, known_as, tool, options)
-    conditions = [("within", options.path), ("hosts", options.host)]
+    places = [one if one[:1] in {"/", "~"} else os.path.abspath(one) for one in options.path or ()]
+    conditions = [("within", places), ("hosts", options.host)]
     conditions.append(("sql", [options.sql] if options.sql else []))
     if verb == "allow" and not options.secrets and _names_paths(before, known_as, tool):
         conditions.append(("except", [SECRETS]))
@@ -180,6 +184,9 @@ def change(verb: str, options: argparse.Namespace) -> int:
     old = text_of(file)
     new = with_rule(old, verb, known_as, tool, [one for one in conditions if one[1]])
     after = checked(settings, file, new)
+    if _is_first(before, after.policy.rules[0]):
+        say("this is the first rule already: nothing was written")
+        return 0
     show_change(file, old, new)
     for line in consequences(before, after, after.policy.rules[0]):
         say(line)
@@ -189,6 +196,12 @@ def change(verb: str, options: argparse.Namespace) -> int:
     write_policy(file, old, new)
     say(WRITTEN)
     return 0
+
+
+def _is_first(loaded: LoadedPolicy, rule: Rule) -> bool:
+    names = ("name", "description")
+    first = [{**rule_as_json(one), **dict.fromkeys(names)} for one in loaded.policy.rules[:1]]
+    return first == [{**rule_as_json(rule), **dict.fromkeys(names)}]
 
 
 def _refuse_what_never_holds(

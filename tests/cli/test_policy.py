@@ -50,6 +50,26 @@ def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> N
     assert names[2][0] == "shipped"
 
 
+def test_a_path_is_meant_from_where_the_command_is_given_and_a_rule_is_written_once(
+    place: Place,
+) -> None:
+    words = ("allow", "filesystem/read_text_file", "--path", "notes/../plans")
+    assert place.run(*words).returncode == 0
+    written = place.file.read_text()
+    assert f"within: {Path.cwd() / 'plans'}" in written
+    assert "the first rule already: nothing was written" in place.run(*words).stdout
+    assert place.file.read_text() == written
+
+
+def test_a_rule_for_a_server_that_is_not_configured_is_written_with_a_warning(place: Place) -> None:
+    place.file.parent.mkdir()
+    servers = {"mcpServers": {"notes": {"command": "x"}}}
+    (place.file.parent / "config.json").write_bytes(orjson.dumps(servers))
+    said = place.run("ask", "note/*").stdout
+    assert 'warning: there is no server "note"; there are: notes' in said
+    assert "warning: there is no server" not in place.run("ask", "notes/*").stdout
+
+
 def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(place: Place) -> None:
     changed = place.run("allow", "filesystem/read_text_file", "--path", "~/notes", "--dry-run")
     assert "takes precedence over: ask by escalate-read-outside-workspace" in changed.stdout
