@@ -51,6 +51,6 @@ async def main(words: str, code: str) -> None:
         await names["run"]()
 
 
-if len(sys.argv) != 2:
+if not sys.argv[1:]:
     sys.exit('usage: code_mode_agent.py "WORDS OF THE USER" < CODE')
 anyio.run(main, sys.argv[1], sys.stdin.read())

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-if len(sys.argv) != 2:
+if not sys.argv[1:]:
     sys.exit(__doc__)
 while True:
     for request in Path(sys.argv[1]).glob("request-*.json"):

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-if len(sys.argv) != 3:
+if not sys.argv[2:]:
     sys.exit(__doc__)
 QUESTIONS, ANSWERS = sys.argv[1:3]
 NAME = os.environ["IRONCURTAIN_REVIEWER_NAME"]

@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-if len(sys.argv) != 3:
+if not sys.argv[2:]:
     sys.exit(__doc__)
 directory, words = Path(sys.argv[1]), sys.argv[2]
 directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -168,14 +168,12 @@ def change(verb: str, options: argparse.Namespace) -> int:
     known_as = configured.get(server, server)
     if known_as != server:
         say(f"rules name server {server} {known_as}")
-    if configured and known_as not in {*configured, *configured.values(), EVERY}:
-        there = ", ".join(map(visible, configured))
-        say(f'warning: there is no server "{visible(known_as)}"; there are: {there}')
-    if tool != EVERY:
-        for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
-            say(f"warning: {note}")
+    for note in _warnings(known_as, tool, configured, before):
+        say(f"warning: {note}")
     _refuse_what_never_holds(before, known_as, tool, options)
-    places = [one if one[:1] in {"/", "~"} else os.path.abspath(one) for one in options.path or ()]
+    places = [
+        one if one[:1] in {"/", "~"} else str(Path(one).resolve()) for one in options.path or ()
+    ]
     conditions = [("within", places), ("hosts", options.host)]
     conditions.append(("sql", [options.sql] if options.sql else []))
     if verb == "allow" and not options.secrets and _names_paths(before, known_as, tool):
@@ -196,6 +194,16 @@ def change(verb: str, options: argparse.Namespace) -> int:
     write_policy(file, old, new)
     say(WRITTEN)
     return 0
+
+
+def _warnings(
+    known_as: str, tool: str, configured: Mapping[str, str], before: LoadedPolicy
+) -> Iterator[str]:
+    if configured and known_as not in {*configured, *configured.values(), EVERY}:
+        there = ", ".join(map(visible, configured))
+        yield f'there is no server "{visible(known_as)}"; there are: {there}'
+    if tool != EVERY:
+        yield from about_unknown_tool(known_as, tool, before.annotations)[1:]
 
 
 def _is_first(loaded: LoadedPolicy, rule: Rule) -> bool:
