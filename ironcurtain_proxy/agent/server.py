@@ -299,7 +299,8 @@ class AgentServer:
         await self.note_unserved("unreadable", Ground("unreadable-message", why))
 
     def _is_modern(self, message: Message) -> bool:
-        return self._is_shared or is_modern(message.method, message.params)
+        params = message.params
+        return self._is_shared or ("_meta" in params and is_modern(message.method, params))
 
     async def _answer(self, message: Message, answer: ServerAnswer) -> None:
         await self._note(message.method, answer)

@@ -35,11 +35,6 @@ from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts, 
 from ironcurtain_proxy.model.values import Json
 
 
-def asks_by_itself(facts: Facts) -> bool:
-    """Return whether the facts of a call ask about it, whatever the policy says."""
-    return bool(facts.secrets or facts.client_asks or facts.acts_by_itself)
-
-
 def with_questions(judged: Judgement, facts: Facts) -> Judgement:
     """Return the judgement with what the facts themselves ask. A denial stays."""
     if isinstance(judged.decision, Deny):

@@ -31,7 +31,7 @@ from ironcurtain_proxy.audit.records import (
     SECONDS,
     Denials,
     RecordEncoder,
-    is_denial,
+    is_unasked,
     seal,
     summarize,
 )
@@ -149,16 +149,17 @@ class AuditLog:
         Raises:
             AuditError: it could not be written in time, now or earlier, or the log is closed.
         """
-        self._check_failure()
-        if self._closed:
-            raise AuditError(_CLOSED)
+        if self._failure is not None or self._closed:
+            raise AuditError(_CLOSED if self._failure is None else _LATCHED)
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop = loop
             self._turn_is_used = False
-        body = self._body(record)
+        result = record.result
+        is_denied = result is not None and result.status == "denied" and is_unasked(record)
+        body = self._body_of_denial(record) if is_denied else self._encoder.encode(record)
         if body is None:
-            return _at_once()
+            return self._written()
         is_batch = self._batch.is_open
         if is_batch or self._turn_is_used or self._under_way is not None:
             # Other records are being written now: this one joins their group.
@@ -168,17 +169,15 @@ class AuditLog:
             waiter: PromptFuture[None] = PromptFuture(loop=loop)
             waiting.append((body, waiter))
             return waiter
-        data = self._sealed([body])
+        data, self._last = seal([body], self._last)
         if self._is_inline_safe(len(data)):
             self._write_inline(data)
-            self._check_failure()
-            return _at_once()
+            return self._written()
         self._turn_is_used = True
         loop.call_soon(self._end_turn)
         group = self._hand_over(data)
         if group is None:
-            self._check_failure()
-            return _at_once()
+            return self._written()
         waiter = PromptFuture(loop=loop)
         self._wait_for(group, [waiter])
         return waiter
@@ -212,15 +211,13 @@ class AuditLog:
 
     # --- on the loop ---------------------------------------------------------------------------
 
-    def _check_failure(self) -> None:
+    async def _written(self) -> None:
+        """Return at once: without a slow disk a record does not wait."""
         if self._failure is not None:
             raise AuditError(_LATCHED)
 
-    def _body(self, record: AuditRecord) -> bytes | None:
-        """Return the encoded record, or None if the call was counted instead."""
-        result = record.result
-        if result is None or result.status != "denied" or not is_denial(record):
-            return self._encoder.encode(record)
+    def _body_of_denial(self, record: AuditRecord) -> bytes | None:
+        """Return the encoded record of a denied call, or None if the call was counted instead."""
         now = time.monotonic()
         if self._denials.is_spent(now):
             self._denials.count(record)
@@ -277,15 +274,11 @@ class AuditLog:
             None: the write ended, with or without success (see `_failure`). Else: the group to
             wait for.
         """
-        data = self._sealed(bodies)
+        data, self._last = seal(bodies, self._last)
         if self._is_inline_safe(len(data)):
             self._write_inline(data)
             return None
         return self._hand_over(data)
-
-    def _sealed(self, bodies: list[bytes]) -> bytes:
-        data, self._last = seal(bodies, self._last)
-        return data
 
     def _hand_over(self, data: bytes) -> Group | None:
         """Let the thread write. None: the write ended, with or without success."""
@@ -392,10 +385,6 @@ class AuditLog:
             )
             # Logged only here: each call after this is refused with the same few words.
             _log.error("%s", self._failure)
-
-
-async def _at_once() -> None:
-    """Return at once: without a slow disk a record does not wait."""
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

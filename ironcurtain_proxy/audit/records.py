@@ -56,14 +56,9 @@ DenialKind: TypeAlias = tuple[str, str, str, str]
 """Server, tool, rule, and the party that refused."""
 
 
-def is_denial(record: AuditRecord) -> bool:
-    """Return whether a record is of a call that the proxy refused without a question."""
-    return (
-        record.result is not None
-        and record.result.status == "denied"
-        and record.decided_by == KERNEL
-        and all(name != "waitedMs" for name, _ in record.context)
-    )
+def is_unasked(denied: AuditRecord) -> bool:
+    """Return whether the proxy refused a denied call by itself, without a question."""
+    return denied.decided_by == KERNEL and all(name != "waitedMs" for name, _ in denied.context)
 
 
 class Denials:

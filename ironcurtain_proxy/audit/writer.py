@@ -99,7 +99,7 @@ class LogFile:
                 possible, else the next start repairs it.
         """
         self._check_untouched()
-        if self.is_full(len(data)):
+        if self._max_bytes is not None and self.is_full(len(data)):
             self._rotate_if_possible()
         try:
             self._write_whole(data)

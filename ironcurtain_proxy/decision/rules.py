@@ -133,7 +133,7 @@ def covers(rule: Rule, value: Value) -> bool:
 
 def holds_unseen(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
     """Return whether a rule's conditions on single values hold where the role has no value."""
-    return all(one.holds_unseen(request, role) for one in rule.of_value)
+    return not rule.of_value or all(one.holds_unseen(request, role) for one in rule.of_value)
 
 
 def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:

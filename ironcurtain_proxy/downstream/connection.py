@@ -336,7 +336,7 @@ class Connection:
                 elif self.is_modern or (caller is not None and self._is_shown_to_all(params)):
                     answer = await self._call_modern(method, params, seconds, caller)
                 else:
-                    answer = await self.request(method, params, seconds)
+                    answer = await self._talk.exchange(method, params, seconds)
                 if answer.error is not None:
                     self._doubt()
                 return answer

@@ -415,7 +415,8 @@ class DownstreamServers:
             raise CallLostError(f"{error}: {load.last}") from None
         if load is not None and load.ended > ended and result.result is not None:
             result = result.with_result(told_of_limits(result.result, load.last), "")
-        result = self._noted(supervisor, call, result)
+        if result.has_failed or call.method in SUBSCRIBING:
+            result = self._noted(supervisor, call, result)
         if closed_by is None:
             return result
         refused = ""
@@ -434,10 +435,9 @@ class DownstreamServers:
         """Note a subscription, and mark a failure that names the server's own directory."""
         if result.error is None and call.method in SUBSCRIBING:
             supervisor.note_subscription(call.method, str(call.arguments["uri"]))
-        cwd = supervisor.spec.cwd
-        if result.has_failed and cwd and self._options.is_own_directory(cwd):
-            return told_of_directory(result, cwd)
-        return result
+        cwd = supervisor.spec.cwd or ""
+        is_own = result.has_failed and cwd and self._options.is_own_directory(cwd)
+        return told_of_directory(result, cwd) if is_own else result
 
     def opening(
         self,

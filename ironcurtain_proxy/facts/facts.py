@@ -274,19 +274,12 @@ class FactReader:
         """Return whether the tool's server works on a git repository."""
         return annotation.server == _GIT_SERVER
 
-    def command_argument(self, annotation: ToolAnnotation) -> str | None:
-        """Return the argument that holds a shell command by the annotation.
-
-        It is None if no argument does.
-        """
-        return self._plan(annotation).command
-
     def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
         """Return the number of paths in the call, or None if git must be asked."""
         if _may_push(arguments):
             return None
         count = 0
-        for argument in self._plan(annotation).looking_up(arguments):
+        for argument in self.plan(annotation).looking_up(arguments):
             if argument.reading in {"git-remote", "sql"}:
                 return None
             value = arguments.get(argument.name)
@@ -312,7 +305,7 @@ class FactReader:
         facts: list[ArgumentFact] = []
         sent: dict[str, Json] | None = None
         awaiting: list[int] = []
-        plan = self._plan(annotation)
+        plan = self.plan(annotation)
         for argument in plan.arguments(arguments):
             value = arguments.get(argument.name)
             if value is None or argument.reading == "git-remote":
@@ -370,7 +363,8 @@ class FactReader:
         """
         return self.is_git(annotation) and name in _REPOSITORY_ARGUMENTS
 
-    def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
+    def plan(self, annotation: ToolAnnotation) -> ToolPlan:
+        """Return how the arguments of a tool are read, made once for each annotation."""
         known = self._plans.get((annotation.server, annotation.tool))
         if known is not None and known[0] is annotation:
             return known[1]

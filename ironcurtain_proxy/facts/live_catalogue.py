@@ -80,31 +80,25 @@ class Catalogue(Struct, frozen=True, kw_only=True, dict=True):
     """Notices for the operator, one line each."""
 
     @cached_property
-    def _by_name(self) -> Mapping[str, CataloguedTool]:
+    def by_name(self) -> Mapping[str, CataloguedTool]:
+        """The tools by the names that the agent has for them."""
         return {tool.exposed_name: tool for tool in self.tools}
 
     @cached_property
-    def _by_tool(self) -> Mapping[tuple[str, str], CataloguedTool]:
+    def by_tool(self) -> Mapping[tuple[str, str], CataloguedTool]:
+        """The tools by their servers, and the servers' own names for them."""
         return {(tool.server, tool.definition.name): tool for tool in self.tools}
 
     @cached_property
     def _owners(self) -> Mapping[str, frozenset[str]]:
         owners: dict[str, frozenset[str]] = {}
-        for server, name in self._by_tool:
+        for server, name in self.by_tool:
             owners[name] = owners.get(name, frozenset()) | {server}
         return owners
 
     def has_elsewhere(self, server: str, name: str) -> bool:
         """Return whether another server has a tool of this name, too."""
         return bool(self._owners.get(name, frozenset()) - {server})
-
-    def named(self, exposed_name: str) -> CataloguedTool | None:
-        """Return the tool the agent means by a name."""
-        return self._by_name.get(exposed_name)
-
-    def tool(self, server: str, name: str) -> CataloguedTool | None:
-        """Return a server's tool by the server's own name for it."""
-        return self._by_tool.get((server, name))
 
 
 def build_catalogue(
@@ -492,7 +486,7 @@ class LiveCatalogue:
         """Return the (server, tool) of the agent's name, or None if there is none."""
         if self._current is None or exposed_name.startswith(RESERVED):
             return None
-        tool = self._current.named(exposed_name)
+        tool = self._current.by_name.get(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
 
     def exposed(self, server: str, tool: str) -> str:
@@ -542,7 +536,7 @@ class LiveCatalogue:
 
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
         """Return a server's tool by the server's own name for it."""
-        return None if self._current is None else self._current.tool(server, tool)
+        return None if self._current is None else self._current.by_tool.get((server, tool))
 
     def _exposed(self, tool: CataloguedTool) -> dict[str, Json]:
         raw = dict(self.naming.tool(tool.server, tool.definition.raw))

@@ -157,10 +157,6 @@ denied after the deadline, and all others continue."""
 SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]]
 """Finds the secrets in arguments."""
 
-SecretFinder: TypeAlias = Callable[[str], SecretSearch | None]
-"""Gives the search for secrets of a server, by the operator's name; None: secrets are not sought.
-"""
-
 
 OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]]]
 """Gives the targets of a call with their origins."""
@@ -169,10 +165,6 @@ OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]
 async def no_origins(_request: AccessRequest) -> tuple[Target, ...]:
     """Return no targets, where nothing asks for origins."""
     return ()
-
-
-def none_sought(_server: str) -> None:
-    """Seek no secrets."""
 
 
 class ToolSource(Struct, frozen=True, kw_only=True):
@@ -207,13 +199,10 @@ def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
     What lies in a repository's own directory is closed by policy. A hidden name that nobody knows
     is no reason to ask: unlike a program in a view, the call says what it changes.
     """
-    changed = [
-        value.path
-        for fact in request.arguments
-        if not CHANGES.isdisjoint(fact.roles)
-        for value in fact.values
-        if isinstance(value, PathValue)
-    ]
+    changed: list[RealPath] = []
+    for fact in request.arguments:
+        if not CHANGES.isdisjoint(fact.roles):
+            changed += [value.path for value in fact.values if isinstance(value, PathValue)]
     if not changed or workspace is None:
         return ""
     base = RealPath.from_text(workspace)
@@ -277,8 +266,9 @@ class Resolver:
         self._directories = DirectoryFinder()
         self.declares_view: ViewFinder = no_view
         """Whether a listed tool declares a `ui://` resource as its view."""
-        self.secrets: SecretFinder = none_sought
-        """Finds secrets in what would be sent, where the operator wants to be asked about them."""
+        self.secrets: Mapping[str, SecretSearch] = {}
+        """The search for secrets in what would be sent, by server, where the operator wants to be
+        asked about them."""
         self.origins: OriginFinder = no_origins
         """Finds where targets come from, where the policy or the operator asks for it."""
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
@@ -290,7 +280,7 @@ class Resolver:
             return gathered
         if self.origins is not no_origins and (targets := await self.origins(gathered.request)):
             gathered = replace(gathered, request=replace(gathered.request, targets=targets))
-        seek = self.secrets(call.server)
+        seek = self.secrets.get(call.server)
         return gathered if seek is None else await self._with_secrets(gathered, call, seek)
 
     async def _with_secrets(self, facts: Facts, call: Operation, seek: SecretSearch) -> Gathered:
@@ -332,7 +322,7 @@ class Resolver:
     def _command_argument(self, tool: CataloguedTool) -> str | None:
         name = self._tools.command_argument(tool.server, tool.definition.name)
         if name is None and tool.annotation is not None:
-            name = self._facts.command_argument(tool.annotation)
+            name = self._facts.plan(tool.annotation).command
         return name
 
     async def _with_command(self, facts: Facts, name: str, server: str) -> Gathered:
@@ -354,14 +344,14 @@ class Resolver:
                 "has to annotate the tool.",
                 "missing-annotation",
             )
-        arguments = call.arguments
+        arguments, schema = call.arguments, tool.definition.input_schema
         needs_directory = self._facts.is_git(annotation) and lacks_path(annotation, arguments)
         if needs_directory:
             arguments = self._contexts.completed(call.server, arguments) or arguments
         else:
-            schema, base = tool.definition.input_schema, self._tools.grounds.base(call.server)
+            base = partial(self._tools.grounds.base, call.server)
             arguments = self._schemas.completed(annotation, schema, arguments, base)
-        problem = self._schemas.problem(annotation, tool.definition.input_schema, arguments)
+        problem = self._schemas.problem(annotation, schema, arguments)
         if problem is not None:
             return await self._gather_wider(call, annotation, tool) or unresolvable(problem)
         if needs_directory and arguments is call.arguments:
@@ -434,18 +424,14 @@ class Resolver:
         self._contexts.note(call.server, call.tool, call.arguments)
         self._tools.grounds.branches.succeeded(call.arguments)
 
-    def _may_block(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:
-        paths = self._facts.looks_up(annotation, arguments)
-        if paths is None or paths > _MAX_PATHS_AT_ONCE:
-            return True
-        return paths > 0 and self._mounts.may_block()
-
     async def _read(
         self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
     ) -> Gathered:
         """Read the arguments: at once, or in a thread if that may take long."""
         remotes = self._tools.remotes(call.server)
-        if not self._may_block(annotation, arguments):
+        paths = self._facts.looks_up(annotation, arguments)
+        is_quick = paths is not None and paths <= _MAX_PATHS_AT_ONCE
+        if is_quick and not (paths and self._mounts.may_block()):
             return self._facts.read(annotation, arguments, remotes)
         read = partial(self._facts.read, annotation, arguments, remotes)
         return await self._in_time(read, "paths or remotes of the call could not be looked up")

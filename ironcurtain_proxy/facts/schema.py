@@ -183,7 +183,11 @@ class SchemaChecker(Struct, eq=False):
         return None
 
     def completed(
-        self, annotation: ToolAnnotation, schema: Json, arguments: Arguments, base: str | None
+        self,
+        annotation: ToolAnnotation,
+        schema: Json,
+        arguments: Arguments,
+        start: Callable[[], str | None],
     ) -> Arguments:
         """Return the arguments with the paths that stand, by the schema, for those left out.
 
@@ -194,11 +198,13 @@ class SchemaChecker(Struct, eq=False):
             annotation: of the tool.
             schema: the tool's live input schema.
             arguments: as the agent sent them.
-            base: where relative paths of the server start; None: unknown, and they stay left out.
+            start: gives where relative paths of the server start; None: it is not known, and they
+                stay left out.
         """
         compiled = self._compiled.get(id(schema)) or self._compile(annotation, schema)
         if not compiled.places:
             return arguments
+        base = start()
         lacking: dict[str, Json] = {
             name: f"{base}/{place}" if place.startswith(".") else place
             for name, place in compiled.places

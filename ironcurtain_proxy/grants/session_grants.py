@@ -70,9 +70,6 @@ class SessionGrants(Struct, frozen=True):
             for remembered in self.approvals.grants.list()
         ]
 
-    def __len__(self) -> int:
-        return len(self.approvals.grants)
-
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

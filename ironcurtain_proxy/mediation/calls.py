@@ -242,7 +242,8 @@ class Calls(Struct, kw_only=True):
             reply = await self.mediator.handle(exposed_name, params, on_progress, caller=caller)
             if self.renamed is not None and isinstance(reply, Answered):
                 reply = self._with_names(exposed_name, reply, self.renamed)
-        if (self._shown or len(grants)) and (listing := grants.listing()) != self._shown:
+        has_grants = self._shown or len(grants.approvals.grants)
+        if has_grants and (listing := grants.listing()) != self._shown:
             self._shown = listing
             self.show(listing)
         if grants.persisted is not None:

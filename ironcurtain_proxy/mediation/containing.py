@@ -19,6 +19,8 @@ restored that could act outside the sandbox, until a person has looked.
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from operator import attrgetter
 from typing import Final, assert_never
 
 import anyio
@@ -188,7 +190,7 @@ class Containing(Struct, kw_only=True):
         """Record the access beyond the sandbox of a call about to be forwarded, and return it."""
         settlement = case.settlement
         if settlement is None:
-            return self._opened_before(case, facts)
+            return self._opened_before(case, facts) if self.attempts.opened else None
         if opening is None:
             return None
         host = self.blocked_host(case)
@@ -257,7 +259,7 @@ class Containing(Struct, kw_only=True):
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
-        if self._has_view(case):
+        if self.world.views is not None and self._has_view(case):
             # Its point is made when its changes come in.
             return True
         if self.world.timeline is not None:
@@ -270,7 +272,7 @@ class Containing(Struct, kw_only=True):
         self, case: Case, facts: Facts, sent: Awaitable[ToolResult]
     ) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
-        is_watched = self.world.lookout is not None or self._has_view(case)
+        is_watched = self.world.lookout or (self.world.views and self._has_view(case))
         if not is_watched and case.call.request_id not in self._points:
             return sent
         return self._forward(case, facts, sent)
@@ -546,7 +548,7 @@ _READING: Final = frozenset({"resources/read", "prompts/get", "completion/comple
 def _only_reads(facts: Facts) -> bool:
     """Return whether a call only reads: by the word of the operator, or by all that it names."""
     asked = facts.request
-    roles = {role for fact in asked.arguments for role in fact.roles}
+    roles = set(chain.from_iterable(map(attrgetter("roles"), asked.arguments)))
     if facts.command is not None or not (asked.annotated and roles <= _OF_READERS):
         return False
     if asked.method in _READING:

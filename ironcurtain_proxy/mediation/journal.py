@@ -137,7 +137,7 @@ class Journal(Struct, frozen=True, kw_only=True):
             arrival=Arrival(
                 call=call,
                 session=self.session,
-                policy_version=self.in_force.version,
+                policy_version=self.in_force.policy.version,
                 time=self.clock.now(),
                 started=self.clock.monotonic(),
                 run=run,

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.judging import (
     NamedTool,
     Overlay,
-    asks_by_itself,
     by_policy_alone,
     with_questions,
     with_targets,
@@ -68,12 +67,13 @@ def judge(
         method: of the operation.
     """
     judged = _judged(gathered, policy, overlay, tool)
-    if isinstance(gathered, Facts) and asks_by_itself(gathered):
-        judged = with_questions(judged, gathered)
-    if overlay.ask_when_named_by and isinstance(gathered, Facts):
-        judged = with_targets(judged, gathered.request, overlay.ask_when_named_by)
-    if policy.has_quorums and isinstance(gathered, Facts):
-        judged = replace(judged, quorums=quorums_of(gathered.request, policy))
+    if isinstance(gathered, Facts):
+        if gathered.secrets or gathered.client_asks or gathered.acts_by_itself:
+            judged = with_questions(judged, gathered)
+        if overlay.ask_when_named_by:
+            judged = with_targets(judged, gathered.request, overlay.ask_when_named_by)
+        if policy.has_quorums:
+            judged = replace(judged, quorums=quorums_of(gathered.request, policy))
     if method != "completion/complete" or not isinstance(judged.decision, Escalate):
         return judged
     return Judgement(decision=unasked(judged.decision))

@@ -123,7 +123,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         """Carry a call to its reply by one policy."""
         # (1) Facts: the arguments are validated against the schema and resolved. All access to
         # disk, git and parsers that a decision needs happens here.
-        call, version = case.call, self.judge.in_force.version
+        call, version = case.call, self.judge.in_force.policy.version
         facts = await self.world.facts.gather(call)
         if self.judge.has_changed(version):
             return Superseded()
@@ -157,15 +157,12 @@ class Mediator(Struct, frozen=True, kw_only=True):
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply | Superseded | Edited:
         reply: Reply | Superseded | Lapsed | Edited
-        if isinstance(case.decision, Allow):
+        if isinstance(case.judged.decision, Allow):
             reply = await self._enforce(case, facts, None, on_progress)
         else:
             reply = await self._escalate(case, facts, on_progress)
-            if (
-                isinstance(reply, Lapsed)
-                and case.question is None
-                and not self._is_superseded(case)
-            ):
+            is_unasked = isinstance(reply, Lapsed) and case.question is None
+            if is_unasked and not self._is_superseded(case):
                 # No reviewer was asked, because of earlier approvals or containment. While the call
                 # waited for its turn these ended or were used up, so a reviewer is asked now.
                 reply = await self._escalate(case, facts, on_progress)
@@ -279,7 +276,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         if is_stale and not await self.judge.is_still(case.call, facts, case.judged):
             return False
         is_defined = claim is None or self.escalated.is_as_defined(claim)
-        return is_defined and not self._is_superseded(case)
+        return is_defined and not self.judge.has_changed(case.policy_version)
 
     def _is_superseded(self, case: Case) -> bool:
         """Return whether another policy came into force since the call was judged."""

@@ -158,7 +158,9 @@ async def refuse_later(journal: Journal, question: Escalation, declined: Decline
 def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:
     """Return why an answer is withheld, and the question in it, or None if it is passed on."""
     asked = question_in(answer)
-    ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
+    if asked is None and case.call.method != "resources/read":
+        return None
+    ground = _changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
     return None if ground is None else (ground, asked)
 
 
@@ -186,16 +188,14 @@ async def unanswered(journal: Journal, case: Case, error: DownstreamError) -> Fa
 _VIEW: Final = "ui:"
 
 
-def changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
+def _changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
     """Return why the answer to a read is withheld, or None if it is no view, or an unchanged one.
 
     A view of MCP Apps runs in the agent's client. Its URI is declared by a tool, which is pinned;
     its content is seen only when it is read.
     """
-    if operation.method != "resources/read" or answer.result is None:
-        return None
     uri = operation.arguments.get("uri")
-    if not isinstance(uri, str) or uri[: len(_VIEW)].lower() != _VIEW:
+    if answer.result is None or not isinstance(uri, str) or uri[: len(_VIEW)].lower() != _VIEW:
         return None
     why = pins.seen(operation.server, "views", uri, answer.result.get("contents"))
     return None if why is None else held_part("view", why)

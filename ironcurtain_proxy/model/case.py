@@ -21,7 +21,6 @@ from ironcurtain_proxy.model.decision import (
     Escalate,
     Grants,
     Ground,
-    effect_of,
     in_record,
 )
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, OriginReason
@@ -315,7 +314,7 @@ class Case(Struct, kw_only=True, eq=False):
         outcome: EscalationResult | None
         by: Decider
         if settlement is None:
-            effect, reason, by = effect_of(decision), ground.reason, KERNEL
+            effect, reason, by = decision.effect, ground.reason, KERNEL
             outcome = "denied" if escalated and denied else None
         else:
             effect, reason, by = settlement.effect, settlement.reason, settlement.decided_by

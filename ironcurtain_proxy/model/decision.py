@@ -16,6 +16,7 @@ looks like: `reviewer:engine:risk` is a reviewer of an odd name.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias, assert_never
 
@@ -301,6 +302,7 @@ def name_of(decider: Decider) -> str:
             assert_never(decider)
 
 
+@lru_cache(maxsize=256)
 def in_record(decider: Decider) -> str:
     """Return a decider in the words of records, such as `reviewer:night-shift`."""
     name = name_of(decider)

@@ -206,7 +206,13 @@ def question_in(answer: ToolResult) -> str | None:
     """
     if answer.error is not None:
         return _in_error(answer.error)
-    return _in_result(answer.result or {})
+    result = answer.result or {}
+    kind = result.get("resultType", COMPLETE)
+    if kind != COMPLETE:
+        return f"result type {kind[:_WORDS] if isinstance(kind, str) else 'that is no text'}"
+    if "inputRequests" in result or "requestState" in result:
+        return "result type input_required"
+    return "result type task" if "task" in result else None
 
 
 def _in_error(error: Mapping[str, Json]) -> str | None:
@@ -233,15 +239,6 @@ def pages_in(answer: ToolResult) -> list[Mapping[str, Json]]:
     )
     is_whole = error.get("code") == URL_ELICITATION_REQUIRED and pages == found and are_pages
     return [*pages] if is_whole and len(pages) <= _MOST_PAGES else []
-
-
-def _in_result(result: Mapping[str, Json]) -> str | None:
-    kind = result.get("resultType", COMPLETE)
-    if kind != COMPLETE:
-        return f"result type {kind[:_WORDS] if isinstance(kind, str) else 'that is no text'}"
-    if "inputRequests" in result or "requestState" in result:
-        return "result type input_required"
-    return "result type task" if "task" in result else None
 
 
 # --- timeline

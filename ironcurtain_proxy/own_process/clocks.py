@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -15,10 +16,7 @@ from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.steady_clock import seconds_since_boot
 
-
-def _wall() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  the one clock
-
+_wall: Final = partial(datetime.now, UTC)  # noqa: TID251  the one clock
 
 _BEGAN: Final = _wall(), seconds_since_boot()
 """One starting point for all clocks of this process, so that their values can be compared."""

@@ -124,7 +124,7 @@ def resolver_for(
         FactReader(PathReader(speller), workspace=settings.workspace),
         MountTable(),
     )
-    resolver.secrets = lambda server: secrets_in if server in sought else None
+    resolver.secrets = dict.fromkeys(sought, secrets_in)
     unheard = origin_book(settings, lambda: None, SystemClock())
     resolver.origins = origins_for(settings, PolicyInForce(policy=loaded.policy), unheard)
     return resolver

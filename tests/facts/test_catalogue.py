@@ -18,19 +18,19 @@ NOTE = ToolAnnotation(server="filesystem", tool="read", arguments={})
 
 def test_one_server_shows_its_bare_names() -> None:
     catalogue = build_catalogue([spec("files")], {"files": [tool("files", "read")]}, {})
-    found = catalogue.named("read")
+    found = catalogue.by_name.get("read")
     assert found is not None
     assert found.server == "files"
-    assert catalogue.named("files__read") is None
+    assert catalogue.by_name.get("files__read") is None
 
 
 def test_of_several_servers_the_tools_carry_the_servers_name() -> None:
     catalogue = build_catalogue([spec("a"), spec("b")], {"a": [tool("a", "x__y")]}, {})
-    found = catalogue.named("a__x__y")
+    found = catalogue.by_name.get("a__x__y")
     assert found is not None
     assert (found.server, found.definition.name) == ("a", "x__y")
-    assert catalogue.named("x__y") is None
-    assert catalogue.tool("a", "x__y") is found
+    assert catalogue.by_name.get("x__y") is None
+    assert catalogue.by_tool["a", "x__y"] is found
 
 
 def test_a_tool_has_the_annotation_of_the_server_it_is_known_as() -> None:

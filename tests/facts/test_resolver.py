@@ -84,7 +84,7 @@ def resolver_of(
     catalogue = build_catalogue(SERVERS, definitions, ANNOTATIONS)
     git = GitRemotes({"PATH": os.environ["PATH"]})
     tools = ToolSource(
-        lookup=catalogue.tool,
+        lookup=lambda server, tool: catalogue.by_tool.get((server, tool)),
         remotes=lambda _: git,
         trusted=frozenset({"memory"}),
         asks_about_unknown=asks,
