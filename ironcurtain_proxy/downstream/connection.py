@@ -63,6 +63,8 @@ class Connection:
 
     is_modern = False
     """Whether the server knows no handshake."""
+    was_called = False
+    """Whether a call has ended since its tools were listed: it may have changed them."""
     log_level: str | None = None
     """The least severe log messages that the agent wants, or None if it has not said so."""
     _serves_both = False
@@ -284,6 +286,7 @@ class Connection:
             DownstreamError: it does not list them, or a page takes longer than `seconds`.
         """
         self._asked = number = self._asked + 1
+        self.was_called = False
         listed = await self.list_entries("tools/list", TOOLS, seconds)
         if number < self._tools[0]:
             return self._tools[1]
@@ -346,6 +349,7 @@ class Connection:
         finally:
             if key is not None and self._progress.get(key) is on_progress:
                 del self._progress[key]
+            self.was_called = self.was_called or method == TOOL_CALL
             self._questions.end(caller)
 
     async def _subscribe(

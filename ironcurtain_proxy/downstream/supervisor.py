@@ -28,6 +28,7 @@ from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
 from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec, ToolDefinition
@@ -438,6 +439,8 @@ class Supervisor:
     async def list_if_old(self, *, for_new: bool = False) -> None:
         """List the tools again if they are older than the server says, or than a list may be.
 
+        A call may have changed them, where the server does not say that it tells of changes.
+
         Args:
             for_new: whether a tool is called that the list lacks: then any list is soon old.
         """
@@ -446,7 +449,9 @@ class Supervisor:
             return
         age = anyio.current_time() - self._listed_at
         most = _NEW_TOOL if for_new else max(connection.age_of("tools/list"), _QUIET)
-        if age <= most or not self._listings.take(1):
+        tells = value_at(connection.greeted.capabilities, "tools", "listChanged") is True
+        may_differ = connection.was_called and not (tells or for_new)
+        if age < 0 or (age <= most and not may_differ) or not self._listings.take(1):
             return
         self._listed_at = math.inf
         try:

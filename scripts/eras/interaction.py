@@ -22,6 +22,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.server import Server
 from mcp_types import (
+    CancelledNotification,
     ListPromptsResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -82,6 +83,19 @@ def list_what_is_called(server: object) -> None:
         server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
 
 
+def withdraw_by_own_numbers(session: object) -> None:
+    """Let a client withdraw its one request: its test knows the number that the server saw."""
+    send = session.send_notification
+
+    async def sent(notification: object) -> None:
+        open_now = [*session._dispatcher._pending]  # noqa: SLF001  kept nowhere else
+        if isinstance(notification, CancelledNotification) and len(open_now) == 1:
+            notification.params.request_id = open_now[0]
+        await send(notification)
+
+    session.send_notification = sent
+
+
 @asynccontextmanager
 async def connect_through_the_proxy(server: object, **options: object) -> AsyncIterator[object]:
     """Connect a client to a server, with the proxy between; see `connect_in_memory`."""
@@ -100,6 +114,7 @@ async def connect_through_the_proxy(server: object, **options: object) -> AsyncI
             failure: Exception | pytest.fail.Exception | None = None
             async with Client(stdio_client(command), mode=mode, **options) as client:
                 without_names_in_errors(client)
+                withdraw_by_own_numbers(client.session)
                 try:
                     yield client
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below
@@ -115,7 +130,7 @@ class BehindTheProxy(Results):
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Note what the test calls: a proxy knows what is listed alone."""
         source = inspect.getsource(item.function)
-        _CALLED["tools"] = set(re.findall(r'call_tool\(\s*"([^"]+)"', source))
+        _CALLED["tools"] = set(re.findall(r'(?:call_tool\(\s*|name == )"([^"]+)"', source))
         _CALLED["prompts"] = set(re.findall(r'get_prompt\(\s*"([^"]+)"', source))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

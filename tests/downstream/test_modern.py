@@ -257,13 +257,15 @@ async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
         return found_out(heard, answer, status)
 
     site = Site(handler=handler)
+    caller = Caller(version="2026-07-28", capabilities={})
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
+            assert said(await servers.forward(replace(a_call("echo"), caller=caller))) == "done"
     assert [one.said for one in site.heard][:3] == [
         *("server/discover", "initialize", "notifications/initialized")
     ]
-    assert VERSION_KEY not in str(site.said("tools/call")[0].body)
+    assert VERSION_KEY not in str([one.body for one in site.said("tools/call")])
 
 
 async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_speaks() -> None:
@@ -556,6 +558,18 @@ async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_
             assert servers.last("prompts/list") == 30
         async with used(remote(other.url), Around()) as servers:
             assert 5 < servers.last("tools/list") <= 30
+
+
+async def test_a_list_that_a_call_may_have_changed_is_asked_for_again() -> None:
+    site = Site()
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            await servers.forward(a_call("echo"))
+            site.tools.append("new")
+            for _ in range(3):
+                await servers.list_old_again()
+                assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+    assert len(site.said("tools/list")) == 2
 
 
 async def test_a_young_list_is_not_asked_for_again() -> None:

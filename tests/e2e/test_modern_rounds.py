@@ -110,7 +110,13 @@ def test_each_question_of_a_server_comes_to_a_client_that_gets_no_requests(
     installation.rules.append(rule("whole", server=["whole"], tool=["ask"]))
     agent = asking(installation, *questions)
     first = agent.result(alone(agent, "tools/call", **CALLED))
-    found, result = carried(agent, first, nobody={"action": "accept"}, q0={"action": "accept"})
+    strange: dict[str, Json] = {"nobody": {"action": "accept"}, "q0": {"action": "accept"}}
+    state = first["requestState"]
+    again = agent.result(
+        alone(agent, "tools/call", **CALLED, requestState=state, inputResponses=strange)
+    )
+    assert wanted(again) == wanted(first), "nobody was asked under these keys"
+    found, result = carried(agent, again, **strange)
     assert found == asked
     told: list[Json] = orjson.loads(text(result))
     for said, expected in zip(told, heard, strict=True):
