@@ -10,7 +10,7 @@ proxy or for another server.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,7 @@ from ironcurtain_proxy.model.values import Arguments, Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.agent.rounds import Rounds
     from ironcurtain_proxy.ports import Clock
 
 
@@ -53,27 +54,6 @@ _MOST_PAGES: Final = 1000
 """The most shown pages that are remembered, for notifications of their completion."""
 _CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
 _REJECTED: Final[Mapping[str, Json]] = {"code": -1, "message": "the client did not answer this"}
-
-
-class AgentClient(Protocol):
-    """The agent's client, which shows questions to its user."""
-
-    def capabilities_of(self, caller: Caller | None) -> Mapping[str, Json] | None:
-        """Return what a caller can do; `None`: nobody has said so yet, or its call has ended."""
-
-    def every(self) -> Iterator[Mapping[str, Json]]:
-        """Return what each client can do that may be asked now."""
-
-    def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
-        """Answer the requests of this call before a client's deadline, meanwhile.
-
-        `is_sent` says whether a server may know of the call.
-        """
-
-    async def request(
-        self, method: str, params: Mapping[str, Json], seconds: float, caller: Caller | None = None
-    ) -> Mapping[str, Json]:
-        """Send the client a request; raises `AgentError` or `TimeoutError`."""
 
 
 class AuthorizedQuestion(Protocol):
@@ -118,7 +98,7 @@ class AskedClient:
         Args:
             seconds: the deadline for its user's answer.
         """
-        self.client: AgentClient | None = None
+        self.client: Rounds | None = None
         self.introduced = anyio.Event()
         """Set once the client has declared its capabilities."""
         self._seconds = seconds
@@ -256,7 +236,7 @@ _DENY: Final = "deny"
 class ElicitationReviewer:
     """Implements `ports.Reviewer` over the agent's client."""
 
-    def __init__(self, client: "AgentClient", clock: "Clock") -> None:
+    def __init__(self, client: "Rounds", clock: "Clock") -> None:
         self._client = client
         self._clock = clock
 

@@ -204,14 +204,11 @@ class Conversation:
             note_id(request_id)
         printed = self._dropped.lines_printed
         try:
-            try:
-                self._write(
-                    {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-                )
-            except DownstreamError:
-                self._answers.forget(request_id)
-                raise
+            self._write({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
             return await answer
+        except DownstreamError:
+            self._answers.forget(request_id)
+            raise
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
             said = self._dropped.printed if self._dropped.lines_printed > printed else ""
@@ -330,8 +327,7 @@ class Conversation:
         self._fail(answer_id(found), f"sent an answer larger than {self._max_message} bytes")
 
     def _fail(self, request_id: MessageId | None, how: str) -> None:
-        if isinstance(request_id, int):
-            self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
+        self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
     def _deliver(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
         request_id = answer_id(message.get("id"))

@@ -31,7 +31,11 @@ from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, Server
 from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import Method
-from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.server import (
+    SandboxRestrictions,
+    ServerSpec,
+    ToolDefinition,
+)
 from ironcurtain_proxy.model.values import Json
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -35,6 +35,7 @@ from ironcurtain_proxy.downstream.remote.network import (
     GuardedTransport,
     RefusedAddressError,
     body_of,
+    open_client,
 )
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError, ServerUnavailableError
@@ -163,10 +164,8 @@ def _posted(
         pair = f"{quote(login.client_id, safe='')}:{quote(secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     else:
-        data |= {
-            "client_id": login.client_id,
-            **({} if secret is None else {"client_secret": secret}),
-        }
+        data |= {"client_id": login.client_id}
+        data |= {} if secret is None else {"client_secret": secret}
     try:
         return client.build_request("POST", endpoint, data=data, headers=headers)
     except httpx2.InvalidURL:
@@ -243,14 +242,8 @@ async def log_in(
     logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL + 1)
     tokens = _Tokens(endpoint.oauth, secret)
     transport = _Bounded(GuardedTransport(server, endpoint), tokens, scope)
-    client = httpx2.AsyncClient(
-        transport=transport,
-        headers={"User-Agent": f"{_NAME}/{VERSION}", "Accept-Encoding": "identity"},
-        event_hooks={"request": [refuse_plain]},
-        timeout=30,
-        follow_redirects=False,
-        trust_env=False,
-    )
+    client = open_client(transport)
+    client.event_hooks, client.timeout = {"request": [refuse_plain]}, _DEADLINE
     async with listening_callback(port) as callback, client:
         provider = _provider(endpoint, tokens, callback, show)
         response, problem = httpx2.Response(_UNAUTHORIZED), ""

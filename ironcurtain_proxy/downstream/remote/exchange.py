@@ -243,7 +243,7 @@ class Requester:
             await response.close()
             following = _led(place, to)
             is_kept = response.status in _KEEPING or method == "GET"
-            if following is None or not is_kept or not _is_same_place(place, following):
+            if following is None or not is_kept or _origin(place) != _origin(following):
                 where = following.host if following is not None else ""
                 raise ServerUnavailableError(
                     f'server "{self.server}" redirects to {where or "nowhere"}: '
@@ -315,18 +315,11 @@ def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
 
 
 def _with(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
-    if token is None:
-        return headers
-    return {**headers, "authorization": token}
+    return headers if token is None else {**headers, "authorization": token}
 
 
-def _is_same_place(here: httpx2.URL, there: httpx2.URL) -> bool:
-    return (here.scheme, here.host, here.port, here.userinfo) == (
-        there.scheme,
-        there.host,
-        there.port,
-        there.userinfo,
-    )
+def _origin(url: httpx2.URL) -> tuple[object, ...]:
+    return url.scheme, url.host, url.port, url.userinfo
 
 
 def _words(error: Exception) -> str:

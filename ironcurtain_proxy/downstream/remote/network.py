@@ -13,8 +13,9 @@ is held here all the same.
 
 import socket
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from typing import Final, cast
 
@@ -200,21 +201,17 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def _new_pool(self, trusted: ssl.SSLContext | None) -> httpcore2.AsyncConnectionPool:
         proxy = self._proxy
-        if proxy is None:
-            return httpcore2.AsyncConnectionPool(
-                ssl_context=trusted,
-                max_connections=_MOST,
-                max_keepalive_connections=_KEPT,
-                keepalive_expiry=_IDLE,
-                network_backend=self._network,
-                socket_options=_ALIVE,
+        make: Callable[..., httpcore2.AsyncConnectionPool] = httpcore2.AsyncConnectionPool
+        if proxy is not None:
+            name = (proxy.username.encode(), proxy.password.encode())
+            make = partial(
+                httpcore2.AsyncHTTPProxy,
+                _core_url(proxy),
+                proxy_auth=name if proxy.username else None,
+                proxy_ssl_context=httpx2.create_ssl_context() if proxy.scheme == "https" else None,
             )
-        name = (proxy.username.encode(), proxy.password.encode()) if proxy.username else None
-        return httpcore2.AsyncHTTPProxy(
-            _core_url(proxy),
-            proxy_auth=name,
+        return make(
             ssl_context=trusted,
-            proxy_ssl_context=httpx2.create_ssl_context() if proxy.scheme == "https" else None,
             max_connections=_MOST,
             max_keepalive_connections=_KEPT,
             keepalive_expiry=_IDLE,
@@ -246,22 +243,21 @@ def _core_url(url: httpx2.URL) -> httpcore2.URL:
     )
 
 
+_FAULTS: Final = (
+    *(httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError),
+    *(httpcore2.ProxyError, httpcore2.UnsupportedProtocol),
+)
+
+
 @contextmanager
 def _as_httpx2() -> Iterator[None]:
     """Turn an error of the lower library into the one of the same name of the upper."""
     try:
         yield
-    except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
-        raise _named(error) from error
-    except (httpcore2.ProtocolError, httpcore2.ProxyError) as error:
-        raise _named(error) from error
-    except httpcore2.UnsupportedProtocol as error:
-        raise httpx2.UnsupportedProtocol(str(error)) from error
-
-
-def _named(error: Exception) -> httpx2.TransportError:
-    kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
-    return kind(str(error))
+    except _FAULTS as error:
+        name = type(error).__name__
+        kind: type[httpx2.TransportError] = getattr(httpx2, name, httpx2.TransportError)
+        raise kind(str(error)) from error
 
 
 async def body_of(response: httpx2.Response, largest: int) -> bytes | None:

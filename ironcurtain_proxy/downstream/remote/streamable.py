@@ -90,6 +90,8 @@ class StreamableHttp(Sending):
         """Which arguments of which tools stand in headers."""
         self._modern: set[MessageId] = set()
         """The requests under way that had no handshake before."""
+        self._greeting: MessageId | None = None
+        """The number of the greeting."""
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
@@ -119,7 +121,7 @@ class StreamableHttp(Sending):
             with anyio.CancelScope() as scope:
                 if request_id is None:
                     await self._until_greeted(method)
-                    await self._exchange(line, None, self._session, is_greeting=False)
+                    await self._exchange(line, None, self._session)
                 else:
                     self._under_way[request_id] = scope
                     own = self._own_headers(message, request_id)
@@ -159,9 +161,9 @@ class StreamableHttp(Sending):
                 await self._until_greeted(method)
             async with self._turns:
                 self._waiting.remove(request_id)
-                headers = self._session if own is None else own
-                is_greeting = method == "initialize"
-                await self._exchange(line, request_id, headers, is_greeting=is_greeting)
+                if method == "initialize":
+                    self._greeting = request_id
+                await self._exchange(line, request_id, self._session if own is None else own)
         finally:
             if request_id in self._waiting:
                 self._waiting.remove(request_id)
@@ -173,7 +175,7 @@ class StreamableHttp(Sending):
         Returns:
             False: its server must be told.
         """
-        withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
+        withdrawn = message_id(object_of(params).get("requestId"))
         if withdrawn is None or withdrawn not in self._waiting | self._modern:
             return False
         self._under_way[withdrawn].cancel()
@@ -184,44 +186,37 @@ class StreamableHttp(Sending):
             self._greeted.set()
             if self._group is not None:
                 self._group.start_soon(self._listen)
-        elif method == "notifications/cancelled" and isinstance(params, dict):
-            withdrawn = message_id(params.get("requestId"))
+        elif method == "notifications/cancelled":
+            withdrawn = message_id(object_of(params).get("requestId"))
             scope = None if withdrawn is None else self._under_way.get(withdrawn)
             if scope is not None:
                 scope.cancel()
 
     async def _exchange(
-        self,
-        line: bytes,
-        request_id: MessageId | None,
-        own: Mapping[str, str],
-        *,
-        is_greeting: bool,
+        self, line: bytes, request_id: MessageId | None, own: Mapping[str, str]
     ) -> None:
-        headers = {**BOTH, **own}
-        backlog = len(line)
+        headers, backlog = {**BOTH, **own}, len(line)
+        greeting = request_id if request_id == self._greeting else None
         try:
             async with self._requester.open("POST", self._url, headers, line) as response:
                 self._backlog, backlog = self._backlog - backlog, 0
                 # One that wants the headers of the newer era is none of the older transport.
-                if is_greeting and own is self._session and response.status in _OLDER:
-                    await self._refused_greeting(response, line, request_id)
+                if greeting is not None and own is self._session and response.status in _OLDER:
+                    await self._refused_greeting(response, line, greeting)
                     return
                 self._check(response, in_session=own is self._session)
-                if is_greeting and len(said := response.header(SESSION)):
+                if greeting is not None and len(said := response.header(SESSION)):
                     self._begin_session(said)
                 if request_id is not None:
-                    await self._answer(response, request_id, is_greeting=is_greeting)
+                    await self._answer(response, request_id)
         finally:
             self._backlog -= backlog
 
     async def _refused_greeting(
-        self, response: Response, line: bytes, request_id: MessageId | None
+        self, response: Response, line: bytes, request_id: MessageId
     ) -> None:
         """Raise if a server refuses with JSON-RPC, as one of the older transport cannot."""
         body = b"" if response.is_packed else await self._requester.body(response)
-        if request_id is None:
-            return
         if response.is_json and is_answer_to(body, request_id):
             await self._inbound.put(body)
         else:
@@ -263,11 +258,9 @@ class StreamableHttp(Sending):
 
     # --- its answer
 
-    async def _answer(
-        self, response: Response, request_id: MessageId, *, is_greeting: bool
-    ) -> None:
+    async def _answer(self, response: Response, request_id: MessageId) -> None:
         if response.is_stream:
-            await self._until_answered(response, request_id, is_greeting=is_greeting)
+            await self._until_answered(response, request_id)
             return
         line = await self._requester.body(response)
         if not response.is_json or not is_answer_to(line, request_id):
@@ -275,16 +268,14 @@ class StreamableHttp(Sending):
                 f'server "{self._server}" answered with HTTP status {response.status} and '
                 "no answer to the request"
             )
-        await self._pass_on(line, is_greeting=is_greeting)
+        await self._pass_on(line, request_id)
 
-    async def _pass_on(self, line: bytes, *, is_greeting: bool) -> None:
-        """Hand a received message to the conversation.
+    async def _pass_on(self, line: bytes, answered: MessageId | None) -> None:
+        """Hand a received message to the conversation, with the number of the request it answers.
 
-        Args:
-            line: the message.
-            is_greeting: whether it is the answer to the greeting.
+        The answer to the greeting names the version of the session.
         """
-        if is_greeting:
+        if answered is not None and answered == self._greeting:
             message = decode(line)
             result = None if isinstance(message, Malformed) else message.get("result")
             version = object_of(result).get("protocolVersion")
@@ -292,13 +283,11 @@ class StreamableHttp(Sending):
                 self._session[_VERSION] = version
         await self._inbound.put(line)
 
-    async def _until_answered(
-        self, response: Response, request_id: MessageId, *, is_greeting: bool
-    ) -> None:
+    async def _until_answered(self, response: Response, request_id: MessageId) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
         place = StreamPosition(resumes=request_id not in self._modern)
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
-        if await self._read(response, place, request_id, is_greeting=is_greeting):
+        if await self._read(response, place, request_id):
             return
         if place.last_event and not place.is_torn:
             self._inbound.note_stream_ended(of_call=True)
@@ -310,7 +299,7 @@ class StreamableHttp(Sending):
                     self._check(again)
                     if not again.is_stream:
                         raise lost
-                    if await self._read(again, place, request_id, is_greeting=is_greeting):
+                    if await self._read(again, place, request_id):
                         return
             except SessionForgottenError:
                 raise ForgottenMeanwhileError(
@@ -321,12 +310,7 @@ class StreamableHttp(Sending):
         raise lost
 
     async def _read(
-        self,
-        response: Response,
-        place: "StreamPosition",
-        request_id: MessageId | None,
-        *,
-        is_greeting: bool = False,
+        self, response: Response, place: "StreamPosition", request_id: MessageId | None
     ) -> bool:
         """Read a stream to its end, or to the answer. Return True if there it is."""
         found = False
@@ -337,11 +321,8 @@ class StreamableHttp(Sending):
                     if found or event.event != "message" or not event.data:
                         continue
                     line = event.data.encode()
-                    if request_id is None:
-                        await self._inbound.put(line)
-                        continue
-                    found = is_answer_to(line, request_id)
-                    await self._pass_on(line, is_greeting=is_greeting and found)
+                    found = request_id is not None and is_answer_to(line, request_id)
+                    await self._pass_on(line, request_id if found else None)
                     if found:
                         # Only a connection that was read to the end carries another request.
                         reading.deadline = anyio.current_time() + _REST
