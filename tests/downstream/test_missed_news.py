@@ -113,6 +113,18 @@ async def test_a_change_of_tools_that_could_not_be_listed_is_told_and_listed_whe
             assert [one.name for one in servers.tools_now()["one"]] == ["echo", "new"]
 
 
+async def test_a_list_that_a_call_may_have_changed_is_asked_for_again() -> None:
+    site = Site()
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            await servers.forward(a_call("echo"))
+            site.tools.append("new")
+            for _ in range(3):
+                await servers.list_old_again()
+                assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+    assert len(site.said("tools/list")) == 2
+
+
 async def test_what_may_be_missed_while_nobody_listens_is_told_when_somebody_does_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -560,18 +560,6 @@ async def test_a_list_may_be_shown_for_as_long_as_the_server_says_that_says_the_
             assert 5 < servers.last("tools/list") <= 30
 
 
-async def test_a_list_that_a_call_may_have_changed_is_asked_for_again() -> None:
-    site = Site()
-    with serving(site):
-        async with used(remote(site.url), Around()) as servers:
-            await servers.forward(a_call("echo"))
-            site.tools.append("new")
-            for _ in range(3):
-                await servers.list_old_again()
-                assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
-    assert len(site.said("tools/list")) == 2
-
-
 async def test_a_young_list_is_not_asked_for_again() -> None:
     site = Site()
     with serving(site):
