@@ -439,5 +439,8 @@ def _context(facts: Facts, call: Operation) -> tuple[tuple[str, str], ...]:
     context = facts.context
     if facts.branch is not None:
         context = (*context, ("Current branch", facts.branch))
+    if facts.head is not None:
+        # Else an answer that outlives its proxy, or the wait of its call, would publish another.
+        context = (*context, ("Commit", facts.head))
     meta = bound_meta(call.params)
     return (*context, ("Sent besides (_meta)", as_json(meta))) if meta else context

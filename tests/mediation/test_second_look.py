@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from ironcurtain_proxy.mailbox.adoption import subject_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition
 from ironcurtain_proxy.model.decision import HUMAN, Effect
@@ -34,6 +35,7 @@ from ironcurtain_proxy.model.request import (
     lasting,
 )
 from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.review.open_questions import _key
 from tests.examples import examples
 from tests.fakes import Harness
 
@@ -139,6 +141,18 @@ async def test_a_push_that_waited_over_midnight_is_judged_by_the_new_day() -> No
         harness.facts.answer = lambda _, left=answers: replace(next(left), pushes=True)  # type: ignore[misc]
         await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
         assert bool(harness.servers.forwarded) is goes
+
+
+async def test_the_commit_that_is_pushed_is_a_part_of_the_question() -> None:
+    """An answer that came late, or to an earlier proxy, is no answer about another commit."""
+    subjects = set()
+    for head in ("1" * 40, "2" * 40):
+        harness = Harness(ASK)
+        await Wait(harness, replace(MONDAY, head=head), replace(MONDAY, head=head)).reply()
+        (asked,) = harness.questions.asked
+        assert ("Commit", head) in asked.context
+        subjects.add((subject_of(asked, "me"), _key(asked)))
+    assert len({one for one, _ in subjects}) == len({key for _, key in subjects}) == 2
 
 
 async def test_a_question_shows_no_fact_that_passes() -> None:
