@@ -302,7 +302,10 @@ def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
     own = action.upstream[0] if action.upstream is not None else None
     remote, branch = action.remote or own, action.branch or action.current
-    if not set(request.names) <= {remote, branch, f"{remote}/{branch}"} or remote in _BRANCHES:
+    # "the login branch" may be `feature/login`.
+    is_part = request.branch == (branch or "").rpartition("/")[2] not in _BRANCHES
+    named = {*request.names} - {request.branch if is_part else None}
+    if not named <= {remote, branch, f"{remote}/{branch}"} or remote in _BRANCHES:
         return "the message does not name remote and branch"
     if action.remote not in {None, own} and not _is_named(action.remote, request):
         return "the message does not name remote"

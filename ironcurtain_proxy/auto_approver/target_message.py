@@ -39,6 +39,8 @@ class StatedRequest(Struct, frozen=True, kw_only=True):
     verb: Verb
     names: tuple[str, ...] = ()
     """Remotes and branches, packages, paths or an address, as they were typed."""
+    branch: str | None = None
+    """The name before the word, in "push the login branch": of the branch, or its last part."""
     about: tuple[str, ...] = ()
     """Words that describe what is committed or pushed: `login` in "push the login branch"."""
     quoted: str | None = None
@@ -466,6 +468,7 @@ def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedReques
         kind=next((_KINDS[one] for one in lower if one in _KINDS), None),
         manager=manager,
         draft="draft" in lower,
+        branch=next((a for a, b in pairwise(words) if a in names and b.lower() == "branch"), None),
     )
 
 

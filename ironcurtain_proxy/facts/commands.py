@@ -90,7 +90,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
         text=text_of(facts.arguments.get(argument)),
     )
     request = _in_directory(facts, place.directory)
-    if place.directory is not None and _may_push(command):
+    if place.directory is not None and _names(command, "push"):
         facts = replace(facts, head=current_commit(RealPath.from_text(place.directory)))
     return replace(facts, command=command, place=place, request=request)
 
@@ -146,7 +146,7 @@ def observed(
     is_unknown = place.has_repository and place.directory is not None and place.branch is None
     if is_unknown and place.directory is not None and _asks_for_branch(command):
         place = replace(place, branch=branch_of(place.directory))
-    if place.branch is not None and place.directory and remotes and _may_push(command):
+    if place.branch is not None and place.directory and remotes and _names(command, "push"):
         place = replace(
             place,
             push_to=remotes.push_target(place.directory, place.branch),
@@ -156,6 +156,9 @@ def observed(
         )
     if place.has_repository and place.directory is not None and remotes and _uses_git(command):
         place = replace(place, runs_hooks=may_run_hooks(place.directory, remotes))
+    if place.has_repository and place.directory is not None and remotes and _names(command, "gh"):
+        own = remotes.only_repository(place.directory)
+        place = replace(place, forge=None if own is None else (place.directory, own))
     if place.workspace is not None:
         named = grounds.sought(command, place)
         strays = strays_among(named.paths, place.workspace, globs=named.globs)
@@ -179,8 +182,8 @@ def _asks_for_branch(command: ParsedCommand) -> bool:
     )
 
 
-def _may_push(command: ParsedCommand) -> bool:
-    return any(word.text == "push" for one in command.every_command() for word in one.words)
+def _names(command: ParsedCommand, text: str) -> bool:
+    return any(word.text == text for one in command.every_command() for word in one.words)
 
 
 def _pushed(command: ParsedCommand, branch: str) -> tuple[str, ...]:

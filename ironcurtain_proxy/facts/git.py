@@ -19,7 +19,12 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.facts.arguments import Refusal
+from ironcurtain_proxy.facts.arguments import (
+    Refusal,
+    canonical_git_url,
+    git_domain,
+    is_ordinary_remote,
+)
 from ironcurtain_proxy.facts.git_process import GitOutput, GitState, run_git, state_of
 
 RemoteOperation: TypeAlias = Literal["push", "fetch", "both"]
@@ -34,6 +39,8 @@ _SETTINGS: Final = (
 )
 _MAPPINGS: Final = r"^(push\.default|remote\..*\.push|branch\..*\.merge)$"
 """Settings that can redirect a push to another branch."""
+_CHOSEN: Final = r"^remote\..*\.gh-resolved$"
+"""Where `gh` notes which repository it works on: another one, or `base`, the remote's own."""
 _PUSHES: Final = (
     r"^(branch\..*\.(remote|pushremote|merge)|remote\.pushdefault|push\..*"
     r"|remote\..*\.(push|mirror))$"
@@ -195,6 +202,27 @@ class GitRemotes:
                 return urls
             found += urls
         return _distinct(found)
+
+    def only_repository(self, repository: str) -> str | None:
+        """Return the one `host/path` to which all remotes lead, or None if there is no such one.
+
+        Args:
+            repository: a real directory.
+        """
+        said = self._kept(repository, ("only",), lambda: self._every_url(repository))
+        urls = () if isinstance(said, Refusal) else map(canonical_git_url, said)
+        found = {git_domain(one) if is_ordinary_remote(one) else "" for one in urls}
+        return found.pop() or None if len(found) == 1 else None
+
+    def _every_url(self, repository: str) -> _Answer:
+        listing, chosen = self._run(
+            repository, (("remote", "-v"), ("config", "-z", "--get-regexp", _CHOSEN))
+        )
+        remotes, values = _read_listing(listing), _read_settings(chosen)
+        if remotes is None or values is None or not {"base"}.issuperset(values.values()):
+            return _UNKNOWN
+        return _distinct(url for one in (remotes.fetch, remotes.push) for urls in one.values()
+                         for url in urls)  # fmt: skip
 
     def renames_pushes(self, repository: str) -> bool:
         """Return whether a push of a branch by name alone may go to one of another name."""

@@ -239,6 +239,9 @@ class CommandPlace(Struct, frozen=True, kw_only=True):
     own_branches: tuple[str, ...] = ()
     """The branches that the command names and that `origin` has from this session, if at all, and
     no tag has such a name."""
+    forge: tuple[str, str] | None = None
+    """A directory, and the one repository to which all its remotes lead, such as
+    `github.com/other/app`. None: they lead to several, or it is not known."""
     has_repository: bool = False
     """The directory has a `.git` of its own, from which git takes its configuration. In any other
     directory git may take it from files that only look like a repository."""

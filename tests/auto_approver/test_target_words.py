@@ -9,8 +9,9 @@ from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.architecture.no_io import no_io
 from tests.auto_approver.test_target_check import ANY, PUSH_ROLES, SCENARIOS, call, push
 from tests.examples import examples
@@ -85,3 +86,44 @@ def test_the_check_does_no_io_and_never_raises(request: AccessRequest) -> None:
     with no_io():
         for message in ("read /a/x", "push my changes to origin", "move /a to /b"):
             veto(message, escalation, AROUND)
+
+
+@pytest.mark.parametrize(
+    ("message", "branch", "passes"),
+    [
+        ("push the login branch", "feature/login", True),
+        ("push my login branch to origin, please", "me/fix/login", True),
+        ("commit a.py and push the login branch", "feature/login", True),
+        ("push the login branch", "login", True),
+        ("push the login branch", "login-form", False),
+        ("push the login branch", "feature/logins", False),
+        ("push the login branch", "login/feature", False),
+        ("push the main branch", "feature/main", False),
+        ("push it to login", "feature/login", False),
+        ("push the login branch to upstream", "feature/login", False),
+    ],
+)
+def test_the_last_part_of_a_branch_is_a_name_of_it(
+    message: str, branch: str, *, passes: bool
+) -> None:
+    place = CommandPlace(
+        workspace="/home/u/proj",
+        directory="/home/u/proj",
+        home="/home/u",
+        branch=branch,
+        push_to=("origin", branch),
+        has_repository=True,
+    )
+    command = "git push origin HEAD"
+    if message.startswith("commit"):
+        command = f"git add a.py && git commit -m x && {command}"
+    asked = replace(
+        SCENARIOS["ask-01"].escalation,
+        server="shell",
+        tool="run",
+        arguments={"command": command},
+        command=parse_command(command),
+        place=place,
+        held=True,
+    )
+    assert (veto(message, asked, AROUND) is None) is passes

@@ -1,0 +1,87 @@
+"""Reading at the forge: all spellings of the project's own repository are one kind."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.grants.family_projects import Project
+
+SPELLINGS = (
+    "gh pr view 12",
+    "gh run list --limit 3",
+    "gh pr list --repo me/app",
+    "gh api repos/me/app/pulls/12/files",
+    "gh api /repos/Me/App/actions/runs/1 --jq '.status' | head",
+    "gh api repos/{owner}/{repo}/pulls/12",
+    'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
+    " { pullRequests(first: 1) { nodes { title } } } }'",
+)
+OTHERS = (
+    "gh api repos/you/app/pulls/12",
+    "gh pr view 12 --repo me/application",
+    "gh api repos/me/app/collaborators",
+    "gh api -X DELETE repos/me/app/pulls/12",
+    "gh api --hostname ghe.example repos/me/app/pulls/12",
+    "gh pr merge 12",
+    "gh pr comment 12 --repo me/app --body x",
+    "git remote set-url origin https://github.com/you/app && gh api repos/me/app/pulls/12",
+    "cd .. && gh pr view 12",
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project.made(tmp_path / "project")
+    made.git("remote", "set-url", "origin", "git@github.com:me/app.git")
+    return made
+
+
+@pytest.mark.parametrize("approved", SPELLINGS)
+def test_one_approval_covers_every_spelling_of_the_own_repository(
+    project: Project, approved: str
+) -> None:
+    project.approve(approved)
+    assert [one for one in SPELLINGS if not project.covers(one)] == []
+    assert [one for one in OTHERS if project.covers(one)] == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("remote.upstream.url", "https://github.com/base/app"),
+        ("remote.origin.pushurl", "https://github.com/base/app"),
+        ("remote.origin.gh-resolved", "base/app"),
+        ("remote.origin.url", "https://ghe.example/me/app"),
+        ("remote.origin.url", "ext::ssh github.com me/app"),
+        ("url.https://github.com/base/app.insteadOf", "git@github.com:me/app.git"),
+    ],
+)
+def test_a_name_says_more_where_no_name_may_mean_another_repository(
+    project: Project, settings: tuple[str, str]
+) -> None:
+    project.git("config", *settings)
+    project.approve("gh api repos/me/app/pulls/12")
+    assert not project.covers("gh pr view 12")
+    assert project.covers("gh pr view 12 --repo me/app")
+    project.grants.clear()
+    project.approve("gh pr view 12")
+    assert not project.covers("gh api repos/me/app/pulls/12")
+
+
+def test_the_remotes_own_repository_may_be_the_chosen_one(project: Project) -> None:
+    project.git("config", "remote.origin.gh-resolved", "base")
+    project.approve("gh api repos/me/app/pulls/12")
+    assert project.covers("gh pr view 12")
+    project.git("remote", "set-url", "origin", "https://github.com/you/app")
+    assert not project.covers("gh pr view 12")
+
+
+def test_another_repository_has_no_name_of_its_own_here(project: Project) -> None:
+    """The remotes are those of the directory that the call began in."""
+    other = project.path / "other"
+    other.mkdir()
+    project.git("init", "-q", str(other))
+    project.git("-C", str(other), "remote", "add", "origin", "https://github.com/you/app")
+    project.approve("cd other && gh api repos/me/app/pulls/12")
+    assert not project.covers("gh pr view 12", cwd="other")
+    assert not project.covers("cd other && gh pr view 12")
