@@ -342,15 +342,19 @@ def _of_task(
         return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
     path, kept = known or _of_kind(task, reduced(task, rest[len(task.path) :], place))
-    if place.forge and (path[:1], place.directory) == (("gh",), place.forge[0]):
-        # Where all remotes lead to one repository, its name says the same as no name.
-        host, _, own = place.forge[1].removesuffix(".git").lower().partition("/")
-        kept = tuple([one for one in kept if (host, one) != ("github.com", f"--repo={own}")])
+    kept = _without_own_name(kept, place) if path[0] == "gh" else kept
     wide = None
     if path == ("git", "push") and kept in {("origin", one) for one in place.own_branches}:
         wide = None if sounds_protected(kept[-1]) else (path, ("origin", OWN_BRANCH))
     return Family(program=(*(launcher or ()), *path), kept=kept, directory=at, defined_in=defined,
                   wide=wide)  # fmt: skip
+
+
+def _without_own_name(kept: tuple[str, ...], place: CommandPlace) -> tuple[str, ...]:
+    """Leave out the name of the repository to which all remotes lead: it says the same as none."""
+    directory, forge = place.forge or (None, "")
+    own = forge.removesuffix(".git").lower().partition("github.com/")
+    return () if (own[0], kept, directory) == ("", (f"--repo={own[2]}",), place.directory) else kept
 
 
 def _only_reads_elsewhere(part: Part) -> bool:

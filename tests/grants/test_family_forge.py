@@ -6,6 +6,10 @@ import pytest
 
 from tests.grants.family_projects import Project
 
+_QUERY = (
+    'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
+    " { pullRequests(first: 1) { nodes { title } } } }'"
+)
 SPELLINGS = (
     "gh pr view 12",
     "gh run list --limit 3",
@@ -13,8 +17,7 @@ SPELLINGS = (
     "gh api repos/me/app/pulls/12/files",
     "gh api /repos/Me/App/actions/runs/1 --jq '.status' | head",
     "gh api repos/{owner}/{repo}/pulls/12",
-    'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
-    " { pullRequests(first: 1) { nodes { title } } } }'",
+    _QUERY,
 )
 OTHERS = (
     "gh api repos/you/app/pulls/12",
