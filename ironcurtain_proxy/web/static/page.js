@@ -499,7 +499,11 @@ async function start() {
   $("passkey").addEventListener("click", makePasskey);
   $("logout").addEventListener("click", logOut);
   // A phone has no room for the call beside them.
-  $("more").open = !matchMedia("(max-width: 720px)").matches;
+  const narrow = matchMedia("(max-width: 720px)");
+  narrow.addEventListener("change", () => { $("more").open = !narrow.matches; });
+  $("more").open = !narrow.matches;
+  // What the buttons cover was not seen: they grow with a note, and with a turned screen.
+  new ResizeObserver(watchEnd).observe($("actions"));
   $("actions").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("input", () => drawRecord());
