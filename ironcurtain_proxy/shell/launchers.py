@@ -387,8 +387,8 @@ def _fetch(
     registry: Registry, packages: tuple[Package, ...], passed_on: tuple[str, ...]
 ) -> tuple[str, ...]:
     if registry == "npm":
-        # Into the cache of npx, by these very words. Scripts of the installation run, as they did at
-        # each start by the launcher; the server does not.
+        # Into the cache of npx, by these very words. Scripts of the installation run, as by the
+        # launcher itself; the server does not.
         named = [f"--package={one.written}" for one in packages]
         return ("npx", "--yes", *passed_on, *named, "--", "true")
     first, *others = packages
