@@ -117,8 +117,8 @@ def behind_dashes(task: Task) -> Task:
         return Task(path=task.path)
     if name not in word_set("hands-on"):
         return Task(path=task.path, operands=task.operands)
-    # Names of tests and files.
-    return _task(_AFTER, task_texts()[_AFTER])
+    # Names of tests and files, or what the program behind the task takes.
+    return _found((*_AFTER, *task.path)) or _task(_AFTER, task_texts()[_AFTER])
 
 
 _AFTER: Final = ("*after",)
