@@ -306,8 +306,11 @@ class Lookout(Protocol):
     async def look(self) -> tuple[PutBack, ...]:
         """Return the files restored since the last inspection. Never fails."""
 
-    def allowing(self, paths: Collection[str]) -> AbstractContextManager[None]:
-        """Let a call change some files that somebody has seen the paths of."""
+    def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
+        """Let a call change some files of which it names the paths.
+
+        Of a person's approval a new hidden name is remembered.
+        """
 
 
 class Timeline(Protocol):

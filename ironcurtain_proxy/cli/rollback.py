@@ -3,13 +3,21 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.output import complain, is_confirmed, picked, say, say_json
+from ironcurtain_proxy.cli.output import (
+    complain,
+    is_confirmed,
+    picked,
+    say,
+    say_json,
+    shortened,
+    terminal_width,
+)
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.reply import Change
@@ -83,7 +91,8 @@ def _list(timelines: list[KeptTimeline], *, as_json: bool) -> None:
             }
         )
         return
-    for line in list(lines(timelines)) or ["nothing can be put back: no point is kept"]:
+    told = list(lines(timelines, terminal_width()))
+    for line in told or ["nothing can be put back: no point is kept"]:
         say(line)
 
 
@@ -105,6 +114,13 @@ def _complain_of(conflicts: tuple[str, ...]) -> None:
 # --- rollback by the timeline ---------------------------------------------------------------------
 # The work of `rollback` on the timeline, and its output.
 _MOST_NAMED: Final = 6
+_COLUMNS: Final = 160
+"""Of a row of the list, where no terminal says how many there are."""
+_SHORT: Final = 12
+"""The characters of an id, and of a session's name, that are shown."""
+_LONGEST_TOOL: Final = 32
+_LEAST: Final = 30
+"""The characters that changes have at any rate, however narrow the terminal is."""
 _MAY_RUN: Final = 0o111
 
 
@@ -203,30 +219,61 @@ def _some(lines: list[str]) -> None:
         say(f"and {len(lines) - _MOST_SHOWN} more (--json shows all)")
 
 
-def lines(timelines: list[KeptTimeline]) -> Iterator[str]:
-    """Yield the lines of the points that can be undone, and of those that cannot."""
-    several = len({one.workspace for one in timelines}) > 1
+def lines(timelines: list[KeptTimeline], width: int | None = None) -> Iterator[str]:
+    """Yield the lines of the points that can be undone, and of those that cannot.
+
+    Args:
+        timelines: all of them. Of several each begins with a line of its workspace.
+        width: the columns of a line, or None if they are not known.
+    """
+    most, several = width or _COLUMNS, len({one.workspace for one in timelines}) > 1
     for one in timelines:
-        place = f"  {visible(str(one.workspace))}" if several else ""
+        if several and (one.points or one.dropped.points or one.not_held):
+            yield f"{visible(str(one.workspace))}:"
         for listed in one.points:
-            yield _line(listed) + place
+            yield _line(listed, most, one.points)
         if one.dropped.points:
             until = "" if one.dropped.until is None else f", up to {_when(one.dropped.until)}"
-            yield f"dropped: {one.dropped.points} older points{until}{place}"
+            yield f"dropped: {one.dropped.points} older points{until}"
         if one.not_held:
-            yield f"not held: {_named(map(visible, one.not_held))}{place}"
+            yield f"not held: {_fitting([*map(visible, one.not_held)], most - len('not held: '))}"
 
 
-def _line(listed: ListedPoint) -> str:
+def _line(listed: ListedPoint, width: int, beside: Sequence[ListedPoint]) -> str:
+    """Return when a point was made, by whom, and what was changed, as far as it fits."""
     point = listed.point
-    changes = _named(
+    changes = [
         f"{one.kind} {_told(one.path)}"
         + "".join([f" ({name} {value})" for name, value in _details(listed, one).items()])
         for one in listed.changes
-    )
-    what = changes or (_nothing_changed(listed.unseen) if listed.is_settled else "is under way")
-    session = f"  session {visible(point.session)}" if point.session else ""
-    return f"{point.call}  {_when(point.at)}  {_what(point)}{session}  {what}"
+    ]
+    nothing = _nothing_changed(listed.unseen) if listed.is_settled else "is under way"
+    short = point.call[:_SHORT]
+    is_clear = sum(one.point.call.startswith(short) for one in beside) == 1
+    head = f"{short if is_clear else point.call}  {_when(point.at)}  "
+    head += f"{shortened(_what(point), _LONGEST_TOOL)}  "
+    session = f"session {shortened(visible(point.session), _SHORT)}  " if point.session else ""
+    head += session if len(head + session) + _LEAST <= width else ""
+    return head + _fitting(changes or [nothing], max(width - len(head), _LEAST))
+
+
+def _fitting(names: Sequence[str], most: int) -> str:
+    """Return as many names as fit into some characters, the first one at any rate.
+
+    A name that is too long has `…` in its middle, so that its end is seen.
+    """
+    shown = 0
+    while shown < len(names) and len(_first(names, shown + 1)) <= most:
+        shown += 1
+    if shown:
+        return _first(names, shown)
+    half = max(most - len(_first(["", *names[1:]], 1)), _SHORT) // 2
+    return _first([f"{names[0][:half]}…{names[0][1 - half :]}", *names[1:]], 1)
+
+
+def _first(names: Sequence[str], shown: int) -> str:
+    hidden = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {hidden} more (--json)" if hidden else "")
 
 
 def _told(path: str) -> str:

@@ -8,9 +8,11 @@ listed as harmless.
 - `rules`: what kind of control place a path is, if it is one
 - `git_files`: the repositories that an index makes git look into, and whether a changed
   configuration of git, a waiting rebase or a cherry-pick is harmless
-- `links`: where git's settings, commands and links of control places lead
+- `commands`: what the texts of settings and hooks name
+- `leads`: the paths of a workspace that settings, hooks and links lead to
+- `links`: settings that are judged by content, and links by where they lead
 - `python_modules`: the files that Python would take first for a module that settings start
 
-The names stand in `names.toml`. All modules but the last two are pure: callers list files and pass
+The names stand in `names.toml`. `rules`, `git_files` and `commands` touch no file: callers pass
 what they found.
 """

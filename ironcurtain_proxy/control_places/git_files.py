@@ -488,13 +488,13 @@ def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
     return section not in {"core", "extensions"}
 
 
-def other_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the section and the text of each setting that is not known to run nothing."""
+def other_settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the section, key and text of each setting that is not known to run nothing."""
     known = read_names().settings
     for section, _, key, value in _settings(text):
         # Without a section it is no configuration.
         if section and f"{section}.{key}" not in {**known["always"], **known["if_new"]}:
-            yield section, value or key
+            yield section, key, value or key
 
 
 def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from ironcurtain_proxy.lazy_pattern import lazy
 
-_AS_MODULE: Final = lazy(r"(?<![\w-])-m[\"',\s]+([A-Za-z_][\w.]*)")
+_AS_MODULE: Final = lazy(r"(?<![\w-])-[bBdEiIOqsSuvx]*m[\"',\s]*([A-Za-z_][\w.]*)")
 _IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)
 _LARGEST: Final = 1 << 16
 """The characters of a program that are read."""
@@ -107,10 +107,11 @@ class LedModules:
             follows: whether the modules beside the program that it imports are added, too.
         """
         others = {one.partition("/")[0] for one in modules_of(program, _text(program))}
-        there = {one.partition(".")[0] for one in _entries(directory)}
+        there = {found[1] for one in _entries(directory) if (found := _MODULE.fullmatch(one))}
+        there |= {one for one in _entries(directory) if _is_package(f"{directory}/{one}")}
         if directory not in self._first:
             self._first.add(directory)
-            self._add(directory, _OF_PYTHON)
+            self._add(directory, _OF_PYTHON - there)
             others |= _installed(os.environ.get("PATH", ""), self._roots) - there
         beside = (others & there) - self._names.get(directory, set())
         self._add(directory, others if follows else others - there)
@@ -130,7 +131,7 @@ def modules_of(name: str, text: str) -> frozenset[str]:
         name: the file's.
         text: what it holds.
     """
-    found = _AS_MODULE.findall(text) if "python" in text or "uv" in text else []
+    found = _AS_MODULE.findall(text) if "python" in text.lower() or "uv" in text else []
     if name.endswith(".py") or "python" in text.partition("\n")[0]:
         for of, those in _IMPORTS.findall(text):
             found += [of, *[f"{of}.{one}".strip(".") for one in re.findall(r"\w[\w.]*", those)]]
@@ -169,6 +170,10 @@ def above(path: str) -> Iterator[str]:
     """Yield the directories above a path, the innermost first."""
     while path := path.rpartition("/")[0]:
         yield path
+
+
+def _is_package(directory: str) -> bool:
+    return os.path.isfile(f"{directory}/{_OF_PACKAGE[0]}.py")  # noqa: PTH113  text
 
 
 def _entries(directory: str) -> list[str]:

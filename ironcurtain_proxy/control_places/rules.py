@@ -142,13 +142,14 @@ def may_be_control(directory: str, name: str) -> bool:
     """
     return (
         name.startswith(".")
-        or _is_acted_on(name)
+        or is_acted_on(name)
         or directory.lower() in read_names().acted_on.within
         or _is_run_by_name((directory, name))
     )
 
 
-def _is_acted_on(name: str) -> bool:
+def is_acted_on(name: str) -> bool:
+    """Return whether programs of the host act on a file or a directory of this name."""
     table, lower = read_names().acted_on, name.lower()
     return (
         lower in table.names
@@ -241,7 +242,7 @@ def _by_name(
         beginnings = names.acted_on.within.get(lower)
         if beginnings is not None and below and below[0].lower().startswith(beginnings):
             return ControlPlace("acted-on", path[: end + 1])
-        if _is_acted_on(name):
+        if is_acted_on(name):
             return None if below and _is_document(below) else ControlPlace("acted-on", path)
         if not name.startswith(".") or beginnings is not None or _is_harmless(lower):
             continue

@@ -311,7 +311,7 @@ class Containing(Struct, kw_only=True):
     def _allowing(self, case: Case, facts: Facts) -> AbstractContextManager[None]:
         """Let the call change the files of agents, editors and shells that it names.
 
-        Somebody has seen the path of what a tool writes; what a command writes nobody has seen.
+        A rule, or somebody, has seen the path of what a tool writes; of a command nobody has.
         """
         settlement, workspace = case.settlement, self.policy.workspace
         is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
@@ -321,7 +321,8 @@ class Containing(Struct, kw_only=True):
             *may_change(facts, workspace),
             *self._opened.get(case.call.request_id, SandboxOpening()).paths,
         ]
-        return self.world.lookout.allowing([str(one) for one in allowed])
+        by_person = settlement is not None and settlement.decided_by == HUMAN
+        return self.world.lookout.allowing([str(one) for one in allowed], by_person=by_person)
 
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
         """Bring what a command changed in its view into the workspace."""

@@ -38,7 +38,8 @@ from ironcurtain_proxy.control_places.git_files import (
     notes_of,
     resolves_no_more,
 )
-from ironcurtain_proxy.control_places.links import CONFIGURATIONS, Leads, is_plain
+from ironcurtain_proxy.control_places.leads import CONFIGURATIONS, Leads
+from ironcurtain_proxy.control_places.links import is_plain
 from ironcurtain_proxy.control_places.python_modules import is_compiled
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
@@ -103,6 +104,8 @@ class ControlLookout:
     """The first reason why something is not looked after, or empty if everything is."""
     allowed: dict[object, str] = field(default_factory=dict)
     """Files of agents, editors and shells that calls in progress may change."""
+    approved: set[str] = field(default_factory=set)
+    """The paths that a person has approved."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that are the user's."""
     names: Mapping[str, SettledNames] = field(default_factory=dict)
@@ -146,7 +149,7 @@ class ControlLookout:
         for approved in self.names.values():
             self.settled.update(approved.read())
         leads = self._survey.leads
-        leads.of_user()
+        leads.of_outside()
         self._survey.learns = True
         found: list[Found] = []
         files: list[tuple[Found, ControlFile]] = []
@@ -182,7 +185,7 @@ class ControlLookout:
 
     def resume(self) -> None:
         """Begin with the state that an earlier proxy noted. It is called in place of `begin`."""
-        self._survey.leads.of_user()
+        self._survey.leads.of_outside()
         files = [(one, file) for one in self._survey.walk() if (file := self.known.get(one.key))]
         self._begun(files)
         follow(self._survey.leads, files)
@@ -192,10 +195,9 @@ class ControlLookout:
         self._accepted, self._own = {*self.places}, frozenset(self.known)
         # A waiting operation that has ended is not to come again.
         self._first = {one.path: file for one, file in files if one.kind != "state"}
-        guarded = [
+        self.guards = [
             one for one, _ in files if one.kind == "hook" or (one.kind, one.inner) == _CONFIG
         ]
-        self.guards = guarded
 
     @property
     def own_configurations(self) -> Mapping[str, bytes]:
@@ -282,7 +284,7 @@ class ControlLookout:
             is_approved = one.path in allowed and one.kind in {"acted-on", "hidden", "version"}
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
-                if one.kind == "hidden":
+                if one.kind == "hidden" and one.path in self.approved:
                     self._note_name(one.path)
             elif not self._can_stay(one, before, now, is_end=is_end):
                 refused.append((one, now))

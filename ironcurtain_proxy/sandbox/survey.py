@@ -18,12 +18,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from ironcurtain_proxy.control_places.git_files import is_index
-from ironcurtain_proxy.control_places.links import (
-    CONFIGURATIONS,
-    Leads,
-    leads_into,
-    leads_into_cache,
-)
+from ironcurtain_proxy.control_places.leads import CONFIGURATIONS, Leads
+from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache
 from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
@@ -50,9 +46,9 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
             leads.of_configuration(text, holder, top)
             leads.of_repository(top, is_pointer=False)
         elif found.kind == "pointer":
-            leads.of_repository(holder, is_pointer=True)
+            leads.of_pointer(found.path, holder)
         elif found.kind in _WITH_COMMANDS and not (found.kind == "led-to" and "." in name):
-            leads.of_commands(found.path, text)
+            leads.of_commands(found.path, text, is_hook=found.kind != "acted-on")
 
 
 def _is_repository(link: str) -> bool:

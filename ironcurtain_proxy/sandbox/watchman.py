@@ -310,11 +310,12 @@ class Watchman(Struct):
         return tuple(found)
 
     @contextmanager
-    def allowing(self, paths: Collection[str]) -> Iterator[None]:
-        """Let a call change some files that somebody has seen the paths of."""
+    def allowing(self, paths: Collection[str], *, by_person: bool) -> Iterator[None]:
+        """Let a call change some files of which it names the paths."""
         # Of two calls at a time to the same file each has its own mark.
         marks = [(one, object()) for one in paths]
         self.lookout.allowed.update({mark: path for path, mark in marks})
+        self.lookout.approved.update(paths if by_person else ())
         try:
             yield
         finally:
@@ -350,6 +351,7 @@ class Watchman(Struct):
             own_places=main.own_places,
         )
         lookout.allowed.update({one: one for one in approved})
+        lookout.approved.update(approved)
         lookout.begin()
         # A person may have approved that all of it is deleted.
         lookout.guards = ()

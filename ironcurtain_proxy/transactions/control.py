@@ -25,8 +25,8 @@ from ironcurtain_proxy.control_places.git_files import (
     notes_of,
     resolves_no_more,
 )
+from ironcurtain_proxy.control_places.leads import Leads, directory_of_git
 from ironcurtain_proxy.control_places.links import (
-    Leads,
     changes_looks_alone,
     is_plain,
     leads_into,
@@ -225,6 +225,8 @@ class Control:
             known = self._known
             self._leads = Leads((here,), known.paths, known.hooks_in_each, known.modules)
             self._leads.of_user()
+            # Whatever the user's Python is told there, it looks there first.
+            self._leads.modules.import_from(here)
         is_repository = files.look(host, b".git") is not None
         if not is_repository and parts:
             return
@@ -233,7 +235,7 @@ class Control:
                 if one.is_symlink() and may_be_control("", one.name):
                     self._leads.of_link(one.path, os.readlink(one.path), here)  # noqa: PTH115  text
         if is_repository:
-            self._leads.of_git(_directory_of_git(f"{here}/.git"), here)
+            self._leads.of_git(directory_of_git(f"{here}/.git"), here)
 
     def begins(self, parts: RelativeParts) -> None:
         """Learn that a directory holds a repository, which has hooks by the user's settings."""
@@ -269,15 +271,6 @@ class Control:
             parts[end].lower() == ".git" or parts[: end + 1] in self._repositories
             for end in range(len(parts))
         )
-
-
-def _directory_of_git(path: str) -> str:
-    """Return the directory that holds the settings of a repository, from the path of its `.git`."""
-    for pointer in (path, f"{path}/commondir"):
-        with suppress(OSError):
-            named = Path(pointer).read_text("utf-8", "surrogateescape").removeprefix("gitdir: ")
-            path = os.path.join(pointer.rpartition("/")[0], named.rstrip("\n"))  # noqa: PTH118  text
-    return path
 
 
 def names_that_decide(directory: int) -> frozenset[str]:

@@ -8,10 +8,12 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
+from ironcurtain_proxy.cli.rollback import lines as rows
 from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.opening import claim
+from ironcurtain_proxy.snapshots.timeline.rewinding import kept
 from tests import program
 from tests.program import PROXY
 
@@ -152,6 +154,38 @@ def test_the_list_says_where_a_link_leads_what_can_run_and_where_a_name_ends(
         'mode a (mode 755), created link (target /etc/passwd), created "x, created y"'
     )
     assert [one.get("target", one.get("mode")) for one in changes] == ["755", "/etc/passwd", None]
+
+
+def test_a_row_of_the_list_fits_its_line_and_names_as_many_changes_as_it_can(
+    top: Path, home: Path
+) -> None:
+    workspace = RealPath.from_text(str(top))
+    claimed = claim(home / ".ironcurtain" / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s" * 40, now=lambda: NOW)
+    call = "0198c1f2-3344-7000-8000-000000000001"
+    for server, names in (("shell", "mnopqrs"), ("server" * 9, ["d" * 100 + "/end.py"])):
+        point = keeper.mark(call, server, "run_command")
+        assert not isinstance(point, NotHeld)
+        for name in names:
+            (top / name).parent.mkdir(exist_ok=True)
+            (top / name).write_text("x")
+        keeper.end_call(point)
+        call = "0198c1f2-9944-7000-8000-000000000002"
+    keeper.close()
+    claimed.release()
+    timelines = kept(home / ".ironcurtain" / "timeline")
+    several, long = list(rows(timelines, 100))[-2:]
+    assert several == (
+        "0198c1f2-334  2026-02-21 12:00:00  shell/run_command  "
+        "created m, created n and 5 more (--json)"
+    )
+    assert long.startswith("0198c1f2-994  2026-02-21 12:00:00  serverserver")
+    assert long.endswith("dd and 1 more (--json)")
+    assert "…ddd" in long
+    wide = list(rows(timelines, 400))[-2]
+    assert wide.endswith("session ssssssssssss…  " + ", ".join(f"created {c}" for c in "mnopqrs"))
+    for width in (100, 160):
+        assert [len(one) for one in rows(timelines, width) if len(one) > width + 10] == []
 
 
 def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:

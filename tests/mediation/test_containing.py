@@ -122,7 +122,7 @@ class FakeContainment:
 class Look:
     found: tuple[PutBack, ...] = ()
 
-    def allowing(self, paths: Collection[str]) -> AbstractContextManager[None]:
+    def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def look(self) -> tuple[PutBack, ...]:

@@ -121,7 +121,7 @@ class Watch:
     def __init__(self) -> None:
         self.found: tuple[PutBack, ...] = ()
 
-    def allowing(self, paths: Collection[str]) -> AbstractContextManager[None]:
+    def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def look(self) -> tuple[PutBack, ...]:

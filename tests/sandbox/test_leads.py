@@ -248,6 +248,18 @@ def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
 
 
 @pytest.mark.parametrize(
+    ("place", "text", "path"), table("sandbox/leads.only_spoken_of", list[tuple[str, str, str]])
+)
+def test_a_file_that_settings_only_speak_of_may_come(
+    w: Watched, place: str, text: str, path: str
+) -> None:
+    w.put(place, text)
+    w.put("t/run.py", "import os")
+    w.begin()
+    assert (w.put(path).exists(), w.look()) == (True, [])
+
+
+@pytest.mark.parametrize(
     ("there", "text", "path"), table("sandbox/leads.outside", list[tuple[str, str, str]])
 )
 def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_away(
@@ -267,6 +279,55 @@ def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_aw
     evil = w.put(path)
     assert (len(w.look()), evil.exists()) == (1, False)
     assert (w.top / "tools/tool").exists()
+
+
+def in_the_repository(w: Watched) -> Path:
+    return repository(w)
+
+
+def beside_the_workspace(w: Watched) -> Path:
+    return repository(w, name="../r")
+
+
+@pytest.mark.parametrize("make", [in_the_repository, beside_the_workspace])
+@pytest.mark.parametrize("hook", ["exec ./t/run.sh", "exec python3 -mjson.tool"])
+def test_what_hooks_start_is_looked_after_in_the_worktrees_of_their_repository(
+    w: Watched, make: Callable[[Watched], Path], hook: str
+) -> None:
+    r = make(w)
+    (r / ".git/hooks/pre-commit").write_text(f"#!/bin/sh\n{hook}\n")
+    git(r, "worktree", "add", "-q", str(w.top / "wt"))
+    w.begin()
+    for name in ("t/run.sh", "json.py"):
+        w.put(f"wt/{name}")
+    assert len(w.look()) == 1
+    assert (w.top / "wt/t/run.sh").exists() != (w.top / "wt/json.py").exists()
+
+
+def test_what_a_submodules_hooks_start_is_looked_after_in_its_worktree(w: Watched) -> None:
+    other, r = repository(w, name="other"), repository(w)
+    git(r, "-c", "protocol.file.allow=always", "submodule", "add", str(other), "mod")
+    (r / ".git/modules/mod/hooks/pre-commit").write_text("#!/bin/sh\ntools/x\n")
+    w.begin()
+    w.put("r/mod/tools/x")
+    assert len(w.look()) == 1
+
+
+def test_hooks_of_the_user_for_every_repository_may_start_what_lies_in_one(w: Watched) -> None:
+    home = w.top.parent / "home"
+    (home / ".gitconfig").write_text(f"[core]\n\thooksPath = {home}/hooks\n")
+    (home / "hooks").mkdir()
+    (home / "hooks/pre-commit").write_text("[ -x scripts/check ] && scripts/check\n")
+    repository(w)
+    w.begin()
+    w.put("r/scripts/check")
+    assert len(w.look()) == 1
+
+
+def test_a_file_that_git_believes_is_closed(w: Watched) -> None:
+    signers = repository(w, "gpg.ssh.allowedSignersFile=signers") / "signers"
+    signers.write_text("me")
+    assert str(signers) in w.begin()
 
 
 def test_a_hook_that_is_a_link_to_a_program_is_followed_no_further(w: Watched) -> None:

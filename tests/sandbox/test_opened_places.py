@@ -140,7 +140,7 @@ async def test_a_file_whose_path_somebody_saw_may_be_changed_and_no_other(o: Ope
     o.open("new")
     seen, hook = o.top / "workspace/.pre-commit-config.yaml", o.top / "workspace/.git/hooks/x"
     hook.parent.mkdir(parents=True)
-    with o.main.allowing([str(seen), str(hook)]):
+    with o.main.allowing([str(seen), str(hook)], by_person=True):
         for path in (seen, hook, seen.with_name(".envrc")):
             path.write_text("x")
         await o.main.find(later=True)

@@ -46,6 +46,7 @@ def test_an_approved_name_stays_in_later_sessions_and_in_no_other_project(
         assert len(lookout.look()) == 1
         assert not (top / ".frobnicate").exists()
         lookout.allowed[1] = str(top / ".frobnicate")
+        lookout.approved.add(str(top / ".frobnicate"))
         put(top, ".frobnicate/a")
         assert lookout.look() == ()
         del lookout.allowed[1]
@@ -72,6 +73,21 @@ def test_what_programs_act_on_is_asked_about_whatever_was_approved(
     with session(top, state) as lookout:
         put(top, name)
         assert len(lookout.look()) == 1
+
+
+def test_a_name_that_a_rule_allowed_stays_where_it_is_and_settles_no_other(
+    places: tuple[Path, Path],
+) -> None:
+    top, state = places
+    with session(top, state) as lookout:
+        lookout.allowed[1] = str(top / ".frobnicate")
+        put(top, ".frobnicate")
+        assert lookout.look() == ()
+        del lookout.allowed[1]
+        put(top, "sub/.frobnicate")
+        assert len(lookout.look()) == 1
+        assert (top / ".frobnicate").exists()
+    assert SettledNames.of(state, str(top)).read() == frozenset()
 
 
 def test_a_name_that_only_came_and_went_is_not_approved(places: tuple[Path, Path]) -> None:

@@ -1,0 +1,316 @@
+"""What the texts of settings and hooks name: programs, what these load, where commands start.
+
+A text is read for its words, not understood as a shell would: whatever may be a path is one. The
+caller keeps what lies in the workspace. `"command": "cd tools && ./lint.sh"` names `tools`, a
+directory to which commands go, and `./lint.sh`, which is a file there.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import dropwhile, takewhile
+from typing import Final
+
+from msgspec import Struct
+
+from ironcurtain_proxy.control_places.git_files import other_settings
+from ironcurtain_proxy.control_places.python_modules import modules_of
+from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
+from ironcurtain_proxy.lazy_pattern import lazy
+
+_NAMED: Final = lazy(
+    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
+    re.ASCII | re.IGNORECASE | re.MULTILINE,
+)
+
+_WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+"""The words of commands, which may be paths."""
+_SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+_ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
+"""Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
+_FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
+_OPTION: Final = lazy(r"\A-\w")
+_FILE_KEYS: Final = ("file", "path", "info", "cert")
+"""How the keys of git's settings end that name a file which git believes."""
+
+_COMMANDS: Final = lazy(
+    r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper|plugin|preload)s?[\"']?\s*[:=]\s*"
+    r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
+    re.IGNORECASE,
+)
+"""In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
+_NAMES_OPENED_FILES: Final = "xml"
+_VALUES: Final = lazy(
+    r"\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
+    r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$",
+    re.MULTILINE,
+)
+"""Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
+_SPOKEN_OF: Final = lazy(
+    r"(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?)[\"']?\s*[:=]\s*"
+    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})",
+    re.IGNORECASE,
+)
+_PROMPTS: Final = (".md", ".mdc", ".txt")
+_DIRECTORIES: Final = lazy(
+    r"(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)", re.IGNORECASE
+)
+"""Where settings say that programs, or a library that is loaded, lie."""
+_LOADED: Final = lazy(
+    r"(?:^|[;&|]|\b(?:then|do)\b)[ \t]*"
+    r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
+    r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?",
+    re.MULTILINE,
+)
+"""What an allowed `.envrc` loads, or puts where programs are looked for."""
+_PATH_OF_ENVRC: Final = lazy(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
+_PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
+_REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
+_OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+|\{[\w.-]+\})|\{\{[^}]*\}\}|~|%h)/|/+")
+LONGEST: Final = 1 << 16
+"""The characters of a script that are read."""
+_INTERPRETERS: Final = r"(?:[bdkz]?a?sh|python[\d.]*|node|perl|ruby|source)\b"
+_BEFORE_COMMANDS: Final = (
+    r"(?:^|[;&|(){`]|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
+    rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-x(?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
+)
+_STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]*/[^\s`;|&()<>]*)", re.MULTILINE)
+"""What a script of a shell starts, loads, or looks for before it does; its quotes are left out."""
+_RUNS_EACH: Final = lazy(
+    rf"{_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)\w+\}}?(?=[\s;&|)]|\Z)"
+    rf"|\bxargs\b[^;&|\n]*\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})",
+    re.MULTILINE,
+)
+_LISTED: Final = lazy(
+    r"\bfor[ \t]+\w+[ \t]+in[ \t]+([^;\n]+)|\b(?:find|ls|fd|run-parts)\b([^;&|)\n]*)"
+)
+"""What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
+_GLOB: Final = lazy(r"[*?\[{$]")
+_STEERS: Final = lazy(
+    r"\b\w*(?:ENV|OPT\w*|PRELOAD|STARTUP|CONFIG\w*|SSH\w*|COMMAND|EDITOR|PAGER|INIT|RC|SHELL|HOOKS?)"
+    r"=([^\n]{0,4096})"
+)
+"""Variables that name a file which programs load, or run."""
+_ENVIRONMENT: Final = lazy(
+    r"\b(?:anaconda|activate)[ \t]+(?:-\w[ \t]+)?[\"']?([^\s\"';&|)-][^\s\"';&|)]*)"
+)
+_PYTHONS: Final = lazy(r"\bPYTHONPATH\b([^;\n]{0,4096})")
+_STARTS_PYTHON: Final = lazy(
+    r"(?:python|pypy)[\d.]*(?:[\"',\s\\]+-(?!-|[A-Z]*[IP])|[ \t]*(?:[<|;&)]|$)|\.venv"
+    r"|\\?[\"'](?!\s*,\s*[\"'][^-\"'][^\"']*[\"'](?!\s*:)"
+    r"|[\s,\"']*args[\"']?\s*[:=]\s*\[?\s*[\"'][^-]))"
+    r"|\b(?:layout|use)[ \t]+\w*(?:py|conda)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Python looks first where it starts, if it is given no file: `python -c`, `-m`, or its input."""
+
+
+def named_files(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield directories of hooks (True) and configurations (False) that one names."""
+    for found in _NAMED.finditer(text):
+        yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def named_programs(text: str) -> Iterator[str]:
+    """Yield what may be programs that a configuration names, relative to the worktree.
+
+    Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
+    """
+    for section, key, value in other_settings(text):
+        if key.endswith(_FILE_KEYS):
+            yield value
+        # What the user types speaks of many files.
+        ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
+        for word in _WORDS.findall(value):
+            # A program without a slash does not lie there, but what follows it may.
+            if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
+                # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
+                yield from {word, word.lstrip("/"), _OPTION.sub("", word)}
+            before = word
+
+
+def words_of_commands(name: str, text: str) -> Iterator[str]:
+    """Yield the words of the commands in a control file, which may be relative paths.
+
+    Args:
+        name: the file's. What has an ending is settings, and all else a script of a shell.
+        text: what it holds.
+    """
+    ending, table = name.rpartition(".")[2], read_names().commands
+    if _is_script(name):
+        words = [*map(_relative, _WORDS.findall(text))]
+        yield from words
+        if "node" in text.partition("\n")[0]:
+            yield from [word + one for word in words for one in table["endings"]]
+        return
+    words = [one for part in _COMMANDS.finditer(text) for one in _WORDS.findall(part[1])]
+    endings = table["endings"]
+    if ending in table["code"]:
+        words += [one for one in _WORDS.findall(text) if "/" in one]
+        endings += table["indexes"]
+    elif ending != _NAMES_OPENED_FILES:
+        values = map(_relative, _words_of_values(text))
+        # What packages bring counts as data there: `.venv/bin/python`.
+        yield from [one for one in values if not is_in_cache(one.split("/"))]
+    for word in map(_relative, words):
+        yield word
+        if "/" in word and not _SCRIPTS.search(word):
+            yield from [word + one for one in endings]
+
+
+def _words_of_values(text: str) -> Iterator[str]:
+    """Yield what may be programs in settings, whatever the names of their keys.
+
+    Of one that begins with an interpreter every word; of others the first, if it is a path or all
+    that there is: `"apiKeyHelper": "tools/key.sh --short"`, `_.file = "local.env"`.
+    """
+    for one in _VALUES.finditer(_SPOKEN_OF.sub("", text)):
+        if one[0].endswith(":"):
+            continue
+        words = _WORDS.findall(next(filter(None, one.groups()), ""))
+        if words and words[0].rpartition("/")[2] not in read_names().commands["interpreters"]:
+            is_path = "/" in words[0] or len(words) == 1
+            words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
+        yield from words
+
+
+def _relative(word: str) -> str:
+    return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
+
+
+def _is_script(name: str) -> bool:
+    """Return whether a file is a script of a shell, by its name."""
+    stem, _, ending = name.rpartition(".")
+    return not stem or ending in read_names().commands["shells"] or name.startswith(".envrc")
+
+
+class Commands(Struct, frozen=True):
+    """What the commands of one file name, relative to where they start."""
+
+    name: str
+    """The file's."""
+    named: frozenset[str]
+    """Words that may be files which exist, or directories to which commands go."""
+    coming: frozenset[str]
+    """What is loaded as soon as it is there; with a slash at its end all that a directory holds."""
+    modules: frozenset[str]
+    """Modules of Python that are started or imported, with slashes for dots."""
+    places: frozenset[str]
+    """Where Python looks for modules first, by a variable that is set."""
+    starts_python: bool
+    """Whether Python looks for modules first where the commands start, and not beside a program."""
+
+
+@lru_cache(maxsize=4096)
+def read_commands(name: str, text: str) -> Commands:
+    """Read a control file, or one that a control file leads to.
+
+    Args:
+        name: the file's.
+        text: what it holds. Of a long one only the beginning is read.
+    """
+    text = text[:LONGEST]
+    first, _, rest = text.partition("\n")
+    return Commands(
+        name,
+        named=frozenset(words_of_commands(name, text)),
+        coming=frozenset(files_to_come(name, text)),
+        modules=modules_of(name, text),
+        places=frozenset(
+            [_relative(one) for part in _PYTHONS.findall(text) for one in _WORDS.findall(part)]
+        ),
+        # A program of Python looks beside itself.
+        starts_python=_STARTS_PYTHON.search(rest if first.startswith("#!") else text) is not None,
+    )
+
+
+def files_to_come(name: str, text: str) -> Iterator[str]:
+    """Yield the relative paths that a control file loads as soon as something is there.
+
+    A path with a slash at its end is a directory of which every file is run.
+
+    Args:
+        name: the file's.
+        text: what it holds.
+    """
+    if _is_script(name):
+        yield from _of_script(text)
+        yield from _of_envrc(text)
+    if name.startswith(".envrc"):
+        return
+    if name.endswith(".lua"):
+        for module in map(_relative, _REQUIRED.findall(text)):
+            forms = read_names().commands["lua_modules"]
+            yield from [form.format(module.strip(".").replace(".", "/")) for form in forms]
+    for part in _COMMANDS.findall(text):
+        yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
+    named = words_of_commands(name, text)
+    yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
+    yield from map(_relative, _DIRECTORIES.findall(text))
+    directories = " ".join(_PATH_OF_MISE.findall(text))
+    yield from _programs_in(_WORDS.findall(directories), ())
+
+
+def _of_envrc(text: str) -> Iterator[str]:
+    directories: list[str] = []
+    for path in loaded_by_shell(text):
+        if path.endswith("/"):
+            directories.append(path)
+        else:
+            yield path
+    for part in _STEERS.findall(text):
+        yield from [one for one in map(_relative, _WORDS.findall(part)) if "/" in part]
+    for one in map(_relative, _ENVIRONMENT.findall(text)):
+        yield f"{one}/etc/conda/activate.d/"
+    # Whatever it starts by name is looked for there, too.
+    yield from _programs_in(directories, [one for one in _WORDS.findall(text) if "/" not in one])
+
+
+def _programs_in(directories: Iterable[str], started: Iterable[str]) -> Iterator[str]:
+    for word in map(_relative, directories):
+        yield from [
+            f"{word.rstrip('/')}/{one}" for one in {*read_names().acted_on.programs, *started}
+        ]
+
+
+def _of_script(text: str) -> Iterator[str]:
+    """Yield what a script of a shell starts by its path, and the directories whose files it runs.
+
+    Not what it only speaks of: of `for f in src/*; do lint "$f"` nothing is run.
+    """
+    text = text.replace('"', "").replace("'", "").replace("\\\n", " ")
+    started = [one for one in _STARTED.findall(text) if not one.endswith("/")]
+    started += [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
+    runs_each = _RUNS_EACH.search(text) is not None
+    for items, directories in _LISTED.findall(text) if runs_each or "run-parts" in text else ():
+        started += [one for one in items.split() if "/" in one]
+        started += [one if _GLOB.search(one) else f"{one}/*" for one in _operands(directories)]
+    for one in map(_relative, started):
+        holder, _, name = one.rpartition("/")
+        if is_in_cache(one.split("/")):
+            continue  # what packages bring counts as data there
+        if _GLOB.search(one) is None:
+            yield one
+        elif _GLOB.search(name) and _GLOB.search(holder) is None and holder.strip("./"):
+            yield f"{holder}/"
+
+
+def _operands(text: str) -> Iterator[str]:
+    """Yield the words between options: of `-L tools -name x` it is `tools`."""
+    behind = dropwhile(lambda one: one[0] == "-", text.split())
+    return takewhile(lambda one: one[0] not in "-\\(!", behind)
+
+
+def loaded_by_shell(text: str) -> Iterator[str]:
+    """Yield what an `.envrc` loads, and with a slash at the end where it finds programs."""
+    for verb, word in _LOADED.findall(text):
+        if verb.lower().startswith("path"):
+            yield f"{word}/"
+        elif word or verb.startswith("dotenv"):
+            yield word or ".env"
+    for part in _PATH_OF_ENVRC.findall(text):
+        for word in _WORDS.findall(part):
+            yield from (f"{word}/", f"{word}/bin/")
+    table = read_names().of_envrc
+    for word in {*_WORDS.findall(text)} & table.keys():
+        yield from table[word]
