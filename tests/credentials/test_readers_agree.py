@@ -120,7 +120,9 @@ def test_each_reader_knows_the_names_that_programs_give_to_keys(
 ) -> None:
     files = ["prod.secrets.yaml", "accessKeys.csv", "shop-firebase-adminsdk-x1.json", "github_rsa",
              "deploy_key", "wg0.conf", "vault_pass.txt", "UTC--2020-01-01--ab", "htpasswd",
-             "recovery-codes.txt", "msal_token_cache.bin", "shadow.bak",
+             "recovery-codes.txt", "msal_token_cache.bin", "shadow.bak", "gha-creds-0a1b.json",
+             ".vscode/sftp.json", ".kamal/secrets", "team-openrc.sh", "run/secrets/db_password",
+             "kubernetes/admin.conf", "home.nmconnection",
              ".env/production", "credentials/prod.json", "credentials/sub/x.py", ".env.local/a",
              "server.pem/chain", "id_rsa.old/key", ".NetRC/a", "src/../.env/b"]  # fmt: skip
     assert [one for one in files if not reader(f"{WORKSPACE}/{one}")] == []
