@@ -5,15 +5,14 @@ answers count. It does not know which model it is, nor the call's arguments: the
 that a file name or a text in them cannot talk to the model.
 """
 
-import re
 from collections.abc import Mapping
-from itertools import permutations
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.strict_json import strict_json
 
 AutoApproveDecision: TypeAlias = Literal["approve", "escalate"]
 """`approve`: the user's message clearly asks for this. `escalate`: anything else; someone is asked.
@@ -136,36 +135,6 @@ def failed(message: str) -> AutoApproveResult:
     )
 
 
-_SPACE: Final = r"[ \t\r\n]*"
-_DECISION: Final = r'"decision"' + _SPACE + ":" + _SPACE + r'"(?P<decision>approve|escalate)"'
-_REASONING: Final = (
-    r'"reasoning"'
-    + _SPACE
-    + ":"
-    + _SPACE
-    + r'"(?P<reasoning>(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+)"'
-)
-_CONFIDENCE: Final = (
-    r'"confidence"' + _SPACE + ":" + _SPACE + r"(?P<confidence>0(?:\.[0-9]{1,9})?|1(?:\.0{1,9})?)"
-)
-_BETWEEN: Final = _SPACE + "," + _SPACE
-
-
-def _in_any_order(*members: str) -> tuple[re.Pattern[str], ...]:
-    listed = [
-        re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
-        for order in permutations(members)
-    ]
-    return tuple(listed)
-
-
-_ANSWERS: Final = _in_any_order(_DECISION, _REASONING)
-_SURE_ANSWERS: Final = _in_any_order(_DECISION, _REASONING, _CONFIDENCE)
-"""Exactly one object of exactly these members, in any order. A JSON parser would be too kind: most
-take the last of two `decision`s, and some read prose around an object."""
-
-_ESCAPE: Final = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|(["\\/bfnrt]))')
-_ESCAPES: Final = MappingProxyType({"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"})
 MAX_ANSWER: Final = 16_384
 """Characters; a sentence and a word are far less."""
 
@@ -177,22 +146,25 @@ def read_answer(text: str | None, *, confidence: bool = False) -> AutoApproveRes
         text: the answer.
         confidence: the model was asked how sure it is.
     """
-    if text is None or len(text) > MAX_ANSWER:
+    try:
+        # A usual parser would take the last of two decisions.
+        found = object_of(strict_json((text or "")[: MAX_ANSWER + 1].encode()))
+    except ValueError:
+        found = {}
+    decision, reasoning, sure = map(found.get, ("decision", "reasoning", "confidence"))
+    is_sure = type(sure) in {int, float} and 0 <= float(str(sure)) <= 1
+    if (
+        len(text or "") > MAX_ANSWER
+        or found.keys() != {*_PROPERTIES, *(["confidence"] if confidence else [])}
+        or not isinstance(reasoning, str)
+        or is_sure != confidence
+        # Spelled out: an escaped word hides from whoever reads the log.
+        or f'"{decision}"' not in (text or "")
+    ):
         return invalid()
-    for pattern in _SURE_ANSWERS if confidence else _ANSWERS:
-        match = pattern.fullmatch(text)
-        if match is not None:
-            return AutoApproveResult(
-                decision="approve" if match["decision"] == "approve" else "escalate",
-                reasoning=_ESCAPE.sub(_unescaped, match["reasoning"]),
-                confidence=float(said) if (said := match.groupdict().get("confidence")) else None,
-            )
-    return invalid()
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1]:
-        code = int(match[1], 16)
-        # Half of a surrogate pair could not be written to a log.
-        return "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)  # noqa: PLR2004  the surrogates
-    return _ESCAPES.get(match[2], match[2])
+    match decision:
+        case "approve" | "escalate":
+            number = float(str(sure)) if confidence else None
+            return AutoApproveResult(decision=decision, reasoning=reasoning, confidence=number)
+        case _:
+            return invalid()

@@ -19,10 +19,10 @@ from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
-FileOperation: TypeAlias = Literal["read", "write", "delete"]
-NamedVerb: TypeAlias = Literal[
-    "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail"
-]
+SpelledVerb: TypeAlias = Literal[
+    "read", "write", "delete", "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment",
+    "post", "mail",
+]  # fmt: skip
 
 
 class NotUnderstood(Struct, frozen=True):
@@ -46,18 +46,6 @@ class GitCall(Struct, frozen=True, kw_only=True):
     """The commit message."""
     staged: tuple[str, ...] = ()
     """The paths that a command stages for its commit; the workspace, if that is all changes."""
-
-
-class FileCall(Struct, frozen=True, kw_only=True):
-    """An operation on paths."""
-
-    operation: FileOperation
-    paths: tuple[RealPath, ...]
-    """Real ones, at least one."""
-    kind: Literal["file", "directory"]
-    """The kind of path that the tool works on."""
-    content: str | None = None
-    """The new content of a file that is overwritten."""
 
 
 class PullRequestCall(Struct, frozen=True, kw_only=True):
@@ -88,15 +76,17 @@ class InstallCall(Struct, frozen=True, kw_only=True):
 class SpelledCall(Struct, frozen=True, kw_only=True):
     """A call of which each value has to stand in the message, in this order."""
 
-    verb: NamedVerb
+    verb: SpelledVerb
     values: tuple[RealPath | str, ...]
     text: str | None = None
-    """What is written for others to read."""
+    """What is written: for others to read, or into a file."""
+    kind: Literal["file", "directory"] | None = None
+    """What the paths are of, for a tool that works on one kind."""
     server: str = ""
     """The operator's name of the server."""
 
 
-Action: TypeAlias = GitCall | FileCall | PullRequestCall | InstallCall | SpelledCall
+Action: TypeAlias = GitCall | PullRequestCall | InstallCall | SpelledCall
 
 
 class CallSurroundings(Struct, frozen=True, kw_only=True):
@@ -134,12 +124,8 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
     tool = escalation.tool
     if tool in _GIT_TOOLS:
         return _git(_GIT_TOOLS[tool], escalation, around)
-    if tool in _FILE_TOOLS:
-        return _file(tool, escalation)
-    if tool in _URL_TOOLS:
-        return _url(escalation)
-    if tool in _NAMED_TOOLS:
-        return _named(*_NAMED_TOOLS[tool], escalation)
+    if tool in _TOOLS:
+        return _spelled(_TOOLS[tool], escalation)
     return NotUnderstood("a message cannot ask for this tool")
 
 
@@ -264,142 +250,104 @@ def _leads_to_one_place(fact: ArgumentFact) -> bool:
     )
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
-class _FileTool(Struct, frozen=True):
-    operation: FileOperation
-    kind: Literal["file", "directory"]
-    arguments: frozenset[str]
-    """The arguments other than paths that may have a value."""
-
-
-_READING: Final = frozenset({"head", "tail"})
-_FILE_TOOLS: Final[Mapping[str, _FileTool]] = MappingProxyType(
-    {
-        "read_file": _FileTool("read", "file", _READING),
-        "read_text_file": _FileTool("read", "file", _READING),
-        "read_media_file": _FileTool("read", "file", frozenset()),
-        "read_multiple_files": _FileTool("read", "file", frozenset()),
-        "write_file": _FileTool("write", "file", frozenset({"content"})),
-        "delete_file": _FileTool("delete", "file", frozenset()),
-        "remove_file": _FileTool("delete", "file", frozenset()),
-        "delete_directory": _FileTool("delete", "directory", frozenset()),
-        "remove_directory": _FileTool("delete", "directory", frozenset()),
-    }
-)
-_PATH_ARGUMENTS: Final = frozenset({"path", "paths"})
-_ROLES: Final[Mapping[FileOperation, frozenset[ArgumentRole]]] = MappingProxyType(
-    {
-        "read": frozenset({"read-path"}),
-        "write": frozenset({"read-path", "write-path"}),
-        "delete": frozenset({"delete-path", "write-path", "read-path"}),
-    }
-)
-"""The most that the operator says of a path of such a tool."""
-
-
-def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
-    tool = _FILE_TOOLS[name]
-    if _has_strange_argument(escalation, tool.arguments | _PATH_ARGUMENTS):
-        return NotUnderstood(_STRANGE_ARGUMENT)
-    paths = _paths(tool.operation, escalation)
-    if not paths:
-        return NotUnderstood("not every path of the call can be read")
-    content = escalation.arguments.get("content")
-    if tool.operation == "write" and not (isinstance(content, str) and content.strip()):
-        return NotUnderstood("the call would leave the file empty")
-    return FileCall(
-        operation=tool.operation,
-        paths=paths,
-        kind=tool.kind,
-        content=content if isinstance(content, str) else None,
-    )
-
-
-def _paths(operation: FileOperation, escalation: Escalation) -> tuple[RealPath, ...]:
-    """Return all paths that the call names, none if a value is no plain path."""
-    paths: list[RealPath] = []
-    for fact in escalation.request.arguments:
-        resources = {role for role in fact.roles if role in RESOURCE_ROLES}
-        if not resources:
-            continue
-        if fact.name not in _PATH_ARGUMENTS or not resources <= _ROLES[operation]:
-            return ()
-        # A link is two paths, and the message names one.
-        paths += [v.path for v in fact.values if isinstance(v, PathValue) and v.link is None]
-    given = [escalation.arguments.get(argument) for argument in _PATH_ARGUMENTS]
-    texts = sum(len(one) if isinstance(one, list) else one is not None for one in given)
-    return tuple(paths) if len(paths) == texts else ()
-
-
 # --- values that a message names -----------------------------------------------------------------
 
-_NAMED_TOOLS: Final[Mapping[str, tuple[NamedVerb, tuple[str, ...]]]] = MappingProxyType(
-    {
-        "create_directory": ("mkdir", ("path",)),
-        "list_directory": ("list", ("path",)),
-        "move_file": ("move", ("source", "destination")),
-        "copy_file": ("copy", ("source", "destination")),
-        "merge_pull_request": ("merge", ("pull_number", "owner", "repo")),
-        "create_issue": ("issue", ("owner", "repo")),
-        "add_issue_comment": ("comment", ("issue_number", "owner", "repo")),
-        "post_message": ("post", ("channel",)),
-        "send_email": ("mail", ("to",)),
-    }
-)
-_TEXTS: Final[Mapping[NamedVerb, str]] = MappingProxyType(
-    {"issue": "title", "comment": "body", "post": "text", "mail": "body"}
-)
+
+class _Tool(Struct, frozen=True):
+    """A tool that does one thing to the values of some arguments."""
+
+    verb: SpelledVerb
+    values: tuple[str, ...]
+    text: str
+    """The argument whose text has to be quoted, or empty."""
+    others: tuple[str, ...]
+    """Arguments that say nothing of what is done."""
+    kind: Literal["file", "directory"] | None
 
 
-def _named(
-    verb: NamedVerb, arguments: tuple[str, ...], escalation: Escalation
-) -> SpelledCall | NotUnderstood:
-    text = escalation.arguments.get(_TEXTS.get(verb, ""))
-    if _has_strange_argument(escalation, frozenset({*arguments, _TEXTS.get(verb, "")})):
+_Row = tuple[str, SpelledVerb, str, str, str, Literal["file", "directory"] | None]
+
+
+def _rows(*rows: _Row) -> tuple[_Row, ...]:
+    return rows
+
+
+_TOOLS: Final[Mapping[str, _Tool]] = {
+    name: _Tool(verb, tuple(values.split()), text, tuple(others.split()), kind)
+    for names, verb, values, text, others, kind in _rows(
+        ("read_file read_text_file", "read", "path paths", "", "head tail", "file"),
+        ("read_media_file read_multiple_files", "read", "path paths", "", "", "file"),
+        ("write_file", "write", "path paths", "content", "", "file"),
+        ("delete_file remove_file", "delete", "path paths", "", "", "file"),
+        ("delete_directory remove_directory", "delete", "path paths", "", "", "directory"),
+        ("create_directory", "mkdir", "path", "", "", None),
+        ("list_directory", "list", "path", "", "", None),
+        ("move_file", "move", "source destination", "", "", None),
+        ("copy_file", "copy", "source destination", "", "", None),
+        ("merge_pull_request", "merge", "pull_number owner repo", "", "", None),
+        ("create_issue", "issue", "owner repo", "title", "", None),
+        ("add_issue_comment", "comment", "issue_number owner repo", "body", "", None),
+        ("post_message", "post", "channel", "text", "", None),
+        ("send_email", "mail", "to", "body", "", None),
+        ("fetch fetch_url http_fetch web_fetch", "get", "url", "", "max_length start_index raw",
+         None),
+    )
+    for name in names.split()
+}  # fmt: skip
+_PATHS: Final = frozenset({"path", "paths", "source", "destination"})
+ON_FILES: Final = frozenset({"read", "write", "delete"})
+"""Of these a message may name more than one call does, and by paths of the workspace."""
+_ROLES: Final[Mapping[SpelledVerb, frozenset[ArgumentRole]]] = {
+    "read": frozenset({"read-path"}),
+    "write": frozenset({"read-path", "write-path"}),
+    "delete": frozenset({"delete-path", "write-path", "read-path"}),
+    "get": frozenset({"fetch-url"}),
+}
+"""The most that the operator says of the arguments of such a tool."""
+
+
+def _spelled(tool: _Tool, escalation: Escalation) -> SpelledCall | NotUnderstood:
+    known = frozenset({*tool.values, *tool.others, tool.text})
+    text = escalation.arguments.get(tool.text)
+    if _has_strange_argument(escalation, known):
         return NotUnderstood(_STRANGE_ARGUMENT)
-    if verb in _TEXTS and not isinstance(text, str):
+    if tool.text and not (isinstance(text, str) and text.strip()):
         return NotUnderstood("the call has no text")
-    facts = {fact.name: fact for fact in escalation.request.arguments}
-    values: list[RealPath | str] = []
-    for name in arguments:
-        given = escalation.arguments.get(name)
-        found = facts[name].values if name in facts else ()
-        if isinstance(given, str) and len(found) == 1 and isinstance(found[0], PathValue):
-            values += [] if found[0].link is not None else [found[0].path]
-        elif isinstance(given, str | int) and name not in {"path", "source", "destination"}:
-            values.append(str(given))
-    if len(values) != len(arguments) or not all(values):
+    values = _values(tool, escalation)
+    if not values or not all(values):
         return NotUnderstood("not every value of the call can be read")
     return SpelledCall(
-        verb=verb,
-        values=tuple(values),
+        verb=tool.verb,
+        values=values,
         text=text if isinstance(text, str) else None,
+        kind=tool.kind,
         server=escalation.server,
     )
 
 
-# --- URLs ----------------------------------------------------------------------------------------
-
-_URL_TOOLS: Final = frozenset({"fetch", "fetch_url", "http_fetch", "web_fetch"})
-_URL_ARGUMENTS: Final = frozenset({"url", "max_length", "start_index", "raw"})
-
-
-def _url(escalation: Escalation) -> SpelledCall | NotUnderstood:
-    if _has_strange_argument(escalation, _URL_ARGUMENTS):
-        return NotUnderstood(_STRANGE_ARGUMENT)
-    facts = [
-        fact
-        for fact in escalation.request.arguments
-        if any(role in RESOURCE_ROLES for role in fact.roles)
-    ]
-    if [(fact.name, fact.roles) for fact in facts] != [("url", ("fetch-url",))]:
-        return NotUnderstood("the call does not just fetch one address")
-    url = escalation.arguments.get("url")
-    if not isinstance(url, str) or len(facts[0].values) != 1 or not _leads_to_one_place(facts[0]):
-        return NotUnderstood("url cannot be read")
-    return SpelledCall(verb="get", values=(url,))
+def _values(tool: _Tool, escalation: Escalation) -> tuple[RealPath | str, ...]:
+    """Return what the arguments of a tool name, or nothing if a value is not plain."""
+    values: list[RealPath | str] = []
+    facts = {fact.name: fact for fact in escalation.request.arguments}
+    for fact in facts.values() if tool.verb in _ROLES else ():
+        roles = {role for role in fact.roles if role in RESOURCE_ROLES}
+        if roles and not (fact.name in tool.values and roles <= _ROLES[tool.verb]):
+            return ()
+    for name in tool.values:
+        given = escalation.arguments.get(name)
+        found = facts[name].values if name in facts else ()
+        each = given if isinstance(given, list) else [given] * (given is not None)
+        # A link is two paths, and the message names one.
+        paths = [v.path for v in found if isinstance(v, PathValue) and v.link is None]
+        if name in _PATHS and len(paths) == len(each):
+            values += paths
+        elif name not in _PATHS and isinstance(given, str | int):
+            values.append(str(given))
+        else:
+            return ()
+    is_whole = tool.verb in ON_FILES or len(values) == len(tool.values)
+    leads_on = "url" in tool.values and not ("url" in facts and _leads_to_one_place(facts["url"]))
+    return tuple(values) if is_whole and not leads_on else ()
 
 
 def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:

@@ -24,9 +24,9 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.target_call import (
+    ON_FILES,
     Action,
     CallSurroundings,
-    FileCall,
     GitCall,
     InstallCall,
     NotUnderstood,
@@ -162,7 +162,7 @@ def _verb(action: Action) -> Verb:
             return "ready" if action.is_ready_mark else "pr"
         case InstallCall():
             return "install"
-        case FileCall() | GitCall():
+        case GitCall():
             return action.operation
         case SpelledCall():
             return action.verb
@@ -174,7 +174,7 @@ def _objection(
     request: StatedRequest, action: Action, around: CallSurroundings, *, held: bool
 ) -> str | None:
     match action:
-        case FileCall():
+        case SpelledCall() if action.verb in ON_FILES:
             return _about_file(request, action, around)
         case SpelledCall():
             return _about_named(request, action, around)
@@ -287,13 +287,15 @@ def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
     return None if is_same else "the message names another package manager"
 
 
-def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
+def _about_file(
+    request: StatedRequest, action: SpelledCall, around: CallSurroundings
+) -> str | None:
     if request.kind not in {None, action.kind}:
         return "the message asks for the operation on another kind of thing"
     named = {asked_path(text, around) for text in request.names}
-    if None in named or not set(action.paths) <= named:
+    if None in named or not set(action.values) <= named:
         return "the message does not name path"
-    if action.operation == "write" and (len(named) != 1 or request.quoted != action.content):
+    if action.verb == "write" and (len(named) != 1 or request.quoted != action.text):
         return "the message does not quote what is written, or names something else"
     return None
 
