@@ -17,8 +17,10 @@ This file does not know the call that is to be approved.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -58,110 +60,44 @@ MAX_MESSAGE: Final = 1000
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
-def _these(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-GATE: Final = _these(
-    "abort about actually advance after afterwards ago agree agrees ahead almost already "
-    "although anti any anything approval approve approved approves assuming avoid back before "
-    "beforehand belay but cancel cannot cant careful case changed confirm confirmation could "
-    "did didn't disregard do does doesn't don't done dont dry dry-run earlier else eventually "
-    "except fake false finally first forbidden forget had has have hold how however "
-    "hypothetically if ignore imagine initially instead isn't joke joking just keep kidding "
-    "last later leave long maybe mind mistake must never nevermind next no nobody non none nope "
-    "nor not nothing nowhere off once only oops or otherwise pending perhaps permission "
-    "please-don't pm pretend previous previously prior provided psych rather refrain revert "
-    "scratch should shouldn't skip something soon sorry stop stopped strike suppose supposedly "
-    "than that that's theory though today tomorrow tonight un undo unless until upfront wait "
-    "was wasn't were what what's when whenever where whether which while who why will without "
-    "won't would wrong yesterday yet"
+_TABLE: Final = tomllib.loads(
+    Path(__file__).with_name("shipped").joinpath("vocabulary.toml").read_text("utf-8")
 )
-"""Words that negate, take back, limit, put off, ask or tell of the past. None may be a name or
-stand in another matter: an agent that calls a branch `nothing` would turn "push nothing to origin"
-into a request."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.format_map(_TABLE["shared"]).split())
+
+
+def _these(name: str) -> frozenset[str]:
+    return _words(_TABLE["words"][name])
+
+
+def _pattern(text: str, more: str = "") -> re.Pattern[str]:
+    return re.compile(re.sub(r"(?:^|\n) *", "", text) + more, re.IGNORECASE)
+
+
+GATE: Final = _these("gate")
+"""Words that negate, take back, limit, put off, ask or tell of the past."""
 
 _QUOTE_MARK: Final = "\x00"
 _SAYS: Final = "\x01"
-_AS: Final = "\x02"
 """A quoted text, and what introduces it: no words that a message can have."""
-_FITTING: Final = "good|short|clear|proper|sensible|nice|meaningful|descriptive"
-_NEW: Final = "(?:please )?(?:(?:an?|einen|un) )?(?:new |git )?"
 _SAME: Final = tuple(
     [
-        (re.compile(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])", re.IGNORECASE), word)
-        for word, phrase in (
-            ("pr", r"pull[ -]request"),
-            ("thanks", r"thank you"),
-            ("please", r"go ahead (?:and|with)|feel free to|(?:i'd like|i want|i need) you to"),
-            ("please", r"(?:can|could|would) you|you (?:can|may)|bitte|stp|svp"),
-            ("please", r"por favor|s'il te pla[iî]t|let(?:'s| us)"),
-            ("my changes", r"(?:mes|les) (?:changements|modifs)|(?:mis|los) cambios"),
-            ("my changes", r"(?:meine|die|alle) änderungen"),
-            ("commit and push", r"get (?:this|it|that|everything) committed (?:and|&) pushed"),
-            ("commit it", r"get (?:this|it|that|everything) committed"),
-            ("push it", r"get (?:this|it|that|everything) pushed"),
-            ("look", r"(?:have|take) a (?:quick )?look"),
-            ("everything", r"(?:what|everything|all) (?:we|you) have(?: so far)?"),
-            ("everything", r"all of (?:it|this|that)|alles"),
-            ("commit", r"comm?itt?en?|committ?|comit"),
-            ("commit", rf"(?:make|create|do|mach|haz|fais) {_NEW}commit"),
-            ("push", r"pushen?|pousse[rz]?|psuh|puhs|do a (?:git )?push"),
-            ("commit and push", r"commit(?: ?[+&/ ] ?| et | y )push"),
-            ("commit everything", "everything commit"),
-            ("in", r"(?<=\d )of"),
-            ("push it to", r"push(?: das)? (?:auf|nach|sur)"),
-            ("push my changes to", r"push my changes (?:auf|nach|sur)"),
-            ("create a pr", r"pr (?:it|this)"),
-            ("now", r"jetzt|for (?:me|now|review)"),
-            ("please", rf"(?:with|using) an? (?:(?:{_FITTING}) )*message(?! ?[\x00-\x02])"),
-            (_SAYS, r"(?:(?:(?:with|using) (?:the |a )?)?message:?|saying|-m)(?= \x00)"),
-            (_AS, r"as(?= \x00)"),
-            ("tell me", "let me know"),
-            ("implement it", r"use (?:it|this|that)(?=$|[.,;!]| (?:for|in|to)\b)"),
-            ("ask", r"(?:check|verify|clear) (?:it |this )?with|run (?:it|this|that) (?:by|past)"),
-            ("and", r"und|(?<=\S )n(?= \S)|&|\+"),
-        )
+        (_pattern(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])"), word)
+        for word, phrase in _TABLE["same"]["list"]
     ]
 )
-"""Phrases that mean the same as a shorter one, other spellings, and slips."""
-
-_POLITE: Final = _these(
-    "please pls plz kindly thanks ok okay yes yeah yep yup ja sure alright now then also too so "
-    "well hey hi lets"
-)
-_PRAISE: Final = re.compile(
-    r"(?:(?:great|nice|perfect|cool|lgtm|awesome|excellent|good|fine|go ahead|sounds good|ship it"
-    r"|(?:(?:yes|yep|ok|just) )?do (?:it|that|so)|go for it"
-    r"|(?:great|good|nice) (?:work|job)|(?:(?:it|this|that|all) )?looks? (?:good|great|fine)"
-    r"(?: to me)?)(?: |$))+",
-    re.IGNORECASE,
-)
-_REPORT: Final = re.compile(
-    r"(?:(?:all )?(?:the )?(?:tests?|ci|build|lint|pipeline|checks?|it|this|that|everything"
-    r"|the [a-z]+|[A-Z]+-\d+|#\d+) ?(?:(?:is|are|'s)(?: all)? (?:green|good|great|fine|ok|passing"
-    r"|ready|done|finished|fixed|working)|works|pass(?:ed|es)?)"
-    r"(?: (?:now|again|here|locally|on my machine))*)",
-    re.IGNORECASE,
-)
-_DID: Final = re.compile(
-    r"(?:i|we)(?:(?:'ve| have)? (?:fixed|merged|tested|reviewed|checked|verified|finished|rebased"
-    r"|resolved|updated)| had an?)\b",
-    re.IGNORECASE,
-)
-"""What the user tells of the work. It asks for nothing, and limits nothing that is asked for."""
-_PREPARES: Final = _these(
-    "add complete finish fix resolve address update rename refactor format rebase merge stage"
-)
-_FOLLOWS: Final = _PREPARES | _these(
-    "check verify watch monitor continue proceed tell summarize summarise explain describe reply "
-    "respond answer run rerun test look see link mention reference note ping follow implement"
-)
-_ASKS: Final = _these("how what what's where which who why")
-_TELLS: Final = _these("tell summarize summarise explain describe check see look follow")
+_POLITE: Final = _these("polite")
+_PREPARES: Final = _these("prepares")
+_FOLLOWS: Final = _PREPARES | _these("follows")
+_ASKS: Final = _these("asks")
+_TELLS: Final = _these("tells")
 """Behind these of another matter such a word limits nothing: "push, then tell me what failed"."""
-"""Verbs of another matter. Before a request only few may stand, with few words: the object of
-"explain how to commit and push" is what seems to be a request."""
+_PRAISE, _REPORT, _DID, _TWO_THINGS = [
+    _pattern(_TABLE["phrases"][name]) for name in ("praise", "report", "did", "two-things")
+]
 _MOST_BEFORE: Final = 5
 _MOST_BEHIND: Final = 9
 _FREE: Final = re.compile(r"#?\w[\w'/.-]*")
@@ -201,81 +137,35 @@ class _Row(Struct, frozen=True):
     target: re.Pattern[str] | None = None
 
 
-_THINGS: Final = (
-    "it this that these those them all everything the my our your current latest newest new local "
-    "change changes commit commits work code edits update updates fix fixes up here again"
-)
-_THING_WORDS: Final = _these(f"{_THINGS} branch feature remote pr") | _POLITE
-_TWO_THINGS: Final = re.compile(
-    r"\b(?:it|this|these|those|them|everything) (?:the|my|our|your|an?)\b"
-    r"|\bthat (?:the|my|our|your|an?|it|this|these|those|changes|commits|edits|fixes|updates)\b",
-    re.IGNORECASE,
-)
-"""No name of one thing: in "push that my commits work" the verb has no object that is pushed."""
-_FROM_TO: Final = "the my file folder directory from"
-_FILES: Final = "me the my contents content of at file files folder directory entirely"
-
-
-def _row(verb: Verb, starts: str, known: str, target: re.Pattern[str] | None) -> _Row:
-    return _Row(verb, _these(starts), _POLITE | _these(known), target)
-
-
-_ROWS: Final = (
-    _row("commit", "commit", f"{_THINGS} on branch for {_SAYS} {_AS}", _FILE),
-    _row("pr", "open get create push make raise submit file put do",
-     f"{_THINGS} a an pr draft for with to into against as in branch", _NAME),
-    _row("push", "push", f"{_THINGS} to branch feature remote pr", _NAME),
-    _row("pull", "pull", f"{_THINGS} from down version branch remote", _NAME),
-    _row("get", "get fetch open read download visit look check curl",
-     f"{_FILES} page site url from out", _ADDRESS),
-    _row("fetch", "fetch", f"{_THINGS} from down branch remote", _NAME),
-    _row("ready", "mark", "it the this my pr as ready", None),
-    _row("install", "install add", "the package packages dependency dependencies deps"
-     " all with using via from to project", _PACKAGE),
-    _row("mkdir", "create make mkdir", "me the my folder directory a an new at", _PATH),
-    _row("list", "list ls", f"{_FILES} in all", _PATH),
-    _row("move", "move rename mv", _FROM_TO, _PATH),
-    _row("copy", "copy cp", _FROM_TO, _PATH),
-    _row("merge", "merge", "pr the in on", _THING),
-    _row("issue", "create open file raise",
-     f"a an new issue in on for {_SAYS} titled with title", _THING),
-    _row("comment", "comment add post", f"a comment on issue pr the in {_SAYS}", _THING),
-    _row("post", "post send", f"the message slack channel in to on {_SAYS}", _CHANNEL),
-    _row("mail", "send email mail write", f"an email mail message to {_SAYS}", _MAILBOX),
-    _row("read", "read open show display view print cat look", _FILES, _PATH),
-    _row("write", "write create save", f"{_FILES} to in into", _PATH),
-    _row("delete", "delete remove erase rm", "the my at file files folder directory", _DELETED),
+_TARGETS: Final[Mapping[str, re.Pattern[str] | None]] = {
+    "": None, "name": _NAME, "file": _FILE, "address": _ADDRESS, "package": _PACKAGE,
+    "path": _PATH, "thing": _THING, "channel": _CHANNEL, "mailbox": _MAILBOX, "deleted": _DELETED,
+}  # fmt: skip
+_THING_WORDS: Final = _words("{things} branch feature remote pr") | _POLITE
+_ROWS: Final = tuple(
+    [
+        _Row(one["verb"], _words(one["starts"]), _POLITE | _words(one["known"]),
+             _TARGETS[one["target"]])
+        for one in _TABLE["requests"]
+    ]
 )  # fmt: skip
 """The first row counts that fits all words of a clause."""
-
-_MANAGERS: Final = frozenset({"npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo"})
-_INSTALLS: Final = frozenset({"install", "i", "add", "ci", "sync"})
-_LOCKED: Final = frozenset({"dependencies", "deps", "packages"})
-_PLACES: Final = frozenset({"with", "using", "via", "from", "to"})
-_EXPECTS: Final = _PLACES | _these("into against for on in at of as")
-"""Words that no complete request ends with: "push to"."""
-_NO_PACKAGES: Final = (
-    _MANAGERS
-    | _THING_WORDS
-    | _these("dev global globally locally lockfile missing needed necessary package required same")
-)
-"""Words that say which packages, from where or how, though a registry may have one of the name."""
-_INTRODUCES: Final = frozenset({_SAYS, _AS, "write", "save", "titled", "title", "comment", "post"})
-_ARTICLES: Final = _these("a an me the my our your new draft up")
-_DESCRIBED: Final = frozenset({"commit", "push"})
-_BEHIND_PR: Final = _POLITE | _these("up for with to into against as in from here again") | {""}
-_POINTS: Final = frozenset({"to", "from", "into", "against", "branch", "origin", "upstream"})
-"""The words before the name of a remote or branch."""
-_ANY_BRANCH: Final = _POLITE | _these(
-    "the my our your this that current new latest local feature remote pr branch up to from for "
-    "here again it with as in"
-)
-"""The words that may stand in the place of such a name and are none."""
-_USUAL: Final = frozenset({"main", "master", "origin", "upstream"})
-"""Names that need no such word before them."""
-_TWO_PATHS: Final = frozenset({"move", "copy"})
-_ON_FILES: Final = _TWO_PATHS | {"read", "delete", "write", "mkdir", "list"}
-_QUOTING: Final = frozenset({"commit", "write", "issue", "comment", "post", "mail"})
+_MANAGERS: Final = _these("managers")
+_INSTALLS: Final = _these("installs")
+_LOCKED: Final = _these("locked")
+_PLACES: Final = _these("places")
+_EXPECTS: Final = _PLACES | _these("expects")
+_NO_PACKAGES: Final = _MANAGERS | _THING_WORDS | _these("no-packages")
+_INTRODUCES: Final = _these("introduces")
+_ARTICLES: Final = _these("articles")
+_DESCRIBED: Final = _these("described")
+_BEHIND_PR: Final = _POLITE | _these("behind-pr") | {""}
+_POINTS: Final = _these("points")
+_ANY_BRANCH: Final = _POLITE | _these("any-branch")
+_USUAL: Final = _these("usual")
+_TWO_PATHS: Final = _these("two-paths")
+_ON_FILES: Final = _these("on-files")
+_QUOTING: Final = _these("quoting")
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
 _KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
@@ -294,17 +184,10 @@ _CLAUSE_END: Final = re.compile(
     r"(?<=\S)[.!;,](?=\s|$)| - |(?<!\S)and(?!\S)| then (?=\S)" + rf"|(?<=\S) (?={_PURPOSE})",
     re.IGNORECASE,
 )
-
-
-_AMBIGUOUS: Final = re.compile(
-    r"\b(?:the|my|our|your|this|an?) (?!and\b)[^.;]*\band (?:push|pull|fetch) "
-    r"(?:changes|code|commits?|edits?|feature|fix(?:es)?|updates?|work)\b"
-    r"|\b(?:finish|complete) [^.;]*\b(?:audits?|qa|reviews?|testing)\b"
-    rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b",
-    re.IGNORECASE,
+_AMBIGUOUS: Final = _pattern(
+    _TABLE["phrases"]["ambiguous"], rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b"
 )
-"""In "fix the mail and push updates" both may be what is fixed, and nothing be pushed. In "tests
-pass, then push" the report may be what has to come first, and so may a review."""
+"""In "tests pass, then push" the report may be what has to come first, and so may a review."""
 
 
 def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
