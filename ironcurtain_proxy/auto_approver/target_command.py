@@ -21,6 +21,7 @@ from ironcurtain_proxy.auto_approver.target_call import (
     is_off,
     may_carry,
 )
+from ironcurtain_proxy.auto_approver.vocabulary import TABLE
 from ironcurtain_proxy.model.request import (
     CommandPlace,
     ParsedCommand,
@@ -285,8 +286,12 @@ def _install(
     return InstallCall(manager=manager, packages=names)
 
 
-_install_named: Final = partial(partial, _install, named=True)
-_locked: Final = partial(partial, _install, named=False)
+_ON_REMOTES: Final[tuple[Literal["push", "pull", "fetch"], ...]] = ("push", "pull", "fetch")
+_NAMED: Final = ("pnpm add", "yarn add", "pip install", "pip3 install", "uv add", "poetry add",
+                 "cargo add")  # fmt: skip
+"""Of the packages that are named, and of these alone."""
+_LOCKED: Final = ("npm ci", "pnpm install", "yarn install", "uv sync", "poetry install")
+"""Of what the project's lock file names."""
 
 
 def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
@@ -298,40 +303,22 @@ def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
 
 
 _Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | tuple[str, ...]"]
-_ADD_OPTIONS: Final = "-D --save-dev -S --save -E --save-exact -P --save-prod --dev"
-_CREATES: Final = """
-    -d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m -H=t --head=t -B=t
-    --base=t
-"""
+_READERS: Final[Mapping[str, _Read]] = {
+    "git add": _stage,
+    "git commit": _commit,
+    **{f"git {one}": partial(_remote, one) for one in _ON_REMOTES},
+    "gh pr create": _create,
+    "gh pr ready": _ready,
+    "npm install": partial(_install, "npm"),
+    "npm i": partial(_install, "npm"),
+    **{
+        name: partial(_install, name.split()[0].removesuffix("3"), named=name in _NAMED)
+        for name in (*_NAMED, *_LOCKED)
+    },
+    "curl": _get,
+}
 _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = {
-    tuple(name.split()): (grammar_of(options), read)
-    for name, options, read in (
-        ("git add", "-A --all -u --update -v --verbose", _stage),
-        ("git commit", "-m=m --message=m -a --all -q --quiet -v --verbose -s --signoff", _commit),
-        (
-            "git push",
-            "-u --set-upstream -q --quiet -v --verbose --progress",
-            partial(_remote, "push"),
-        ),
-        ("git pull", "--ff-only -q --quiet -v --verbose", partial(_remote, "pull")),
-        ("git fetch", "-q --quiet -v --verbose", partial(_remote, "fetch")),
-        ("gh pr create", _CREATES, _create),
-        ("gh pr ready", "", _ready),
-        ("npm install", _ADD_OPTIONS, partial(_install, "npm")),
-        ("npm i", _ADD_OPTIONS, partial(_install, "npm")),
-        ("npm ci", "", _locked("npm")),
-        ("pnpm add", _ADD_OPTIONS, _install_named("pnpm")),
-        ("pnpm install", "--frozen-lockfile", _locked("pnpm")),
-        ("yarn add", _ADD_OPTIONS, _install_named("yarn")),
-        ("yarn install", "--frozen-lockfile --immutable", _locked("yarn")),
-        ("pip install", "-q --quiet", _install_named("pip")),
-        ("pip3 install", "-q --quiet", _install_named("pip")),
-        ("uv add", "--dev", _install_named("uv")),
-        ("uv sync", "--frozen --locked", _locked("uv")),
-        ("poetry add", "", _install_named("poetry")),
-        ("poetry install", "", _locked("poetry")),
-        ("cargo add", "--dev", _install_named("cargo")),
-        ("curl", "-s --silent -S --show-error -i --include -I --head", _get),
-    )
+    tuple(name.split()): (grammar_of(options), _READERS[name])
+    for name, options in TABLE["commands"].items()
 }
 """Each program and sub-command, with the options that do not change its effect, and the effect."""

@@ -17,16 +17,15 @@ This file does not know the call that is to be approved.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
+from ironcurtain_proxy.auto_approver.vocabulary import TABLE, pattern, these, words_of
 
 Verb: TypeAlias = Literal[
     "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "delete",
@@ -60,24 +59,7 @@ MAX_MESSAGE: Final = 1000
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
-_TABLE: Final = tomllib.loads(
-    Path(__file__).with_name("shipped").joinpath("vocabulary.toml").read_text("utf-8")
-)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.format_map(_TABLE["shared"]).split())
-
-
-def _these(name: str) -> frozenset[str]:
-    return _words(_TABLE["words"][name])
-
-
-def _pattern(text: str, more: str = "") -> re.Pattern[str]:
-    return re.compile(re.sub(r"(?:^|\n) *", "", text) + more, re.IGNORECASE)
-
-
-GATE: Final = _these("gate")
+GATE: Final = these("gate")
 """Words that negate, take back, limit, put off, ask or tell of the past."""
 
 _QUOTE_MARK: Final = "\x00"
@@ -85,18 +67,18 @@ _SAYS: Final = "\x01"
 """A quoted text, and what introduces it: no words that a message can have."""
 _SAME: Final = tuple(
     [
-        (_pattern(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])"), word)
-        for word, phrase in _TABLE["same"]["list"]
+        (pattern(rf"(?<![\w'/.@-])(?:{phrase})(?![\w'/@-])"), word)
+        for word, phrase in TABLE["same"]["list"]
     ]
 )
-_POLITE: Final = _these("polite")
-_PREPARES: Final = _these("prepares")
-_FOLLOWS: Final = _PREPARES | _these("follows")
-_ASKS: Final = _these("asks")
-_TELLS: Final = _these("tells")
+_POLITE: Final = these("polite")
+_PREPARES: Final = these("prepares")
+_FOLLOWS: Final = _PREPARES | these("follows")
+_ASKS: Final = these("asks")
+_TELLS: Final = these("tells")
 """Behind these of another matter such a word limits nothing: "push, then tell me what failed"."""
 _PRAISE, _REPORT, _DID, _TWO_THINGS = [
-    _pattern(_TABLE["phrases"][name]) for name in ("praise", "report", "did", "two-things")
+    pattern(TABLE["phrases"][name]) for name in ("praise", "report", "did", "two-things")
 ]
 _MOST_BEFORE: Final = 5
 _MOST_BEHIND: Final = 9
@@ -141,31 +123,31 @@ _TARGETS: Final[Mapping[str, re.Pattern[str] | None]] = {
     "": None, "name": _NAME, "file": _FILE, "address": _ADDRESS, "package": _PACKAGE,
     "path": _PATH, "thing": _THING, "channel": _CHANNEL, "mailbox": _MAILBOX, "deleted": _DELETED,
 }  # fmt: skip
-_THING_WORDS: Final = _words("{things} branch feature remote pr") | _POLITE
+_THING_WORDS: Final = words_of("{things} branch feature remote pr") | _POLITE
 _ROWS: Final = tuple(
     [
-        _Row(one["verb"], _words(one["starts"]), _POLITE | _words(one["known"]),
+        _Row(one["verb"], words_of(one["starts"]), _POLITE | words_of(one["known"]),
              _TARGETS[one["target"]])
-        for one in _TABLE["requests"]
+        for one in TABLE["requests"]
     ]
 )  # fmt: skip
 """The first row counts that fits all words of a clause."""
-_MANAGERS: Final = _these("managers")
-_INSTALLS: Final = _these("installs")
-_LOCKED: Final = _these("locked")
-_PLACES: Final = _these("places")
-_EXPECTS: Final = _PLACES | _these("expects")
-_NO_PACKAGES: Final = _MANAGERS | _THING_WORDS | _these("no-packages")
-_INTRODUCES: Final = _these("introduces")
-_ARTICLES: Final = _these("articles")
-_DESCRIBED: Final = _these("described")
-_BEHIND_PR: Final = _POLITE | _these("behind-pr") | {""}
-_POINTS: Final = _these("points")
-_ANY_BRANCH: Final = _POLITE | _these("any-branch")
-_USUAL: Final = _these("usual")
-_TWO_PATHS: Final = _these("two-paths")
-_ON_FILES: Final = _these("on-files")
-_QUOTING: Final = _these("quoting")
+_MANAGERS: Final = these("managers")
+_INSTALLS: Final = these("installs")
+_LOCKED: Final = these("locked")
+_PLACES: Final = these("places")
+_EXPECTS: Final = _PLACES | these("expects")
+_NO_PACKAGES: Final = _MANAGERS | _THING_WORDS | these("no-packages")
+_INTRODUCES: Final = these("introduces")
+_ARTICLES: Final = these("articles")
+_DESCRIBED: Final = these("described")
+_BEHIND_PR: Final = _POLITE | these("behind-pr") | {""}
+_POINTS: Final = these("points")
+_ANY_BRANCH: Final = _POLITE | these("any-branch")
+_USUAL: Final = these("usual")
+_TWO_PATHS: Final = these("two-paths")
+_ON_FILES: Final = these("on-files")
+_QUOTING: Final = these("quoting")
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
 _KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
@@ -184,8 +166,8 @@ _CLAUSE_END: Final = re.compile(
     r"(?<=\S)[.!;,](?=\s|$)| - |(?<!\S)and(?!\S)| then (?=\S)" + rf"|(?<=\S) (?={_PURPOSE})",
     re.IGNORECASE,
 )
-_AMBIGUOUS: Final = _pattern(
-    _TABLE["phrases"]["ambiguous"], rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b"
+_AMBIGUOUS: Final = pattern(
+    TABLE["phrases"]["ambiguous"], rf"|\b{_REPORT.pattern}[.;,]?(?: and)? then\b"
 )
 """In "tests pass, then push" the report may be what has to come first, and so may a review."""
 

@@ -38,6 +38,7 @@ STRICT: Final = (
     "auto_approver.intent",
     "auto_approver.target_call",
     "auto_approver.target_check",
+    "auto_approver.target_command",
     "auto_approver.target_message",
 )
 """What decides, and what judges: nothing outside is imported but `ALLOWED_IMPORTS`.
