@@ -14,10 +14,9 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-import can_ada
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import (
@@ -30,6 +29,9 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.request import ArgumentFact
 from ironcurtain_proxy.model.values import Arguments, Json
+
+if TYPE_CHECKING:
+    import can_ada
 
 # --- spelling
 
@@ -455,13 +457,15 @@ def is_unambiguous(text: str) -> bool:
         return False
 
 
-def _parse(text: str) -> can_ada.URL:
+def _parse(text: str) -> "can_ada.URL":
     """Read a URL.
 
     Raises:
         ValueError: it is none, or holds a lone surrogate.
     """
     text.encode()  # the parser takes a lone surrogate for a value of the wrong type
+    import can_ada  # noqa: PLC0415  a start reads no URL
+
     return can_ada.parse(text)
 
 

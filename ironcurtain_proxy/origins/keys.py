@@ -23,7 +23,6 @@ from posixpath import normpath
 from typing import Final, Literal, TypeAlias, assert_never
 from urllib.parse import unquote
 
-import can_ada
 from msgspec import Struct
 
 from ironcurtain_proxy.lazy_pattern import lazy
@@ -177,6 +176,8 @@ def _host(text: str) -> str:
 
 def _url(text: str) -> str:
     """Return host, path and query of a URL, a host or a git remote; any other text unchanged."""
+    import can_ada  # noqa: PLC0415  a start reads no URL
+
     scp = None if _SCHEME.match(text) or _HOST.fullmatch(text) else _SCP.fullmatch(text)
     spelled = text if scp is None else f"{scp[1]}/{scp[2]}"
     scheme = _SCHEME.match(spelled)

@@ -9,7 +9,6 @@ from ipaddress import ip_address, ip_network
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-import can_ada
 from msgspec import UNSET, Meta, field
 
 from ironcurtain_proxy.config.reading.forms import (
@@ -187,6 +186,8 @@ class RemoteForm(EntryForm, frozen=True, kw_only=True):
 
 
 def _href(text: str) -> str:
+    import can_ada  # noqa: PLC0415  most installations reach no server by its URL
+
     try:
         return str(can_ada.parse(text).href)
     except ValueError:
@@ -195,6 +196,8 @@ def _href(text: str) -> str:
 
 def _url_mistake(text: str, *, is_listed: bool) -> str:
     """Return the message about a URL; empty if it is clear to everybody."""
+    import can_ada  # noqa: PLC0415  as above
+
     try:
         url = can_ada.parse(text)
     except ValueError:
