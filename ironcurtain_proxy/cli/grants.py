@@ -6,20 +6,26 @@ file. A grant that is in both is listed once.
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Final
 
+import orjson
 from msgspec import Struct, field
 
 from ironcurtain_proxy.cli.arguments import path_of
+from ironcurtain_proxy.cli.explain_overlay import NamedCall, refuse_unknown_server, rehearsed
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
-from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import ServerCall
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import server_digest
@@ -46,10 +52,12 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     sessions_directory,
     utc_now,
 )
+from ironcurtain_proxy.model.decision import Allow, Escalate
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
-from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, ParsedCommand
-from ironcurtain_proxy.model.values import Json, RealPath, list_of
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts, ParsedCommand
+from ironcurtain_proxy.model.values import Json, RealPath, list_of, object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.rehearsal.memory import DEFINITION, EscalatedStep, Memory
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import basis_in
@@ -375,33 +383,42 @@ def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | No
 def try_families(options: argparse.Namespace) -> int:
     """Try one pair of commands, or the pair in each line."""
     workspace = str(options.workspace or Path.cwd())
+    answer_row = partial(answer_to, workspace=workspace, config=options.config)
     if options.jsonl:
         refusal: dict[str, Json] = {
             "covered": False,
             "family": "nothing: the line cannot be read",
         }
-        return answer_lines(lambda row: answer_to(row, workspace), refusal)
+        return answer_lines(answer_row, refusal)
     if options.then is None:
         complain("grants try: name APPROVED and THEN, or --jsonl")
         return 2
     row = {"approved": options.approved, "then": options.then}
-    answer = answer_to(row, workspace)
+    answer = answer_row(row)
     said = "covered" if answer["covered"] else "asked"
     say(f"{said}: an approval covers {visible(str(answer['family']))}")
     return 0 if answer["covered"] else 1
 
 
-def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
-    """Answer whether an approval of one command covers another: `covered`, `family`.
+def answer_to(
+    row: Mapping[str, Json], workspace: str, config: Path | None = None
+) -> dict[str, Json]:
+    """Answer whether an approval of one command or call covers another: `covered`, `family`.
 
     Args:
         row: such as `{"approved": "go test ./a", "then": "go test ./b", "cwd": "sub"}`.
         workspace: the workspace, if `row` names none.
+        config: the configuration file, for calls of tools.
 
     Raises:
         TypeError: the row is no object of texts.
         KeyError: the row names no command.
     """
+    calls = [_tool_call(row[side]) for side in ("approved", "then")]
+    if calls[0] is not None and calls[1] is not None:
+        return _answer_of_tools(calls[0], calls[1], config)
+    if calls != [None, None]:
+        return {"covered": False, "family": "nothing of the other side: one is a shell command"}
     said = row.get("workspace")
     place = said if isinstance(said, str) else workspace
     cwd = row.get("cwd")
@@ -447,3 +464,65 @@ def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
         command=parsed,
         place=observed(parsed, place, grounds, "shell"),
     )
+
+
+_TOOL_CALL: Final = re.compile(r"([\w.-]+)/([\w.-]+)\s+(\{.*\})", re.DOTALL)
+
+
+def _tool_call(said: Json) -> ServerCall | None:
+    """Return the call in a text such as `files/read_file {"path": "a"}`; None: it is a command."""
+    found = _TOOL_CALL.fullmatch(said.strip()) if isinstance(said, str) else None
+    try:
+        return found and ServerCall(found[1], found[2], object_of(orjson.loads(found[3])))
+    except ValueError:
+        return None
+
+
+def _answer_of_tools(
+    approved: ServerCall, then: ServerCall, config: Path | None
+) -> dict[str, Json]:
+    """Answer for calls of tools, by the servers and the policy of the configuration."""
+    settings = load_settings(os.environ, config)
+    loaded = load_policy(settings)
+    memory, family, covered = Memory(), "nothing", False
+    for call in (approved, then):
+        step, needs_none = _asked(call, settings, loaded)
+        if call is then:
+            covered = needs_none or (step is not None and memory.spares(step))
+        elif step is not None:
+            family = memory.approve(step) or "nothing: no approval of such a call is remembered"
+        else:
+            family = f"nothing: the first call is {'allowed' if needs_none else 'denied'} anyway"
+    return {"covered": covered, "family": family}
+
+
+def _asked(
+    call: ServerCall, settings: Settings, loaded: LoadedPolicy
+) -> tuple[EscalatedStep | None, bool]:
+    """Return a call that is asked about; else None, and whether it goes through."""
+    refuse_unknown_server(call.server, [spec.name for spec in settings.servers])
+    named = NamedCall(call.server, call.tool, settings)
+    found = rehearsed(named, call.arguments, loaded, os.environ).certain
+    facts = found.gathered
+    if not isinstance(facts, Facts) or not isinstance(found.decision, Escalate):
+        return None, isinstance(found.decision, Allow)
+    if found.uncontained == "":
+        return None, True
+    (server,) = [spec.annotations for spec in settings.servers if spec.name == call.server]
+    own = loaded.annotations.get((server, call.tool))
+    alike = {
+        tool: (DEFINITION, own.shared_with(one))
+        for (owner, tool), one in loaded.annotations.items()
+        if own is not None and owner == server and tool != call.tool
+    }
+    step = EscalatedStep(
+        session="try",
+        call=call,
+        facts=facts,
+        judged=found.judged,
+        policy=loaded.policy,
+        home=RealPath.from_text(str(settings.home)),
+        workspace=settings.workspace or RealPath(()),
+        alike={tool: shared for tool, shared in alike.items() if shared[1]},
+    )
+    return step, False

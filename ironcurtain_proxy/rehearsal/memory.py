@@ -102,16 +102,17 @@ class Memory(Struct):
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
         return any(not one.use(claim, _WHEN).open for one in (self.families, self.approvals))
 
-    def approve(self, asked: EscalatedStep) -> None:
-        """Remember the first candidate."""
+    def approve(self, asked: EscalatedStep) -> str:
+        """Remember the first candidate. Return what it covers, or nothing if there is none."""
         call = asked.escalated()
         question = question_about(self._posed(asked, call), _frame(asked))
         first = next(iter(question.candidates), None)
         if first is None or (call.command is not None and isinstance(first, ToolPattern)):
-            return
+            return ""
         how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
         into = self.families if isinstance(first, FamilyPattern) else self.approvals
         into.remember(question, Approved(by=HUMAN, remember=0), call, how)
+        return first.description
 
     def _new_id(self) -> str:
         self._number += 1
@@ -145,13 +146,15 @@ def _frame(asked: EscalatedStep) -> Frame:
 
 
 def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
-    """Return the directories among the paths of a call: those of a search or a listing."""
-    if asked.call.tool not in {"search_files", "list_directory"}:
-        return frozenset()
+    """Return the directories among the paths of a call."""
     values = [value for fact in asked.facts.request.arguments for value in fact.values]
     named = [value.path for value in values if isinstance(value, PathValue)]
-    # One that is not on this machine is taken for a directory.
-    return frozenset([path for path in named if not Path(str(path)).is_file()])
+    # One of a search or a listing that is not on this machine is taken for a directory.
+    is_one = asked.call.tool in {"search_files", "list_directory"}
+    return frozenset(
+        [path for path in named if Path(str(path)).is_dir()
+         or (is_one and not Path(str(path)).is_file())]
+    )  # fmt: skip
 
 
 def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[ServerCall]) -> Memory:
