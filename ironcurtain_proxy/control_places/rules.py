@@ -190,9 +190,8 @@ def _is_document(inner: RelativeParts) -> bool:
 
 
 def _is_version(lower: str) -> bool:
-    return lower in read_names().harmless.by_content or (
-        lower.startswith(".") and lower.endswith(("-version", "-versions"))
-    )
+    is_version = lower.startswith(".") and lower.endswith(("-version", "-versions"))
+    return is_version or lower in read_names().harmless.by_content or lower.startswith(".env.")
 
 
 def is_in_cache(path: Iterable[str]) -> bool:

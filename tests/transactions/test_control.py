@@ -127,6 +127,8 @@ def test_the_first_remote_of_a_repository_is_asked_about(repository: Workbench) 
         ("printf 'A=1\\nB=\"x y\"\\n# c\\n' > .env", []),
         ("echo AIDER_LINT_CMD=x > .env; echo 'A=$(id)' > .env.local", [".env", ".env.local"]),
         ("printf 'A=1\\nid\\n' > .env", [".env"]),
+        ("echo PIP_INDEX_URL=http://x > .env; echo HISTFILE=x > .env.test", [".env", ".env.test"]),
+        ("echo 'LESSOPEN=\"|./x %s\"' > .env; echo 'DATABASE_URL=x' > .env.local", [".env"]),
         ("echo 3.12 > .python-version; echo lts/iron > .nvmrc; echo '~> 1.2' > .x-version", []),
         (
             "echo a/x > .ruby-version; echo path:x > .node-version; ln -s a .go-version",
