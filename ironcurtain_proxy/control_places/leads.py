@@ -86,8 +86,7 @@ class Leads:
         """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
         self._hooks: list[Commands] = []
         """The hooks of repositories, which run in their worktrees, too."""
-        for path in known:
-            self._add(path)
+        self.know(known, {})
 
     def __len__(self) -> int:
         return len(self._paths) + len(self.modules)
@@ -96,6 +95,13 @@ class Leads:
     def paths(self) -> frozenset[str]:
         """The paths that settings lead to, absolute."""
         return frozenset(self._paths)
+
+    def know(self, paths: Iterable[str], modules: Mapping[str, Collection[str]]) -> None:
+        """Add what an earlier look found: settings may lead elsewhere by what has come since."""
+        for path in paths:
+            self._add(path)
+        for directory, names in modules.items():
+            self.modules.know(directory, names)
 
     def is_path(self, path: str) -> bool:
         """Return whether settings lead to a path itself."""

@@ -56,6 +56,10 @@ class LedModules:
         """By directory, the names of modules."""
         return {directory: frozenset(names) for directory, names in self._names.items()}
 
+    def know(self, directory: str, names: Iterable[str]) -> None:
+        """Add what an earlier look found. What has come since is nobody's own by being there."""
+        self._add(directory, names)
+
     def hold(self, path: str) -> bool:
         """Return whether Python would take a file for one of the modules."""
         if not self._names:

@@ -75,6 +75,10 @@ class _Content(Struct, frozen=True):
     settled: tuple[bytes, ...]
     closed: tuple[tuple[bytes, ClosedIdentity], ...]
     """What sandboxes closed, by its path."""
+    led: tuple[bytes, ...] = ()
+    """The paths that settings led to."""
+    modules: dict[bytes, tuple[str, ...]] = {}
+    """The names of modules that Python would take, by directory."""
 
 
 class WatchNote(Struct, eq=False):
@@ -152,6 +156,8 @@ class AbandonedNote(Struct, frozen=True):
             lookout.settled.update(map(os.fsdecode, self.content.settled))
             for path, identity in self.content.closed:
                 lookout.closed_files[os.fsdecode(path)] = identity
+            modules = {os.fsdecode(one): those for one, those in self.content.modules.items()}
+            lookout.leads.know(map(os.fsdecode, self.content.led), modules)
         lookout.resume()
 
     def is_of_the_user(self, path: str, _file: ControlFile) -> bool:
@@ -175,6 +181,8 @@ def _text(began: float, lookout: ControlLookout) -> bytes:
         tuple(files),
         tuple(map(os.fsencode, sorted(lookout.settled))),
         tuple(closed),
+        tuple(map(os.fsencode, sorted(lookout.leads.paths))),
+        {os.fsencode(one): (*those,) for one, those in lookout.leads.modules.names.items()},
     )
     text = msgspec.msgpack.encode(content)
     if len(text) > _LARGEST:

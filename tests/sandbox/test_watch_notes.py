@@ -122,6 +122,22 @@ def test_a_changed_file_that_no_sandbox_had_closed_is_put_back(m: Machine) -> No
     assert config.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["json.py", "requests/__init__.py", "tools/check", "lib/x.sh"])
+def test_what_settings_led_to_before_the_kill_is_not_the_users_because_it_is_there(
+    m: Machine, name: str
+) -> None:
+    m.put(".claude/settings.json", '{"command": "[ -x tools/check ] && python3 -c 1"}')
+    m.put(".mcp.json", '{"args": ["-m", "requests"], "command": "python3"}')
+    m.put(".envrc", "cd lib; . ./x.sh")
+    m.put("lib/x.sh", "mine")
+    proxy = m.start()
+    (m.top / name).unlink(missing_ok=True)
+    file = m.put(name, "evil")
+    m.kill(proxy)
+    m.start()
+    assert not file.exists() or file.read_text() == "mine"
+
+
 def test_it_is_said_once(m: Machine) -> None:
     m.kill(m.start())
     m.put(".mcp.json")
