@@ -153,7 +153,7 @@ _ADDED: Final = re.compile(
 )
 _MORE_THAN_WORDS: Final = re.compile(
     r"://|\bwww\.|!\[|\]\(|<(?:a|audio|base|embed|form|iframe|img|link|meta|object|picture|script|source"
-    r"|style|svg|video)\b|@\w|(?=[A-Za-z+=]*\d)[A-Za-z0-9+=]{20,}",
+    r"|style|svg|video)\b|@\w|(?<![A-Za-z0-9+=])(?=[A-Za-z+=]*+\d)[A-Za-z0-9+=]{20}",
     re.IGNORECASE,
 )
 """Links, pictures, people who are told of it, and what may be a key of a form that no table has."""

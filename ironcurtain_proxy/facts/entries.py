@@ -249,8 +249,10 @@ _GITHUB: Final = ("api.github.com", "github.com")
 _CRATES: Final = ("index.crates.io", "static.crates.io")
 _PYPI: Final = ("files.pythonhosted.org", "pypi.org")
 _GO: Final = ("proxy.golang.org", "sum.golang.org")
-_REGISTRY: Final = re.compile(r"^\s*(?:@[\w.-]+:)?registry\s*=\s*(\S+)\s*$", re.MULTILINE)
-_DEFAULT: Final = re.compile(r"^\s*registry\s*=", re.MULTILINE)
+_REGISTRY: Final = re.compile(
+    r"^[^\S\n]*+(?:@[\w.-]+:)?registry[^\S\n]*=[^\S\n]*(\S+)[^\S\n]*$", re.MULTILINE
+)
+_DEFAULT: Final = re.compile(r"^[^\S\n]*+registry[^\S\n]*=", re.MULTILINE)
 _HOST: Final = re.compile(r"https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?:/.*)?", re.ASCII)
 
 _Reader: TypeAlias = Callable[[Sequence[str], str], tuple[str, ...]]

@@ -45,10 +45,10 @@ READS_BY_PREFIX: Final = re.compile(
 )
 
 PRAGMA: Final = re.compile(
-    r"PRAGMA\s+(?:\w+\.)?(?:collation_list|compile_options|database_list|encoding|foreign_key_check"
+    r"PRAGMA\s++(?:\w+\.)?(?:collation_list|compile_options|database_list|encoding|foreign_key_check"
     r"|foreign_key_list|freelist_count|function_list|index_info|index_list|index_xinfo"
     r"|integrity_check|module_list|page_count|page_size|quick_check|schema_version|table_info"
-    r"|table_list|table_xinfo|user_version)\s*(?:\(\s*[\w.'\"`\[\]]*\s*\))?\s*;?\s*",
+    r"|table_list|table_xinfo|user_version)\s*+(?:\(\s*+[\w.'\"`\[\]]*+\s*+\))?\s*+;?\s*+",
     re.IGNORECASE,
 )
 """A pragma that only reads."""
@@ -63,19 +63,21 @@ _MOST: Final = 20_000
 
 _AMBIGUOUS: Final = re.compile(
     r"\\|\$\w*\$|#|--(?![ \t\r\n]|\Z)|\{[{%]|\bq'|/\*(?:(?!\*/).)*/\*"
-    r"|\[[^\]]*['\";`-]|`[^`]*['\";\[-]",
+    r"|\[[^\]'\";`-]*+['\";`-]|`[^`'\";\[-]*+['\";\[-]",
     re.DOTALL | re.IGNORECASE,
 )
 _HIDDEN: Final = re.compile(r"/\*M?!|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e]")
 """Text that a database runs and no parser shows: comments of MySQL, invisible characters."""
+_COMMENT: Final = r"--[^\n]*+\n|/\*(?:(?!\*/).)*+\*/"
+"""Possessive, here and above: what could end in two places has as many readings as 2 to the n."""
 _FIRST: Final = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(SELECT|WITH|VALUES|FROM|TABLE|SHOW|DESCRIBE|DESC|EXPLAIN|PRAGMA)\b",
+    rf"(?:\s|{_COMMENT}|\()*+(SELECT|WITH|VALUES|FROM|TABLE|SHOW|DESCRIBE|DESC|EXPLAIN|PRAGMA)\b",
     re.DOTALL | re.IGNORECASE,
 )
 _EXPLAIN: Final = re.compile(
     r"\s*EXPLAIN\s+(?:(?:QUERY\s+PLAN|ANALYZE|VERBOSE|\([\w\s,]*\))\s+)*", re.IGNORECASE
 )
-_SHOW: Final = re.compile(r"\s*SHOW\s+[\w\s.'\"`%=]*;?\s*", re.IGNORECASE)
+_SHOW: Final = re.compile(r"\s*+SHOW\s[\w\s.'\"`%=]*+;?\s*+", re.IGNORECASE)
 
 
 def sql_value(text: str) -> SqlValue:
@@ -147,7 +149,7 @@ def _begins_well(text: str, count: int) -> bool:
 
 def _is_change(text: str) -> bool:
     return re.match(
-        r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|BEGIN|COMMIT"
+        rf"(?:\s|{_COMMENT})*+(?:INSERT|UPDATE|DELETE|MERGE|CREATE|ALTER|DROP|TRUNCATE|BEGIN|COMMIT"
         r"|ROLLBACK|REPLACE|START|SET|USE|PRAGMA|COMMENT)\b",
         text,
         re.DOTALL | re.IGNORECASE,

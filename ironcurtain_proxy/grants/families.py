@@ -337,7 +337,8 @@ def _unpacking(call: EscalatedCall) -> list[str]:
 
 
 _SHOWS: Final = re.compile(
-    r"(?:[ \t]+2>&1)?[ \t]*(?<![\\|&>])\|[ \t]*(?:tail|head)(?:[ \t]+(?:-n[ \t]*)?-?[0-9]+)?\s*\Z"
+    r"(?:[ \t]++2>&1)?[ \t]*+(?<![\\|&>])\|[ \t]*+(?:tail|head)"
+    r"(?:[ \t]++(?:-n[ \t]*+)?-?[0-9]+)?\s*+\Z"
 )
 """A filter at the end of a command that only shows less of what it prints."""
 

@@ -34,7 +34,7 @@ from ironcurtain_proxy.shell.launchers import (
 _MOST_LINKS: Final = 40
 """The most links in a path, as in the kernel."""
 
-_NPM_PREFIX: Final = re.compile(r"^\s*prefix\s*=\s*(\S.*?)\s*$", re.MULTILINE)
+_NPM_PREFIX: Final = re.compile(r"^[^\S\n]*+prefix[^\S\n]*=\s*(\S.*?)\s*$", re.MULTILINE)
 
 
 class SearchPlaces(Struct, frozen=True, kw_only=True):

@@ -132,8 +132,8 @@ _DEFINITION: Final = re.compile(
 )
 _STEP: Final = re.compile(r"\s*(?:(?:\w+\s*:\s*)?(?P<name>\w+)|\.\.\.\s*(?:on\s+)?\w*)\s*")
 _OF_REPOSITORY: Final = re.compile(
-    r"\brepository\s*\(\s*(?:owner|name)\s*:\s*(?P<one>\$?[\w.\"-]+)\s*,?\s*"
-    r"(?:owner|name)\s*:\s*(?P<two>\$?[\w.\"-]+)\s*\)"
+    r"\brepository\s*+\(\s*+(?:owner|name)\s*+:\s*+(?P<one>\$?[\w.\"-]+)\s*+,?\s*+"
+    r"(?:owner|name)\s*+:\s*+(?P<two>\$?[\w.\"-]+)\s*+\)"
 )
 _BEYOND: Final = re.compile(
     r"\b(?:object|target|blob|text|blame|deployKeys|collaborators|assignableUsers|owner|viewer"
@@ -252,10 +252,11 @@ def plain_request(kept: Sequence[str]) -> tuple[str, ...]:
 
 _STATEMENT: Final = re.compile(
     r"""\s*(?:
-    select\s(?:[\w\s,.*=<>!%:"'|+-]
-        |(?<![.\w"])(?:count|max|min|sum|avg|now|version|lower|upper|length|coalesce)\s*\([\w\s.*,"']*\))+
-    |show\s+[\w\s]+ | (?:describe|desc)\s+\w+ | \\(?:d[tnuixvf]?|l)\+?(?:\s[\w.]+)?
-    )\s*;?\s*""",
+    select\s(?:
+        (?<![.\w"])(?:count|max|min|sum|avg|now|version|lower|upper|length|coalesce)\s*+\([\w\s.*,"']*+\)
+        |[\w\s,.*=<>!%:"'|+-])++
+    |show\s[\w\s]++ | (?:describe|desc)\s++\w+ | \\(?:d[tnuixvf]?|l)\+?(?:\s[\w.]+)?
+    )\s*+;?\s*+""",
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
 """One statement that only reads tables: no function but these, which reach no file and no host."""

@@ -53,7 +53,7 @@ def _expression(mark: str) -> str:
     Some implementations of `sed` and `awk` take a mark in brackets, or a backslash there, for the
     end, others do not: neither may stand there.
     """
-    return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n\\{mark}]*\])*"
+    return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?+[^\]\n\\{mark}]*\])*+"
 
 
 _LINE: Final = f"/{_expression('/')}/"
@@ -64,7 +64,7 @@ _SUBSTITUTE: Final = "|".join(
     for mark in (re.escape(one) for one in "/|,#:@")
 )
 _SED: Final = re.compile(
-    rf"\s*(?:{_ADDRESS}(?:,{_ADDRESS})?)?\s*!?\s*(?:[pdq=]|s(?:{_SUBSTITUTE}))\s*"
+    rf"\s*+(?:{_ADDRESS}(?:,{_ADDRESS})?)?\s*+!?\s*+(?:[pdq=]|s(?:{_SUBSTITUTE}))\s*+"
 )
 
 
@@ -81,8 +81,8 @@ def _sed(reading: ParsedOptions) -> str | None:
 
 
 _AWK: Final = re.compile(
-    rf"\s*(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
-    r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
+    rf"\s*+(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
+    r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*+"
     r"""(?:\{ ?print(?: (?:\$(?:\d+|NF)|NR|NF|"[\w :/.-]*")"""
     r"""(?:, ?| ?(?=[$"NR])|(?= ?\})))* ?\})?\s*"""
 )
