@@ -252,9 +252,8 @@ def plain_request(kept: Sequence[str]) -> tuple[str, ...]:
 
 _STATEMENT: Final = re.compile(
     r"""\s*(?:
-    select\s(?:
-        (?<![.\w"])(?:count|max|min|sum|avg|now|version|lower|upper|length|coalesce)\s*+\([\w\s.*,"']*+\)
-        |[\w\s,.*=<>!%:"'|+-])++
+    select\s(?:(?<![.\w"])(?:count|max|min|sum|avg|now|version|lower|upper|length|coalesce)
+        \s*+\([\w\s.*,"']*+\)|[\w\s,.*=<>!%:"'|+-])++
     |show\s[\w\s]++ | (?:describe|desc)\s++\w+ | \\(?:d[tnuixvf]?|l)\+?(?:\s[\w.]+)?
     )\s*+;?\s*+""",
     re.ASCII | re.IGNORECASE | re.VERBOSE,
