@@ -165,16 +165,6 @@ _GIT_TOOLS: Final[Mapping[str, GitOperation]] = MappingProxyType(
     {"git_commit": "commit", "git_push": "push", "git_pull": "pull", "git_fetch": "fetch"}
 )
 _REPOSITORY_ARGUMENTS: Final = frozenset({"path", "repo_path", "cwd", "directory"})
-_GIT_ARGUMENTS: Final[Mapping[GitOperation, frozenset[str]]] = MappingProxyType(
-    {
-        "commit": frozenset({"message"}),
-        "push": frozenset({"remote", "branch"}),
-        "pull": frozenset({"remote", "branch"}),
-        "fetch": frozenset({"remote", "branch"}),
-    }
-)
-"""The arguments other than the repository that may have a value. All others must be off."""
-
 _CURRENT_BRANCH: Final = "Current branch"
 _WORKING_DIRECTORY: Final = "Working directory"
 _NAMES: Final = MappingProxyType(
@@ -192,7 +182,8 @@ def _git(
         return NotUnderstood("the tool is not one of a git server")
     if not _is_own_repository(escalation, around):
         return NotUnderstood("the call is not known to work in the workspace's own repository")
-    arguments = _GIT_ARGUMENTS[operation]
+    # All other arguments must be off.
+    arguments = frozenset({"message"} if operation == "commit" else _NAMES)
     if _has_strange_argument(escalation, arguments | _REPOSITORY_ARGUMENTS):
         return NotUnderstood(_STRANGE_ARGUMENT)
     facts = escalation.request.arguments
@@ -212,9 +203,8 @@ def _git(
 
 
 def _is_plain(name: str, value: Json) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, str) and (name not in _NAMES or bool(_NAMES[name].fullmatch(value)))
+    is_text = isinstance(value, str) and (name not in _NAMES or _NAMES[name].fullmatch(value))
+    return value is None or bool(is_text)
 
 
 def _is_own_repository(escalation: Escalation, around: CallSurroundings) -> bool:
@@ -241,12 +231,10 @@ def _is_own_repository(escalation: Escalation, around: CallSurroundings) -> bool
 
 
 def _leads_to_one_place(fact: ArgumentFact) -> bool:
-    return (
-        all(
-            isinstance(value, UrlValue) and value.ordinary and len(value.domains) == 1
-            for value in fact.values
-        )
-        and len({value.domains for value in fact.values if isinstance(value, UrlValue)}) <= 1
+    urls = [one for one in fact.values if isinstance(one, UrlValue) and one.ordinary]
+    return len(urls) == len(fact.values) and [len(one) for one in {u.domains for u in urls}] in (
+        [],
+        [1],
     )
 
 
@@ -346,8 +334,9 @@ def _values(tool: _Tool, escalation: Escalation) -> tuple[RealPath | str, ...]:
         else:
             return ()
     is_whole = tool.verb in ON_FILES or len(values) == len(tool.values)
-    leads_on = "url" in tool.values and not ("url" in facts and _leads_to_one_place(facts["url"]))
-    return tuple(values) if is_whole and not leads_on else ()
+    url = facts.get("url")
+    is_one = url is not None and len(url.values) == 1 and _leads_to_one_place(url)
+    return tuple(values) if is_whole and (is_one or tool.verb != "get") else ()
 
 
 def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:

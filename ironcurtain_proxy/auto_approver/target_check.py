@@ -98,9 +98,20 @@ def is_plain(message: str, escalation: Escalation, around: CallSurroundings) -> 
 def operations_of(escalation: Escalation, around: CallSurroundings) -> tuple[str, ...]:
     """Return names of what a call does: a message approves each once."""
     actions = published_by(escalation, around)
-    if escalation.command is None or isinstance(actions, NotUnderstood):
-        return (f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}",)
-    return tuple([f"{escalation.server}/{escalation.tool} {_verb(one)}" for one in actions])
+    named = f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}"
+    if isinstance(actions, NotUnderstood):
+        return (named,)
+    # A push is one push, whichever tool pushes.
+    return tuple(
+        [
+            _verb(one)
+            if isinstance(one, GitCall | PullRequestCall)
+            else named
+            if escalation.command is None
+            else f"{escalation.server}/{escalation.tool} {_verb(one)}"
+            for one in actions
+        ]
+    )
 
 
 def published_by(

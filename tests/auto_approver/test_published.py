@@ -1,14 +1,17 @@
 """What a push publishes beside what the user asked for, with real repositories."""
 
+import os
 import subprocess
 from pathlib import Path
 
+import orjson
 import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.history import NamedCommits
 from ironcurtain_proxy.llm.litellm_model import Completion
@@ -18,6 +21,7 @@ from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.statements import parse_command
+from ironcurtain_proxy.wiring.reviewers import _auto_approver
 from tests.auto_approver.test_reviewer import PUSH, ScriptedAnswers
 from tests.fakes import FakeClock
 
@@ -242,3 +246,43 @@ async def test_where_the_repository_cannot_be_read_a_person_is_asked(work: Work)
     work.run("mv .git/HEAD .git/gone")
     work.says("push it")
     assert not await work.passes("git push")
+
+
+async def test_a_session_looks_at_its_workspace_before_anything_is_called(
+    work: Work, tmp_path: Path
+) -> None:
+    """By the parts that `serve` joins, with a program on the `PATH` that the agent wrote."""
+    evil = work.root / "bin/git"
+    evil.parent.mkdir()
+    evil.write_text("#!/bin/sh\necho 0\n")
+    evil.chmod(0o755)
+    home = tmp_path.parent / f"{tmp_path.name}-home"
+    home.mkdir()
+    file = home / "config.json"
+    file.write_bytes(
+        orjson.dumps({"autoApprove": {"enabled": True}, "allowedDirectory": str(work.root)})
+    )
+    environ = {
+        "HOME": str(home),
+        "PATH": f"{evil.parent}:{os.environ['PATH']}",
+        "AUTO_APPROVE_API_KEY": "key-123",
+    }
+    made = _auto_approver(load_settings(environ, file), lambda: None, FakeClock(), environ)
+    assert made is not None
+    seen = made.history.look()
+    assert seen is not None
+    assert (seen.commits, seen.head) == ((), work.run("git rev-parse HEAD"))
+    work.run(f"{change()} && git commit -qam 'words of the agent'")
+    seen = made.history.look()
+    assert seen is not None
+    assert seen.commits is not None
+    assert [one.text for one in seen.commits] == ["words of the agent"]
+
+
+async def test_a_message_publishes_once_whichever_tool_pushes(work: Work) -> None:
+    work.says("commit and push")
+    work.run(f"{change()} && {COMMIT}")
+    assert await work.passes("git push")
+    work.run(f"{change(text='7')} && git commit -qam 'words of the agent'")
+    tool = replace(work.call("git push"), server="terminal", tool="execute")
+    assert not isinstance(await work.approver.ask(tool), Approved)

@@ -376,5 +376,5 @@ def test_nothing_can_be_put_before_a_command_that_passes(
 
 def test_a_message_approves_each_operation_of_a_command_once() -> None:
     both = operations_of(shell("git commit -m x && git push"), AROUND)
-    assert both == ("shell/run_command commit", "shell/run_command push")
+    assert both == ("commit", "push")
     assert operations_of(shell("git push origin fix/parser"), AROUND) == both[1:]
