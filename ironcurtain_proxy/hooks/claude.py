@@ -4,6 +4,7 @@ Tried with 2.1.332 and 2.1.269. A hook that prints something unknown is skipped 
 so an answer holds no field beyond those of its event.
 """
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -23,6 +24,7 @@ from ironcurtain_proxy.hooks.events import (
 )
 from ironcurtain_proxy.hooks.paths import PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, words
+from ironcurtain_proxy.private_files import opened
 
 _QUOTED: Final = re.compile(r"""'([^']*)'|"(['!])"|\\(.)|([\w@%+=:,./-]+)""", re.DOTALL | re.ASCII)
 """The parts of a word as the client quotes it."""
@@ -46,6 +48,10 @@ _SCHEDULED: Final = ".claude/scheduled_tasks.json"
 """The project's file with prompts for later sessions."""
 _NEWS: Final = "<task-notification>"
 _SCHEDULING: Final = words("CronCreate ScheduleWakeup")
+_MOST_FILES: Final = 10_000
+_MOST_BYTES: Final = 256 << 20
+"""The most files, and bytes of them, that are looked through for such calls."""
+_BLOCK: Final = 1 << 20
 _SNAPSHOTS: Final = (".claude/shell-snapshots/", ".claude/session-env/")
 
 
@@ -72,15 +78,33 @@ def _prompt(payload: Arguments) -> str | None:
         return ""
     transcript = Path(text_of(payload, "transcript_path") or "/none.jsonl")
     try:
-        if any((above / _SCHEDULED).exists() for above in (here, *here.parents)):
-            return ""
-        for file in (transcript, *transcript.with_suffix("").rglob("*.jsonl")):
-            calls = file.read_bytes() if file.is_file() else b""
-            if any(b'"name":"%s"' % tool.encode() in calls for tool in _SCHEDULING):
-                return ""
+        is_scheduled = any((above / _SCHEDULED).exists() for above in (here, *here.parents))
+        return "" if is_scheduled or _has_scheduled(transcript) else text
     except (OSError, ValueError):
         return ""
-    return text
+
+
+def _has_scheduled(transcript: Path) -> bool:
+    """Return whether the session, or an agent of it, has scheduled a prompt; also if nobody knows.
+
+    Raises:
+        OSError: a transcript is no file that can be read, or too much is to be read.
+    """
+    files, left = [transcript] if transcript.exists() else [], _MOST_BYTES
+    for looked, (place, _, names) in enumerate(os.walk(transcript.with_suffix(""))):
+        files += [Path(place, name) for name in names if name.endswith(".jsonl")]
+        if looked + len(files) > _MOST_FILES:
+            raise OSError(errno.E2BIG, "too many transcripts")
+    calls = [b'"name":"%s"' % tool.encode() for tool in _SCHEDULING]
+    for file in files:
+        with opened(file) as transcript_file:
+            block = b""
+            while more := transcript_file.read(_BLOCK):
+                left -= len(more)
+                block = block[-max(map(len, calls)) :] + more
+                if left < 0 or any(one in block for one in calls):
+                    return True
+    return False
 
 
 def read_shell(text: str, home: str) -> ShellText | None:
@@ -199,7 +223,7 @@ DIALECT: Final = HookDialect(
     entry=_entry,
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
-    is_off=lambda document: document.get("disableAllHooks") is True,
+    is_off=lambda document: document.get("disableAllHooks", False) is not False,
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),
     reads=(".claude/plans", ".claude/skills", ".claude/plugins", ".claude/projects/{project}"),

@@ -84,7 +84,8 @@ def _untrusted_in(result: Json) -> int:
 def _is_off(document: Mapping[str, object]) -> bool:
     found = document.get("features")
     # The second name is the older one, which both versions obey.
-    return isinstance(found, dict) and False in (found.get("hooks"), found.get("codex_hooks"))
+    names = ("hooks", "codex_hooks")
+    return isinstance(found, dict) and any(found.get(one, True) is not True for one in names)
 
 
 CODEX_TOOLS: Final = ClientTools(

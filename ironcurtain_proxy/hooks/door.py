@@ -103,7 +103,13 @@ class Door(Struct, kw_only=True):
             is_waiting: whether the hook still waits.
         """
         try:
-            found = self.dialect.read_event(event, _object(raw))
+            payload = _object(raw)
+            if self.dialect.events[event] == "prompt":
+                # Files are looked at, and meanwhile other hooks are answered.
+                read = self.dialect.read_event
+                found = await anyio.to_thread.run_sync(read, event, payload)
+            else:
+                found = self.dialect.read_event(event, payload)
         except (UnreadableEventError, ValueError, RecursionError) as error:
             return await self.refuse_unread(event, raw, str(error)[:200])
         if isinstance(found, BeforeCall):

@@ -18,7 +18,7 @@ from ironcurtain_proxy.hooks.events import (
     table,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of, words
+from ironcurtain_proxy.model.values import Arguments, Json, object_of, words
 
 
 def _entry(line: HookLine) -> Json:
@@ -32,8 +32,9 @@ def _entry(line: HookLine) -> Json:
 
 
 def _is_off(document: Mapping[str, object]) -> bool:
-    chosen = object_of(document.get("hooksConfig"))
-    return chosen.get("enabled") is False or "ironcurtain" in list_of(chosen.get("disabled"))
+    # It takes `"false"` for false, and a variable's value for `"$NAME"`.
+    chosen = object_of(document.get("hooksConfig", {}))
+    return chosen.get("enabled", True) is not True or bool(chosen.get("disabled"))
 
 
 def _has_failed(payload: Arguments) -> bool:

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -55,9 +55,12 @@ from ironcurtain_proxy.wiring.proxy import Proxy
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
 
-_LOADS: Final = re.compile(r"\bLD_(?:AUDIT|LIBRARY_PATH|PRELOAD)\b")
-"""Variables by which a library of the project gets into every program that its client starts, also
-into our hook, which then answers nothing."""
+_REACHES: Final = re.compile(
+    r"\b(?:LD_(?:AUDIT|LIBRARY_PATH|PRELOAD|SHOW_AUXV|TRACE_LOADED_OBJECTS)|SHELLOPTS|BASH_ENV)\b"
+)
+"""Variables by which a project reaches into every program that its client starts, also into our
+hook: with its own library, or so that nothing is run, or something is printed before the answer."""
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
@@ -173,7 +176,11 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
 def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
     off = switched_off_by(client, project, home)
-    found = [] if off is None else [f"{off} SWITCHES OUR HOOKS OFF, or answers before them"]
+    found = (
+        []
+        if off is None
+        else [f"{off} SWITCHES OUR HOOKS OFF, answers before them, or cannot be read"]
+    )
     for file in _files_of(client, project, home) if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if prefix_of(client, file, state) == "another":
@@ -211,16 +218,25 @@ def switched_off_by(client: HookClient, project: Path, home: Path) -> Path | Non
 
     Clients obey such a file without a word.
     """
-    for file in _files_of(client, project, home):
-        with suppress(OSError, ValueError, ConfigurationError, RecursionError):
-            text = read_text(file).removeprefix("\ufeff")
-            if _LOADS.search(text):
-                return file
-            document: Mapping[str, object]
-            document = tomllib.loads(text) if file.suffix == ".toml" else document_of(file)
-            if DIALECTS[client].is_off(document) or DIALECTS[client].overrules(document):
-                return file
-    return None
+    files = _files_of(client, project, home)
+    return next((one for one in files if is_there(one) and _is_against_us(client, one)), None)
+
+
+def _is_against_us(client: HookClient, file: Path) -> bool:
+    """Return whether a file does that, or might: its client may read what we cannot."""
+    try:
+        text = read_text(file).removeprefix("\ufeff")
+        document: Mapping[str, object] = {}
+        if file.suffix == ".toml":
+            document = tomllib.loads(text)
+        elif file.name != ".env":
+            # Gemini CLI takes comments.
+            document = orjson.loads(_COMMENT.sub(r"\1", text))
+        dialect = DIALECTS[client]
+        is_found = _REACHES.search(f"{text}{document}") is not None
+        return is_found or dialect.is_off(document) or dialect.overrules(document)
+    except (ConfigurationError, ValueError, AttributeError, RecursionError):
+        return True
 
 
 def _starts(client: HookClient, state: Path) -> bool:

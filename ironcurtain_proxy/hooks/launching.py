@@ -67,7 +67,12 @@ def hook_words(
     words = [str(state), dialect.client, event, sys.executable, kind, str(seconds)]
     words += [variable, denial]
     script = _GATE if denial else _OTHER
-    return ["/bin/sh", "-c", script, INTERPRETER, "-I", "-S", str(STUB), *words]
+    return [*launcher(), "-c", script, INTERPRETER, "-I", "-S", str(STUB), *words]
+
+
+def launcher(shell: str = "/bin/sh") -> list[str]:
+    """Return how the launcher starts. Bash obeys `SHELLOPTS=noexec`, unless it is told not to."""
+    return [shell, "-p"] if os.path.realpath(shell).endswith("/bash") else [shell]
 
 
 def prefix_file(state: Path, client: str) -> Path:

@@ -418,8 +418,18 @@ def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_p
         file.write_text(call)
         assert words() == ""
         file.write_text("{}")
+    # The call lies where two blocks meet.
+    transcript.write_text(" " * ((1 << 20) - 10) + call)
+    assert words() == ""
+    transcript.write_text("{}")
+    assert words() == "push it"
+    # What cannot be looked through may hold one.
+    os.truncate(transcript, 10 << 30)
+    assert words() == ""
     transcript.unlink()
     os.mkfifo(transcript)
+    assert words() == ""
+    transcript.unlink()
     assert words() == "push it"
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/scheduled_tasks.json").write_text("{}")

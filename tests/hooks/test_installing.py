@@ -152,6 +152,14 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
         ("cursor", ".cursor/hooks.json", '{"hooks": {"preToolUse": [{"command": "./x"}]}}'),
         ("gemini", ".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'),
         ("gemini", ".gemini/settings.json", '{"hooksConfig": {"disabled": ["ironcurtain"]}}'),
+        # Each of these was obeyed by the real client.
+        ("gemini", ".gemini/settings.json", '{ // on\n"hooksConfig": {"enabled": false}}'),
+        ("gemini", ".gemini/settings.json", '{/* " */"hooksConfig": {"enabled": "false"}}'),
+        ("gemini", ".gemini/settings.json", '{"hooksConfig": {"enabled": "$OFF"}}'),
+        ("claude", ".claude/settings.json", '\ufeff{"disable\\u0041llHooks": true}'),
+        ("claude", ".claude/settings.json", '{"env": {"LD\\u005fTRACE_LOADED_OBJECTS": "1"}}'),
+        ("claude", ".claude/settings.json", '{"env": {"LD_SHOW_AUXV": "1"}}'),
+        ("gemini", ".env", "SHELLOPTS=noexec\n"),
     ],
 )
 def test_a_project_that_switches_hooks_off_is_told(
@@ -162,6 +170,9 @@ def test_a_project_that_switches_hooks_off_is_told(
     assert switched_off_by(client, project, tmp_path) is None
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("{")
+    # What we cannot read, its client may.
+    assert switched_off_by(client, project, tmp_path) == (None if name == ".env" else file)
+    file.write_text("{}" if file.suffix == ".json" else "# nothing")
     assert switched_off_by(client, project, tmp_path) is None
     file.write_text(text)
     assert switched_off_by(client, project, tmp_path) == file
