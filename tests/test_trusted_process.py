@@ -70,6 +70,8 @@ async def test_the_same_calls_get_the_same_decisions_as_through_the_proxy(tmp_pa
             )
     ours = [comparable(record) for record in inside.outcomes()]
     theirs = [comparable(record) for record in outside.outcomes()]
+    assert {one["door"] for one in outside.outcomes()} == {"mcp"}
+    assert {one["door"] for one in inside.outcomes()} == {"process"}
     # What nobody offers has no server in the proxy's record.
     assert len(ours) == len(theirs) == len(CALLS)
     assert ours == theirs

@@ -84,7 +84,7 @@ class AuditLog:
         """The file in use: its name may have the process id at its end."""
         self.notices: Final = opened.notices
         """Notices of the opening for the operator, one sentence each."""
-        self._encoder = RecordEncoder(redaction=settings.redaction)
+        self._encoder = RecordEncoder(redaction=settings.redaction, door=settings.door)
         self._deadline = settings.write_deadline
         group = settings.fsync == "group"
         self._patience = _PATIENCE if group else 0.0

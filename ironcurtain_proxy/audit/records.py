@@ -30,7 +30,7 @@ from ironcurtain_proxy.audit.bounding import (
 )
 from ironcurtain_proxy.model.decision import KERNEL, in_record
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
+from ironcurtain_proxy.model.reply import AuditRecord, OwnField, RecordedDoor, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, list_of, words
 
@@ -182,10 +182,11 @@ class RecordEncoder:
     that needed no change: what comes again costs a look-up.
     """
 
-    __slots__ = ("_clean", "_heads", "_parts", "_redaction")
+    __slots__ = ("_clean", "_door", "_heads", "_parts", "_redaction")
 
-    def __init__(self, *, redaction: bool) -> None:
+    def __init__(self, *, redaction: bool, door: RecordedDoor = "mcp") -> None:
         self._redaction = redaction
+        self._door = door
         self._heads: dict[RequestId, _Head] = {}
         self._parts: dict[tuple[object, ...], bytes] = {}
         self._clean: set[str] = set()
@@ -320,10 +321,12 @@ class RecordEncoder:
     def _origin(self, record: AuditRecord) -> bytes:
         phase = "intent" if record.result is None else "outcome"
         session, by, version = record.session, in_record(record.decided_by), record.policy_version
-        key = (phase, session, record.client, by, record.origins, version)
+        # One log may have the calls of two doors.
+        door = next((value for name, value in record.context if name == "door"), self._door)
+        key = (phase, session, record.client, by, record.origins, version, door)
         # The client chose its own name, which may be anything.
         return self._parts.get(key) or self._keep(
-            key, _origin(record, self._text(record.client, SHORT))
+            key, {**_origin(record, self._text(record.client, SHORT)), "door": door}
         )
 
     def _keep(self, key: tuple[object, ...], fields: dict[str, object]) -> bytes:
@@ -344,7 +347,7 @@ class RecordEncoder:
 
     def _add_context(self, fields: dict[str, object], record: AuditRecord) -> None:
         """Add fields of later stages. None may replace a field of ours."""
-        context = {field[0]: field for field in record.context}
+        context = {field[0]: field for field in record.context if field[0] != "door"}
         for name in ORIGINAL_FLAGS:
             field = context.pop(name, None)
             if name == "autoApproved" and record.escalation_result != "approved":

@@ -24,6 +24,7 @@ from ironcurtain_proxy.audit.files import next_rotated_path
 from ironcurtain_proxy.audit.records import Link
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_new
 from ironcurtain_proxy.audit.syncing import Syncer, is_passing
+from ironcurtain_proxy.model.reply import RecordedDoor
 
 FsyncPolicy: TypeAlias = Literal["group", "always"]
 """The moment at which a record is on the disk: at most 100 ms after `record` returned, or before it
@@ -35,6 +36,8 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
     redaction: bool = True
     """Whether secrets are masked before they are written."""
+    door: RecordedDoor = "mcp"
+    """The door of the calls whose records say nothing else."""
     fsync: FsyncPolicy = "group"
     write_deadline: float = 2.0
     """Seconds until a write counts as failed."""

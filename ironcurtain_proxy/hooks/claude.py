@@ -36,23 +36,19 @@ _TOO_OLD: Final = (
     "'__CLAUDE_CODE_DID_NOT_RUN_BASH_TOO_OLD='\"${BASH_VERSION-}\" >&2; \\builtin exit 126; "
     "\\exit 126;; esac; } && "
 )
-_SOURCED: Final = re.compile(r"source (/[\w./-]+) 2>/dev/null \|\| true && ", re.ASCII)
 _SETS: Final = r"(?:\\builtin )?(?:set|setopt|shopt|unalias|unset) [\w '-]+"
-_PREPARED: Final = re.compile(
-    rf"\{{ {_SETS}(?:(?: \|\||;) {_SETS})*;? \}} "
-    r">/dev/null 2>&1 \|\| true && ",
-    re.ASCII,
-)
+_PREPARED: Final = rf"\{{ {_SETS}(?:(?: \|\||;) {_SETS})*;? \}} >/dev/null 2>&1 \|\| true && "
 """Options, aliases and functions that the client sets and takes away in its shell."""
+_SOURCED: Final = r"source %s/\.claude/(?:%s)/(?!\S*\.\.)[\w./-]+ 2>/dev/null \|\| true && "
+_SNAPSHOTS: Final = ("shell-snapshots", "session-env")
 _SCHEDULED: Final = ".claude/scheduled_tasks.json"
 """The project's file with prompts for later sessions."""
 _NEWS: Final = "<task-notification>"
-_SCHEDULING: Final = words("CronCreate ScheduleWakeup")
+_SCHEDULING: Final = words("CronCreate ScheduleWakeup SetGoal")
 _MOST_FILES: Final = 10_000
 _MOST_BYTES: Final = 256 << 20
 """The most files, and bytes of them, that are looked through for such calls."""
 _BLOCK: Final = 1 << 20
-_SNAPSHOTS: Final = (".claude/shell-snapshots/", ".claude/session-env/")
 
 
 def _calls(tool: str, given: Arguments) -> ClientCalls:
@@ -125,12 +121,14 @@ def read_shell(text: str, home: str) -> ShellText | None:
     command = _unquoted(word)
     if end is None or not command:
         raise UnreadableEventError("the client starts commands in a form that is not known")
-    is_zsh = f"{_SNAPSHOTS[0]}snapshot-zsh-" in before
+    is_zsh = f"{_SNAPSHOTS[0]}/snapshot-zsh-" in before
+    sourced = _SOURCED % (re.escape(home), "|".join(_SNAPSHOTS))
+    around = re.compile(f"(?:{sourced}|{_PREPARED})*", re.ASCII)
     return ShellText(
         command=command,
         shell="/bin/zsh" if is_zsh else "/bin/bash",
         directory_file=end[1],
-        is_known=_is_known(before, home),
+        is_known=around.fullmatch(before.removeprefix(_TOO_OLD)) is not None,
     )
 
 
@@ -143,22 +141,6 @@ def _unquoted(word: str) -> str | None:
         parts += [one for one in found.groups() if one is not None]
         at = found.end()
     return "".join(parts)
-
-
-def _is_known(before: str, home: str) -> bool:
-    rest = before.removeprefix(_TOO_OLD)
-    while rest:
-        found = _SOURCED.match(rest)
-        if found is not None:
-            place = found[1].removeprefix(f"{home}/")
-            if not place.startswith(_SNAPSHOTS) or ".." in place:
-                return False
-        else:
-            found = _PREPARED.match(rest)
-        if found is None:
-            return False
-        rest = rest[found.end() :]
-    return True
 
 
 def _entry(line: HookLine) -> Json:
@@ -195,12 +177,31 @@ DIALECT: Final = HookDialect(
     ),
     own_tools=words(
         """
-        Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode ExitPlanMode
-        KillBash KillShell ListAgents ListMcpResourcesTool ReportFindings ScheduleWakeup SendMessage
-        Skill SlashCommand StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop
-        TaskUpdate TodoRead TodoWrite ToolSearch WaitForMcpServers WebSearch
+        Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EndConversation
+        EnterPlanMode ExitPlanMode GetGoal KillBash KillShell ListAgents ListConnectors
+        ListMcpResourcesTool McpTaskShowQuestion PauseGoal ReadNotifications ReadWidgetContext
+        ReportFindings ScheduleWakeup SendMessage SendUserMessage SetGoal Skill SlashCommand
+        StructuredOutput SubagentHandback SuggestConnectors SuggestPluginInstall SuggestSkills Task
+        TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TodoRead TodoWrite ToolSearch
+        WaitForMcpServers WebSearch WrapUp Yield
         """
     ),
+    asked_tools={
+        "makes or removes a work tree, by git": words("EnterWorktree ExitWorktree"),
+        "runs code inside the client": words("AppifactRepl REPL Workflow"),
+        "runs a command in another shell than Bash": words("PowerShell"),
+        "starts a program that reads the whole project": words("LSP"),
+        "asks a server of the client's, which is not behind the proxy": words(
+            "McpTaskCheck McpTaskResumePolling ReadMcpResourceDirTool ReadMcpResourceTool"
+        ),
+        "sends something away, or changes what lies in its maker's cloud": words(
+            """
+            Artifact ArtifactComments ArtifactData ClaudeDesign DesignSync Projects PublishPlugin
+            PushNotification RemoteTrigger SendFeedback SendFile SendToProject SendToProjectContext
+            SendUserFile ShareOnboardingGuide
+            """
+        ),
+    },
     prompting_tools=_SCHEDULING,
     skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),
@@ -227,7 +228,7 @@ DIALECT: Final = HookDialect(
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),
     reads=(".claude/plans", ".claude/skills", ".claude/plugins", ".claude/projects/{project}"),
-    makes=(".claude/projects", *map(os.path.dirname, _SNAPSHOTS)),
+    makes=(".claude/projects", *[f".claude/{one}" for one in _SNAPSHOTS]),
     writes=(".claude/plans", ".claude/projects/{project}/memory"),
     prompt=_prompt,
     is_last=lambda reason: reason not in {"clear", "resume"},

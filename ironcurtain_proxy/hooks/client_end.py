@@ -34,7 +34,7 @@ from ironcurtain_proxy.facts.live_catalogue import ToolLists
 from ironcurtain_proxy.hooks.events import (
     Approve,
     AskInClient,
-    CallingAgent,
+    BeforeCall,
     HookClient,
     NoObjection,
     Refuse,
@@ -86,10 +86,7 @@ class HeldRun(Struct, kw_only=True, eq=False):
 class OpenCall(Struct, kw_only=True, eq=False):
     """One call of a client, from its hook to its end."""
 
-    id: str
-    caller: CallingAgent
-    tool: str
-    """The client's own name of the tool."""
+    event: BeforeCall
     given: tuple[str, Arguments]
     """The name in the common table, and the arguments as the client has them."""
     directory: str = ""
@@ -124,14 +121,13 @@ class OpenCall(Struct, kw_only=True, eq=False):
     """Who allowed it, as the record of the intent has it."""
     why: str = ""
     """The reason in that record."""
-    has_dialog: bool = True
-    """Whether the client asks its user where a hook tells it to."""
-    is_asked: bool = False
-    """Whether the client is about to ask its user about the call."""
-    size: int = 0
-    """Bytes of its event."""
     left: anyio.Event = field(default_factory=anyio.Event)
     """Set once the client's user has answered in the client's dialog."""
+
+    @property
+    def name(self) -> str:
+        """The beginning of the client's name of the tool, which may be anything."""
+        return self.event.tool[:100]
 
     def decide(self, verdict: Verdict) -> None:
         """Answer the hook. The first answer counts."""
@@ -149,7 +145,7 @@ class OpenCall(Struct, kw_only=True, eq=False):
     def goes_on(self) -> bool:
         """Whether it is a command that the client starts beside what the agent does next."""
         return bool(self.directory) and (
-            self.tool != "Bash" or self.given[1].get("run_in_background") is True
+            self.event.tool != "Bash" or self.given[1].get("run_in_background") is True
         )
 
     @property
@@ -385,16 +381,12 @@ class DialogReviewer:
         return Approved(by=IN_CLIENT, reasoning=escalation.ground.reason)
 
 
-def may_ask() -> bool:
-    """Return whether the client would open its dialog about the call under way if told to."""
+def can_ask(*, asks: bool) -> bool:
+    """Return whether the client opens its dialog about the call under way, or one if it can."""
     under_way = CURRENT.get()
-    return under_way is None or under_way.has_dialog
-
-
-def is_asking() -> bool:
-    """Return whether the client is about to open its dialog about the call under way."""
-    under_way = CURRENT.get()
-    return under_way is not None and under_way.is_asked
+    if under_way is None:
+        return asks
+    return under_way.event.is_asked or (asks and under_way.event.has_dialog)
 
 
 class UnlessLeft:
@@ -409,7 +401,7 @@ class UnlessLeft:
     async def ask(self, escalation: Escalation) -> Ruling:
         """Return the reviewer's answer; `Unreachable` if the client's user was quicker."""
         under_way = CURRENT.get()
-        if under_way is None or not under_way.is_asked:
+        if under_way is None or not under_way.event.is_asked:
             return await self._reviewer.ask(escalation)
         ruling: Ruling = Unreachable()
 
@@ -441,11 +433,11 @@ class _TellingFacts:
         gathered, under_way = await self._facts.gather(call), CURRENT.get()
         if not isinstance(gathered, Facts) or under_way is None:
             return gathered
-        if under_way.is_asked:
+        if under_way.event.is_asked:
             gathered = replace(gathered, client_asks=True)
-        if not under_way.caller.id:
+        if not under_way.event.caller.id:
             return gathered
-        told = f"{under_way.caller}; what is remembered also covers the other agents here"
+        told = f"{under_way.event.caller}; what is remembered also covers the other agents here"
         return replace(gathered, context=(*gathered.context, ("Asked by", told)))
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
@@ -473,12 +465,12 @@ class _NotingRecorder:
             told: list[tuple[str, Json]] = [
                 OwnField("door", "hook"),
                 OwnField("hookClient", self._client),
-                ("hookTool", under_way.tool[:100]),
+                ("hookTool", under_way.name),
             ]
             if self._observes:
                 told += [("observed", True)]
-            if under_way.caller.id:
-                told += [("agent", under_way.caller.id[:100])]
-                told += [("agentType", under_way.caller.kind[:100])]
+            if under_way.event.caller.id:
+                told += [("agent", under_way.event.caller.id[:100])]
+                told += [("agentType", under_way.event.caller.kind[:100])]
             record = replace(record, context=(*record.context, *told))
         await self._recorder.record(record)

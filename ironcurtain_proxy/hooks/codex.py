@@ -75,9 +75,9 @@ def _answer_in(lines: IO[bytes]) -> Json:
 
 
 def _untrusted_in(result: Json) -> int:
-    places = [one for one in list_of(object_of(result).get("data")) if isinstance(one, dict)]
-    hooks = [hook for one in places if isinstance(one.get("hooks"), list) for hook in one["hooks"]]  # type: ignore[union-attr]
-    ours = [one for one in hooks if isinstance(one, dict) and is_ours(str(one.get("command")))]
+    places = [object_of(one) for one in list_of(object_of(result).get("data"))]
+    hooks = [object_of(hook) for one in places for hook in list_of(one.get("hooks"))]
+    ours = [one for one in hooks if is_ours(str(one.get("command")))]
     return sum(one.get("trustStatus") in {"untrusted", "modified"} for one in ours)
 
 
@@ -106,12 +106,19 @@ DIALECT: Final = HookDialect(
     ),
     own_tools=words(
         """
-        close_agent create_goal get_goal multi_agent_v1close_agent multi_agent_v1resume_agent
-        multi_agent_v1send_input multi_agent_v1spawn_agent multi_agent_v1wait_agent
-        request_user_input resume_agent send_input spawn_agent update_goal update_plan wait_agent
-        web_search
+        close_agent create_goal followup_task get_context_remaining get_goal interrupt_agent
+        list_agents list_mcp_resource_templates list_mcp_resources multi_agent_v1close_agent
+        multi_agent_v1resume_agent multi_agent_v1send_input multi_agent_v1spawn_agent
+        multi_agent_v1wait_agent new_context request_user_input resume_agent send_input send_message
+        spawn_agent tool_search update_goal update_plan wait_agent web_search
         """
     ),
+    asked_tools={
+        "types into a program that runs": words("write_stdin"),
+        "runs code inside the client": words("exec js_repl"),
+        "asks a server of the client's, which is not behind the proxy": words("read_mcp_resource"),
+        "sends something away": words("image_gen"),
+    },
     our_tools=("mcp__ironcurtain",),
     tools=CODEX_TOOLS,
     asks="never",

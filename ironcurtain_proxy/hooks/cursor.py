@@ -25,7 +25,7 @@ from ironcurtain_proxy.hooks.events import (
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, Json, words
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, words
 
 _SERVER: Final = "MCP:"
 """The beginning of the names of servers' tools. Which server it is, only the event before the
@@ -48,11 +48,8 @@ def _server(payload: Arguments) -> str:
 
 
 def _directory(payload: Arguments) -> str:
-    if payload.get("cwd"):
-        return directory_of(payload)
-    roots = payload.get("workspace_roots")
-    first = roots[0] if isinstance(roots, list) and roots else None
-    return directory_of({"cwd": first})
+    roots = list_of(payload.get("workspace_roots"))
+    return directory_of({"cwd": payload.get("cwd") or next(iter(roots), None)})
 
 
 def _entry(line: HookLine) -> Json:

@@ -7,7 +7,7 @@ says that they have ended; what it never says is closed when the agent's turn en
 import logging
 import os
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import partial, reduce
 from typing import Final, Literal, assert_never
 
 import anyio
@@ -17,7 +17,13 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.agent.replies import result_of
-from ironcurtain_proxy.facts.client_tools import SHELL, EquivalentCall, ServerCall, as_server_call
+from ironcurtain_proxy.facts.client_tools import (
+    SHELL,
+    ClientCalls,
+    EquivalentCall,
+    ServerCall,
+    as_server_call,
+)
 from ironcurtain_proxy.hooks.client_end import CURRENT, HeldRun, OpenCall
 from ironcurtain_proxy.hooks.events import (
     GATES,
@@ -38,6 +44,7 @@ from ironcurtain_proxy.hooks.events import (
 )
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.model.decision import CONTAINMENT, Ground
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, list_of
@@ -103,13 +110,10 @@ class Door(Struct, kw_only=True):
             is_waiting: whether the hook still waits.
         """
         try:
-            payload = _object(raw)
-            if self.dialect.events[event] == "prompt":
-                # Files are looked at, and meanwhile other hooks are answered.
-                read = self.dialect.read_event
-                found = await anyio.to_thread.run_sync(read, event, payload)
-            else:
-                found = self.dialect.read_event(event, payload)
+            read = partial(self.dialect.read_event, event, _object(raw))
+            # Files are looked at for a prompt, and meanwhile other hooks are answered.
+            is_prompt = self.dialect.events[event] == "prompt"
+            found = await anyio.to_thread.run_sync(read) if is_prompt else read()
         except (UnreadableEventError, ValueError, RecursionError) as error:
             return await self.refuse_unread(event, raw, str(error)[:200])
         if isinstance(found, BeforeCall):
@@ -134,7 +138,7 @@ class Door(Struct, kw_only=True):
         refusal: Verdict = NoObjection()
         if dialect.events.get(event) in GATES:
             self.calls += 1
-            call = OpenCall(id="", caller=CallingAgent(), tool=UNREAD, given=("", _shown(raw)))
+            call = OpenCall(event=BeforeCall(tool=UNREAD), given=("", _shown(raw)))
             words = "IronCurtain cannot read the event of this call, so nothing was run."
             if other is not None:
                 words = (
@@ -171,7 +175,7 @@ class Door(Struct, kw_only=True):
                     self._prompt(text)
             case TurnEnded(caller=caller):
                 self.is_turn = self.is_turn and bool(caller.id)
-                self._close([one for one in self._open if one.caller.id == caller.id])
+                self._close([one for one in self._open if one.event.caller.id == caller.id])
             case SessionStarted():
                 self.is_turn = False
                 self.on_prompt("")
@@ -188,14 +192,13 @@ class Door(Struct, kw_only=True):
         self._is_in_skill = event.tool in self.dialect.skill_tools
         if self.dialect.is_passed_by(event.tool, self.is_foreign):
             return NoObjection()
-        known = next((one for one in self._open if event.id and one.id == event.id), None)
-        if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
+        if event.id and _key(event) in [_key(one.event) for one in self._open]:
             why = "IronCurtain: this call is under way already, so it was not run again."
-            return await self._refuse(_opened(event, event.calls[0]), "under-way", why)
+            return await self._refuse(OpenCall(event=event, given=event.calls[0]), "under-way", why)
         # The client's dialog is closed when the same agent goes on: a call left to it that has no
         # end by now was refused there.
         asked = [one for one in self._open if isinstance(one.verdict, AskInClient)]
-        self._close([one for one in asked if one.caller.id == event.caller.id])
+        self._close([one for one in asked if one.event.caller.id == event.caller.id])
         return await self._judged(event, is_waiting)
 
     async def _question(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
@@ -207,14 +210,14 @@ class Door(Struct, kw_only=True):
         if self.dialect.is_passed_by(event.tool, self.is_foreign):
             return NoObjection()
         # A command that runs in a view has started, so the question is about another one.
-        known = [one for one in self._same(event) if not (one.is_asked or one.is_held)]
+        known = [one for one in self._same(event) if not (one.event.is_asked or one.is_held)]
         # Of some nobody but policy and containment was asked.
         told = [one.verdict for one in known if one.verdict and one.decider != CONTAINMENT]
         settled: list[Verdict] = [one for one in told if not isinstance(one, NoObjection)]
         if settled and len(settled) == len(known):
             return reduce(_graver, settled)
         # The call goes on as another one, whose answer has its own record.
-        identifier = known[0].id if known else ""
+        identifier = known[0].event.id if known else ""
         self._close(known, "the client asks its user before it makes the call")
         with anyio.move_on_after(_SETTLING):
             for one in known:
@@ -229,7 +232,9 @@ class Door(Struct, kw_only=True):
                 self.dialect.paths.is_unclear, tool, arguments, event.directory
             )
             meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
-            one = await self._decide(_opened(event, (tool, arguments)), meant, begun, is_waiting)
+            one = await self._decide(
+                OpenCall(event=event, given=(tool, arguments)), meant, begun, is_waiting
+            )
             if isinstance(one, Refuse):
                 for other in begun:
                     other.end("another part of the call was denied, so nothing was run")
@@ -246,15 +251,15 @@ class Door(Struct, kw_only=True):
     ) -> Verdict:
         if meant == "broken":
             why = (
-                f"IronCurtain cannot tell what {call.tool[:100]} is to act on. Write a path as it "
-                "stands from the root, without `~`, `..` and `%`, and one plain address."
+                f"IronCurtain cannot tell what {visible(call.name)} is to act on. Write a "
+                "path as it stands from the root, without `~`, `..` and `%`, and one plain address."
             )
             return await self._refuse(call, "unclear-arguments", why)
-        is_own = call.tool in self.dialect.own_tools
-        if meant == "none" and not (is_own or (self.asks and call.has_dialog)):
-            return await self._refuse(call, _UNKNOWN_TOOL, _unknown(call))
-        sizes = [one.size for one in self._open]
-        if len(sizes) >= _MOST_OPEN or (any(sizes) and sum(sizes) + call.size > _MOST_BYTES):
+        is_own = call.event.tool in self.dialect.own_tools
+        if meant == "none" and not (is_own or (self.asks and call.event.has_dialog)):
+            return await self._refuse(call, _UNKNOWN_TOOL, _unknown(call, self.dialect))
+        sizes = [one.event.size for one in self._open]
+        if len(sizes) >= _MOST_OPEN or (any(sizes) and sum(sizes) + call.event.size > _MOST_BYTES):
             why = "IronCurtain: too many or too large calls are under way. Nothing was run."
             return await self._refuse(call, "too-many-calls", why)
         self._open.append(call)
@@ -265,7 +270,7 @@ class Door(Struct, kw_only=True):
             while call.verdict is None and is_waiting():
                 with anyio.move_on_after(_LOOK):
                     await call.decided.wait()
-            if call.is_asked and call.verdict is None:
+            if call.event.is_asked and call.verdict is None:
                 # The hook has ended, as it may once the client's user has answered.
                 call.left.set()
                 await call.decided.wait()
@@ -278,21 +283,19 @@ class Door(Struct, kw_only=True):
         """Refuse a call that no policy is asked about, and record it. `fault`: for the record."""
         CURRENT.set(call)
         params: dict[str, Json] = {"arguments": {**call.given[1]}}
-        await self.entry.refuse(call.tool[:100], params, Ground(rule, fault or why), "arguments")
+        await self.entry.refuse(call.name, params, Ground(rule, fault or why), "arguments")
         return Refuse(why)
 
     async def _leave(self, call: OpenCall) -> Reply:
         """Leave a call of a tool that no server has to the client, or to its user."""
-        is_own = call.tool in self.dialect.own_tools
-        ground = _OWN if is_own else Ground(_UNKNOWN_TOOL, _unknown(call))
+        is_own = call.event.tool in self.dialect.own_tools
+        ground = _OWN if is_own else Ground(_UNKNOWN_TOOL, _unknown(call, self.dialect))
 
         async def made() -> ToolResult:
             call.decide(NoObjection() if is_own else AskInClient(ground.reason))
             return await call.made()
 
-        return await self.entry.leave(
-            call.tool[:100], call.given[1], ground, made, is_asked=not is_own
-        )
+        return await self.entry.leave(call.name, call.given[1], ground, made, is_asked=not is_own)
 
     async def _carry(
         self, call: OpenCall, meant: ServerCall | Literal["none"], scope: anyio.CancelScope
@@ -313,7 +316,7 @@ class Door(Struct, kw_only=True):
                     name = f"{meant.server}__{meant.tool}"
                     params: dict[str, Json] = {"name": name, "arguments": {**meant.arguments}}
                     reply = await self.entry.handle(name, params)
-                call.said = _in_words(reply, call.tool)
+                call.said = _in_words(reply, call.event.tool)
                 call.has_failed = not (isinstance(reply, Answered) and not reply.result.has_failed)
                 call.decide(Refuse(call.said))
         finally:
@@ -359,15 +362,8 @@ class Door(Struct, kw_only=True):
         """
         if not self._is_in_skill or any(one.is_awaited for one in self._open):
             return "no call with this command was let go in this directory"
-        given: Arguments = {"command": command}
-        call = BeforeCall(
-            id="",
-            caller=CallingAgent(),
-            tool="Bash",
-            calls=(("Bash", given),),
-            directory=directory,
-            has_dialog=False,
-        )
+        calls: ClientCalls = (("Bash", {"command": command}),)
+        call = BeforeCall(tool="Bash", calls=calls, directory=directory, has_dialog=False)
         verdict = await self._judged(call, is_waiting)
         if isinstance(verdict, Refuse):
             return verdict.why
@@ -393,16 +389,16 @@ class Door(Struct, kw_only=True):
         alike = [
             one
             for one in self._open
-            if one.caller.id == event.caller.id
-            and one.tool == event.tool
+            if one.event.caller.id == event.caller.id
+            and one.event.tool == event.tool
             and one.given in event.calls
         ]
         return alike if len(event.calls) > 1 else alike[:1]
 
     def _after(self, event: AfterCall) -> None:
         # A call that the client asked about without a hook before it has no id here.
-        by_id = [one for one in self._open if event.id and one.id == event.id]
-        for call in by_id or [one for one in self._same(event) if not (event.id and one.id)]:
+        by_id = [one for one in self._open if event.id and one.event.id == event.id]
+        for call in by_id or [one for one in self._same(event) if not (event.id and one.event.id)]:
             error = event.error
             if event.is_refused:
                 error = f"refused in the client: {error}"
@@ -425,26 +421,18 @@ class Door(Struct, kw_only=True):
         ]
         if text is not None:
             self.on_prompt("" if running or self._is_prompted else text)
-        self._close([one for one in self._open if one.caller == CallingAgent()])
+        self._close([one for one in self._open if one.event.caller == CallingAgent()])
 
     def _close(self, calls: list[OpenCall], why: str | None = None) -> None:
         """End calls that have a verdict or were asked about; `why`: what to say of their end."""
         for call in calls:
-            if call.verdict is not None or call.is_asked:
+            if call.verdict is not None or call.event.is_asked:
                 call.left.set()
                 call.end(why)
 
 
-def _opened(event: BeforeCall, given: tuple[str, Arguments]) -> OpenCall:
-    return OpenCall(
-        id=event.id,
-        caller=event.caller,
-        tool=event.tool,
-        given=given,
-        has_dialog=event.has_dialog,
-        is_asked=event.is_asked,
-        size=event.size,
-    )
+def _key(event: BeforeCall) -> tuple[str, CallingAgent, str]:
+    return event.id, event.caller, event.tool
 
 
 def _shown(raw: bytes) -> Arguments:
@@ -452,8 +440,16 @@ def _shown(raw: bytes) -> Arguments:
     return {"event": raw[:_MOST_SHOWN].decode("utf-8", "replace"), "bytes": len(raw)}
 
 
-def _unknown(call: OpenCall) -> str:
-    return f"IronCurtain does not know what the tool {call.tool[:100]} does."
+def _unknown(call: OpenCall, dialect: HookDialect) -> str:
+    tool = visible(call.name)
+    if what := next(
+        (one for one, names in dialect.asked_tools.items() if call.event.tool in names), ""
+    ):
+        return f"IronCurtain cannot hold the client's tool {tool}, which {what}."
+    return (
+        f"IronCurtain does not know what the tool {tool} does. Look at its arguments: it may "
+        "belong to a server or a plugin, or be new in this version of the client."
+    )
 
 
 def _targets(calls: Iterable[tuple[str, Arguments]]) -> list[Json]:

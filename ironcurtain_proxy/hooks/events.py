@@ -1,5 +1,6 @@
 """What a client's hook says, what is answered, and the declaration of one client's dialect."""
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,19 +38,19 @@ class CallingAgent(Struct, frozen=True):
 class ToolCall(Struct, frozen=True, kw_only=True):
     """A call by a tool of the client's own, or of a server that the client started."""
 
-    caller: CallingAgent
+    caller: CallingAgent = CallingAgent()
     tool: str
     """The client's own name of the tool."""
-    calls: ClientCalls
+    calls: ClientCalls = ()
     """The name in the common table, and the arguments: one for each file of a patch."""
 
 
 class BeforeCall(ToolCall, frozen=True, kw_only=True):
     """The client is about to make a call."""
 
-    id: str
+    id: str = ""
     """The client's id of the call; empty: the client gives none."""
-    directory: str
+    directory: str = "/"
     """Absolute."""
     has_dialog: bool = True
     """Whether the client asks its user where a hook tells it to."""
@@ -211,6 +212,7 @@ def event_kinds(text: str) -> Mapping[str, EventKind]:
 GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question"})
 """The events at which a call can be denied."""
 
+_NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 WHY: Final = "{why}"
 """Stands for the reason in the form of an answer."""
 
@@ -301,6 +303,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     fields: FieldNames = FieldNames()
     own_tools: frozenset[str]
     """Tools without effect outside the client, or whose calls arrive one by one."""
+    asked_tools: Mapping[str, frozenset[str]] = {}
+    """Other tools that are known, by what they do, in words that follow "which"."""
     prompting_tools: frozenset[str] = frozenset()
     """Those by which an agent writes a prompt for later, which comes as its user's."""
     skill_tools: frozenset[str] = frozenset()
@@ -349,7 +353,9 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """None: the commands of its shell cannot be held."""
     reads: tuple[str, ...] = ()
     """Places of the client's own below the home, which its file tools read unasked; `{project}`
-    stands for the client's name of the project."""
+    stands for the client's name of the project, and after `/**/` stand the last names of a file."""
+    project: Callable[[Path, str], str] = lambda _home, project: _NO_WORD.sub("-", project)
+    """The client's name of a project by home and directory, or empty if it has none."""
     makes: tuple[str, ...] = ()
     """Directories below the home that the client makes in a session. They are made before its
     sandbox is, which hides or shows only what is there."""

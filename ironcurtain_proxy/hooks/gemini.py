@@ -5,9 +5,15 @@ arguments. `ask` opens its dialog; without a terminal the program would hang, so
 only where it has one.
 """
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
+import orjson
+
+from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import ClientTools
 from ironcurtain_proxy.hooks.events import (
     WHY,
@@ -20,15 +26,12 @@ from ironcurtain_proxy.hooks.events import (
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, object_of, words
 
+_NAME: Final = re.compile(r"[\w-]+", re.ASCII)
+
 
 def _entry(line: HookLine) -> Json:
-    hook: Json = {
-        "type": "command",
-        "command": line.text,
-        "name": "ironcurtain",
-        "timeout": 1000 * line.seconds,
-    }
-    return {"hooks": [hook]}
+    hook: dict[str, Json] = {"type": "command", "command": line.text, "name": "ironcurtain"}
+    return {"hooks": [{**hook, "timeout": 1000 * line.seconds}]}
 
 
 def _is_off(document: Mapping[str, object]) -> bool:
@@ -40,6 +43,15 @@ def _is_off(document: Mapping[str, object]) -> bool:
 def _has_failed(payload: Arguments) -> bool:
     response = payload.get("tool_response")
     return isinstance(response, dict) and bool(response.get("error"))
+
+
+def _project(home: Path, project: str) -> str:
+    try:
+        known = object_of(orjson.loads(read_text(home / ".gemini/projects.json")))
+    except (ConfigurationError, ValueError):
+        return ""
+    name = str(object_of(known.get("projects")).get(project, ""))
+    return name if _NAME.fullmatch(name) else ""
 
 
 GEMINI_TOOLS: Final = ClientTools(
@@ -69,17 +81,25 @@ DIALECT: Final = HookDialect(
     gate_seconds=60,
     own_tools=words(
         """
-        activate_skill ask_user complete_task enter_plan_mode exit_plan_mode google_web_search
-        invoke_agent list_background_processes read_background_output update_topic write_todos
+        activate_skill ask_user complete_task enter_plan_mode exit_plan_mode get_internal_docs
+        google_web_search invoke_agent list_background_processes list_mcp_resources
+        read_background_output tracker_add_dependency tracker_create_task tracker_get_task
+        tracker_list_tasks tracker_update_task tracker_visualize update_topic write_todos
         """
     ),
+    asked_tools={
+        "reads every file that its patterns name": words("read_many_files"),
+        "asks a server of the client's, which is not behind the proxy": words("read_mcp_resource"),
+    },
     our_tools=("mcp_ironcurtain_", "mcp__ironcurtain"),
     tools=GEMINI_TOOLS,
     paths=PathForm(
         decoded=ESCAPE,
         sought=lambda tool, path: path[:1] == "@" or (tool == "Edit" and path[:1] != "/"),
     ),
-    reads=(".gemini/skills",),
+    reads=(".gemini/skills", ".gemini/tmp/{project}"),
+    writes=(".gemini/tmp/{project}/**/plans/*.md",),
+    project=_project,
     asks="at a terminal",
     before=AnswerForms(
         ask={"decision": "ask", "reason": WHY}, refuse={"decision": "deny", "reason": WHY}

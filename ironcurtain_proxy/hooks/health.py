@@ -116,9 +116,9 @@ class HookHealth(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the state in a line for people."""
-        when = (
-            f"{self.events} events, last {self.last:%F %H:%M} UTC" if self.last else "no event yet"
-        )
+        when = "no event yet"
+        if self.last:
+            when = f"{self.events} events, last {self.last:%F %H:%M} UTC"
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
             parts += [_HELD[self.prefix]] if DIALECTS[self.client].prefix else []
@@ -165,12 +165,8 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
     for one in running_sessions(state / SESSIONS):
         whose, _, why = _text(state / SESSIONS / one.session / SHARED).partition("\n")
         if whose == client:
-            how = (
-                f": they have a kernel of their own beside it: {why}"
-                if why
-                else " serves them, too"
-            )
-            yield f"the proxy of process {one.state.pid}{how}"
+            how = f": they have a kernel of their own beside it: {why}"
+            yield f"the proxy of process {one.state.pid}{how if why else ' serves them, too'}"
 
 
 def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> list[str]:

@@ -14,13 +14,10 @@ from typing import Final, Literal
 
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
-from msgspec.structs import replace
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
-from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
+from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
@@ -34,6 +31,7 @@ from ironcurtain_proxy.private_files import (
     write_whole,
 )
 from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
+from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
@@ -94,10 +92,8 @@ class HookPlace(Struct, frozen=True, kw_only=True):
 
 def place_in(client: HookClient, home: Path, state: Path, managed: Path | None = None) -> HookPlace:
     """Return the place of a client's hooks: its user's own file, or an administrator's."""
-    if managed is None:
-        return HookPlace(client=client, file=file_of(client, home), state=state)
-    file = Path(os.path.realpath(managed))
-    return HookPlace(client=client, file=file, state=state, is_managed=True)
+    file = file_of(client, home) if managed is None else Path(os.path.realpath(managed))
+    return HookPlace(client=client, file=file, state=state, is_managed=managed is not None)
 
 
 def install(place: HookPlace, *, observes: bool = False) -> Path:
@@ -188,19 +184,22 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
 
 def _kept_of(place: HookPlace) -> _Kept | None:
     """Return what was kept of a file; None if nothing was, or it cannot be read any more."""
+    found = _read_kept(place.kept)
+    return found if found is not None and found.file == str(place.file) else None
+
+
+def _read_kept(file: Path) -> _Kept | None:
     with suppress(OSError, DecodeError, ValidationError):
-        found = json.decode(read_regular(place.kept), type=_Kept)
-        return found if found.file == str(place.file) else None
+        return json.decode(read_regular(file), type=_Kept)
     return None
 
 
 def was_before(pid: int, kept: Path) -> bool:
     """Return whether a process is older than the hooks, of which a file keeps what was there."""
-    with suppress(OSError, DecodeError, ValidationError):
-        moment = json.decode(kept.read_bytes(), type=_Kept).moment
-        started = int(start_of(pid) or 0) / os.sysconf("SC_CLK_TCK")
-        return moment.boot == boot_id() != "" and started < moment.seconds
-    return False
+    found = _read_kept(kept)
+    if found is None or found.moment.boot != boot_id() or not boot_id():
+        return False
+    return int(start_of(pid) or 0) / os.sysconf("SC_CLK_TCK") < found.moment.seconds
 
 
 def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "another", "none"]:
@@ -272,7 +271,7 @@ def write_policy(
     policy_file = state / "generated/compiled-policy.json"
     policy = _document(policy_file, _text(policy_file))
     base = next((one for one in PRESETS if one == policy.get("base")), name)
-    found = _documents(base, workspace)
+    found = compose(preset(base), annotated_client_tools(), workspace)
     annotations_file = state / "generated/tool-annotations.json"
     config_file = state / "config.json"
     changed = []
@@ -290,19 +289,6 @@ def write_policy(
     variables: Json = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     write_whole(state / VARIABLES, _printed({"variables": variables, "observed": [*observed]}))
     return changed
-
-
-def _documents(name: PresetName, workspace: str) -> Documents:
-    known = known_servers()
-    servers = [
-        annotate(
-            server,
-            [{"name": tool, "inputSchema": {**one.schema}} for tool, one in known[server].items()],
-        )
-        for server in (FILES, FETCH)
-    ]
-    shell = replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL)
-    return compose(preset(name), [*servers, shell], workspace)
 
 
 def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Json]:
@@ -344,16 +330,13 @@ def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
 def _without_ours(hooks: dict[str, Json]) -> bool:
     """Take our entries out; return whether there were any."""
     had = False
-    for event in [*hooks]:
-        entries = hooks[event]
-        if not isinstance(entries, list):
-            continue
-        others = [one for one in entries if not _is_our_entry(one)]
-        had = had or len(others) != len(entries)
-        if others or not entries:
+    for event, entries in [*hooks.items()]:
+        others = [one for one in list_of(entries) if not _is_our_entry(one)]
+        if len(others) != len(list_of(entries)):
+            had = True
             hooks[event] = others
-        else:
-            del hooks[event]
+            if not others:
+                del hooks[event]
     return had
 
 

@@ -7,7 +7,6 @@ start time. Whoever connects must be of the same user, and the client must be am
 import logging
 import math
 import os
-import re
 import socket
 import sys
 from collections.abc import Collection, Mapping
@@ -22,20 +21,18 @@ from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from msgspec import DecodeError, Struct, field, json
 from msgspec.structs import replace
 
-from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.servers.servers_file import SHELL_MODULE
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.facts.client_tools import FILES, SHELL, SHELL_TOOL, TOOLS, client_servers
+from ironcurtain_proxy.facts.client_tools import FILES, SHELL, TOOLS, client_servers
 from ironcurtain_proxy.hooks.client_end import (
     ClientEnd,
     DialogReviewer,
     UnlessLeft,
-    is_asking,
-    may_ask,
+    can_ask,
 )
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
@@ -51,7 +48,7 @@ from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.conditions import PathCondition
+from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -61,6 +58,7 @@ from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
+from ironcurtain_proxy.wiring.client_tools import client_tools
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
@@ -88,7 +86,6 @@ SHARED: Final = "hooks"
 and a line that says why it does not, or empty if it does."""
 YIELD: Final = "yield"
 """Said by a proxy for servers that would serve the hooks of its client, too."""
-_NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -172,7 +169,7 @@ def listener_of(
 class _Noted(Struct, frozen=True):
     """What `init` noted for kernels."""
 
-    variables: dict[str, str]
+    variables: Mapping[str, str]
     observed: tuple[str, ...] = ()
 
 
@@ -182,25 +179,24 @@ def variables_in(state: Path) -> Mapping[str, str]:
     Raises:
         ConfigurationError: the file cannot be believed.
     """
-    try:
-        return _noted(state).variables
-    except FileNotFoundError:
-        return {}
-    except (OSError, DecodeError) as error:
-        raise ConfigurationError(f"{state / VARIABLES} cannot be used: run init again") from error
+    return _noted(state).variables
 
 
 def observed_in(state: Path) -> Collection[HookClient]:
     """Return the clients whose hooks only record. A file that cannot be believed names none."""
-    with suppress(OSError, ConfigurationError, DecodeError):
-        found = _noted(state).observed
-        return [one for one in DIALECTS if one in found]
+    with suppress(ConfigurationError):
+        return [one for one in DIALECTS if one in _noted(state).observed]
     return ()
 
 
 def _noted(state: Path) -> _Noted:
-    content = read_private(state / VARIABLES, _MOST_VARIABLES, "file of hooks")
-    return json.decode(content, type=_Noted)
+    try:
+        content = read_private(state / VARIABLES, _MOST_VARIABLES, "file of hooks")
+        return json.decode(content, type=_Noted)
+    except FileNotFoundError:
+        return _Noted({})
+    except (OSError, DecodeError) as error:
+        raise ConfigurationError(f"{state / VARIABLES} cannot be used: run init again") from error
 
 
 def client_settings(environ: Mapping[str, str], parent: int | None, patience: float) -> Settings:
@@ -217,12 +213,11 @@ def client_settings(environ: Mapping[str, str], parent: int | None, patience: fl
     is_inside = bool(here and workspace and here.is_within(workspace))
     if here is not None and _is_project(here, settings) and not is_inside:
         workspace = here
-    specs = client_servers(None if workspace is None else str(workspace))
     escalation = replace(settings.escalation, hold_after_seconds=patience - _HELD_BEFORE)
     return replace(
         settings,
         workspace=workspace,
-        servers=specs,
+        servers=client_servers(None if workspace is None else str(workspace)),
         pins="off",
         escalation=escalation,
         inherited=beyond_agents(settings.inherited, workspace),
@@ -284,25 +279,12 @@ def client_proxy(
     servers = tuple([replace(one, sandbox=None) for one in settings.servers])
     loaded = load_policy(replace(settings, pins="on", servers=servers))
     loaded = replace(loaded, policy=_with_own_places(loaded, settings, dialect))
-    known = known_servers()
     tools = {
-        server: tuple(
-            [
-                ToolDefinition(
-                    server, name, {"name": name, "inputSchema": dict(known[server][name].schema)}
-                )
-                if server != SHELL
-                else ToolDefinition(server, name, SHELL_TOOL)
-                for name in names
-            ]
-        )
-        for server, names in TOOLS.items()
+        server: tuple([ToolDefinition(server, name, found[name]) for name in TOOLS[server]])
+        for server, found in client_tools().items()
     }
 
-    def can_ask() -> bool:
-        return observes or is_asking() or (asks and may_ask())
-
-    dialog = Channel(DialogReviewer(), can_ask, name="client")
+    dialog = Channel(DialogReviewer(), lambda: observes or can_ask(asks=asks), name="client")
     # A kernel that only records leaves every command as it is.
     shell, sandbox = ((), None) if observes else own_shell(settings, dialect)
     return assemble(
@@ -346,26 +328,22 @@ def own_shell(
 def _with_own_places(loaded: LoadedPolicy, settings: Settings, dialect: HookDialect) -> Policy:
     """Return the policy with the client's own places behind the operator's own rules."""
     home = RealPath.from_text(os.path.realpath(settings.home))
-    project = _NO_WORD.sub("-", str(settings.workspace or ""))
-    roles: tuple[tuple[ArgumentRole, tuple[str, ...]], ...] = (
-        ("read-path", dialect.reads),
-        ("write-path", dialect.writes),
-    )
-    own = [
-        Rule(
-            name=f"client-{role}-{number}",
-            effect="allow",
-            reason="It is a place of the client's own.",
-            servers=frozenset({FILES}),
-            paths=PathCondition(
-                roles=frozenset({role}),
-                within=RealPath((*home.parts, *text.format(project=project).split("/"))),
-            ),
-        )
-        for role, places in roles
-        for number, text in enumerate(places)
-        if project or "{project}" not in text
-    ]
+    project = dialect.project(settings.home, str(settings.workspace or ""))
+    roles: dict[ArgumentRole, tuple[str, ...]]
+    roles, own = {"read-path": dialect.reads, "write-path": dialect.writes}, []
+    for role, places in roles.items():
+        of = frozenset({role})
+        for number, text in enumerate(places):
+            place, _, name = text.format(project=project).partition("/**/")
+            rule = Rule(
+                name=f"client-{role}-{number}",
+                effect="allow",
+                reason="It is a place of the client's own.",
+                servers=frozenset({FILES}),
+                paths=PathCondition(roles=of, within=RealPath((*home.parts, *place.split("/")))),
+                names=NameCondition(roles=of, matching=frozenset({name})) if name else None,
+            )
+            own += [rule] if project or "{project}" not in text else []
     policy = loaded.policy
     first = [one.layer not in OTHERS_LAYERS for one in policy.rules].count(True)
     return replace(policy, rules=(*policy.rules[:first], *own, *policy.rules[first:]))
@@ -466,8 +444,7 @@ class _Listener(Struct, frozen=True):
             answer = await door.refuse_unread(event, raw, fault)
         else:
             answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await stream.send(answer + b"\0")
+        await _say(stream, answer)
 
     async def _refuse_foreign(
         self, door: Door, client: str, event: str, raw: bytes, stream: SocketStream
@@ -483,8 +460,7 @@ class _Listener(Struct, frozen=True):
             _log.warning("%s", why)
             return
         answer = await door.refuse_unread(event, raw, why, other)
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await stream.send(answer + b"\0")
+        await _say(stream, answer)
 
     async def _receive(self, stream: SocketStream, message: bytearray) -> str:
         """Receive a message, of which the beginning is kept if it is too large.
@@ -536,8 +512,7 @@ class _Listener(Struct, frozen=True):
                     with suppress(OSError):
                         answer += (self.proxy.settings.mailbox_dir / FILE_NAME).read_bytes()
                     self._prompt("")
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await stream.send(answer + b"\0")
+        await _say(stream, answer)
         if answer.startswith(b"yes"):
             door.on_end()
 
@@ -558,6 +533,11 @@ class _Listener(Struct, frozen=True):
             if is_below(session.state.pid, self.place.client):
                 found += [Path(text) for text in session.state.mailboxes[:1]]
         return found
+
+
+async def _say(stream: SocketStream, answer: bytes) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.send(answer + b"\0")
 
 
 def _has_hung_up(connection: socket.socket) -> bool:

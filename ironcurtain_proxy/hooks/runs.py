@@ -242,11 +242,8 @@ class ClientRuns:
     # --- the client's side
 
     async def _start(self, stream: UNIXSocketStream, asked: _Asked) -> None:
-        if self._door.observes:
-            await _let_run(stream, "/bin/bash")
-            return
         try:
-            found = self._read(asked)
+            found = None if self._door.observes else self._read(asked)
         except UnreadableEventError as error:
             await self._start_unread(stream, str(error))
             return
@@ -317,9 +314,9 @@ class ClientRuns:
         async with anyio.create_task_group() as tasks:
 
             async def relay() -> None:
-                with passed, suppress(EndOfStream, BrokenResourceError, anyio.WouldBlock):
-                    while True:
-                        passed.send_nowait(await stream.receive(64))
+                with passed, suppress(BrokenResourceError, anyio.WouldBlock):
+                    async for numbers in stream:
+                        passed.send_nowait(numbers)
 
             tasks.start_soon(relay)
             await call.recorded.wait()
@@ -329,13 +326,9 @@ class ClientRuns:
         if status == 0 and call.has_failed:
             status = _FAILED
         # The client has these two already.
-        said = [
-            one
-            for one in call.said.splitlines()
-            if one not in {"[no output]", f"[exit status {status}]"}
-        ]
+        known = {"[no output]", f"[exit status {status}]"}
+        words = "\n".join([one for one in call.said.splitlines() if one not in known])
         _write_directory(found.directory_file, end.directory)
-        words = "\n".join(said)
         with suppress(BrokenResourceError, ClosedResourceError):
             await stream.send(f"E {status}\n{words}\0".encode(errors="replace"))
 

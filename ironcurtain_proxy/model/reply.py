@@ -25,6 +25,11 @@ ResultStatus: TypeAlias = Literal["success", "denied", "error"]
 EscalationResult: TypeAlias = Literal["approved", "denied"]
 
 
+RecordedDoor: TypeAlias = Literal["mcp", "http", "process", "hook"]
+"""The door by which a call came: the agent's pipes, the front over HTTP, a Python program, or the
+hook of a client."""
+
+
 class OwnField(NamedTuple):
     """An additional record field in the proxy's own words, which is not scanned for secrets.
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
-from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
@@ -33,7 +32,6 @@ from ironcurtain_proxy.facts.client_tools import (
     FETCH,
     FILES,
     SHELL,
-    SHELL_TOOL,
     TOOLS,
     ServerCall,
     as_server_call,
@@ -64,6 +62,7 @@ from ironcurtain_proxy.rehearsal.transcripts import Recording, TranscriptCall, a
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
 from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, resolver_for
+from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 
 # --- scene
 
@@ -237,14 +236,7 @@ class Scenes(Struct, frozen=True):
 
 
 def _documents(rules: SceneRules, workspace: str) -> Documents:
-    known = known_servers()
-    definitions: dict[str, list[Mapping[str, Json]]] = {
-        server: [{"name": name, "inputSchema": dict(tool.schema)} for name, tool in tools.items()]
-        for server, tools in known.items()
-        if server in {FILES, FETCH}
-    }
-    servers = [annotate(name, tools) for name, tools in definitions.items()]
-    servers.append(replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL))
+    servers = annotated_client_tools()
     if rules != "shipped":
         return compose(preset(rules), servers, workspace)
     found = compose(preset("supervised"), servers, workspace)

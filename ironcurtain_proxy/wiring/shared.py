@@ -109,6 +109,7 @@ def open_log(settings: Settings, batch: Batch, *, in_process: bool) -> AuditLog:
             fsync=settings.audit.fsync,
             write_deadline=settings.audit.write_deadline_seconds,
             max_bytes=settings.audit.max_bytes,
+            door="process" if in_process else "http" if settings.is_session_named else "mcp",
         ),
         on_hang=None if in_process else end_process,
         batch=batch,

@@ -55,6 +55,7 @@ def test_an_outcome_has_the_originals_keys_in_its_order_and_then_ours() -> None:
         "decidedBy",
         "origins",
         "policyVersion",
+        "door",
     ]
     assert encoded(one)["policyDecision"] == {
         "status": "escalate",

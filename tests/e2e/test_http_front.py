@@ -126,6 +126,7 @@ def test_each_call_is_decided_and_recorded_under_its_session(
     assert "DENIED" in text(alice.call("forbidden", text="x"))
     logs = [built.records(file) for file in built.audit.parent.glob("audit.jsonl*")]
     sessions = {record.get("session") for log in logs for record in log}
+    assert {record.get("door") for log in logs for record in log if "result" in record} == {"http"}
     assert alice.session["Mcp-Session-Id"] in sessions
     assert alice.session["Mcp-Session-Id"].startswith("alice-")
 

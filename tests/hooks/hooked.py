@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-from msgspec.structs import replace
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
+from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.installing import kept_file
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 from tests import program
 from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.e2e.raw_client import Message
@@ -41,6 +40,8 @@ class HookedHome:
     def __init__(self, root: Path, name: PresetName = "coding", *, path: str = "") -> None:
         """Write the files; `path` is where kernels find programs, such as those of a sandbox."""
         self._calls: list[int] = []
+        self.client = "claude"
+        """The client whose hooks are started."""
         self.home = root / "home"
         self.workspace = self.home / "project"
         self.state = self.home / ".ironcurtain"
@@ -48,12 +49,7 @@ class HookedHome:
         (self.state / "generated").mkdir(parents=True)
         self.workspace.mkdir()
         self.state.chmod(0o700)
-        servers = [
-            annotate(server, [{"name": one, "inputSchema": {**tool.schema}} for one, tool in tools])
-            for server, tools in ((one, SERVED[one].items()) for one in (FILES, FETCH))
-        ]
-        servers.append(replace(annotate(SHELL, [SHELL_TOOL]), annotations=SHELL))
-        documents = compose(preset(name), servers, str(self.workspace))
+        documents = compose(preset(name), annotated_client_tools(), str(self.workspace))
         self.write("generated/compiled-policy.json", documents.policy)
         self.write("generated/tool-annotations.json", documents.annotations)
         self.write("config.json", documents.config)
@@ -162,7 +158,7 @@ class HookedHome:
             fork = " ".join(program.starting_with("ironcurtain_proxy.hooks.kernel"))
             self._python.write_text(f'#!/bin/sh\nshift 2\nexec {fork} "$@"\n')
             self._python.chmod(0o755)
-        words = hook_words(DIALECTS["claude"], event, self.state)
+        words = hook_words(DIALECTS[self.client], event, self.state)
         words[words.index(event) + 1] = str(self._python)
         return words
 

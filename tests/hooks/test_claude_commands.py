@@ -221,15 +221,16 @@ def test_servers_in_sandboxes_and_hooks_have_one_kernel_one_approval_and_one_tim
             home.run_claude(model, *BYPASS, "--strict-mcp-config", "--mcp-config", str(served))
         )
     assert [one for one in model.results if one[0]] == []
-    (log,) = [one for one in home.state.glob("audit.jsonl*") if b'"door"' in one.read_bytes()]
+    logs = home.state.glob("audit.jsonl*")
+    (log,) = [one for one in logs if b'"door":"hook"' in one.read_bytes()]
     ended = [orjson.loads(one) for one in log.read_bytes().splitlines() if b'"result"' in one]
     assert len({one["session"] for one in ended}) == 1
     found = [(one.get("door"), one["decidedBy"].split(":")[0], one["sandboxed"]) for one in ended]
     assert found == [
         ("hook", "containment", True),
-        (None, "kernel", True),
+        ("mcp", "kernel", True),
         ("hook", "human", False),
-        (None, "grant", True),
+        ("mcp", "grant", True),
     ]
     undone = home.command("rollback", "--to", str(ended[0]["requestId"]))
     assert undone.returncode == 0, undone.stderr

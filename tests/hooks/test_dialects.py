@@ -395,6 +395,19 @@ def test_a_name_that_only_looks_like_that_of_a_tool_is_not_known() -> None:
         assert not dialect.is_passed_by(name)
 
 
+def test_a_tool_is_either_judged_or_left_to_its_client_or_asked_about() -> None:
+    for dialect in DIALECTS.values():
+        asked = [name for names in dialect.asked_tools.values() for name in names]
+        assert len(asked) == len({*asked})
+        assert not {*asked} & dialect.own_tools
+        for name in (*asked, *dialect.own_tools):
+            event: Json = {dialect.fields.tool: name, dialect.fields.given: {}, "cwd": HERE}
+            assert isinstance(event, dict)
+            found = dialect.read_event(next(iter(dialect.events)), event)
+            assert isinstance(found, BeforeCall)
+            assert [as_server_call(*one, HERE) for one in found.calls] == ["none"], name
+
+
 def test_no_prompt_of_claude_code_counts_that_an_agent_or_the_client_wrote(tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
     event = {"cwd": str(tmp_path / "src"), "transcript_path": str(transcript)}

@@ -43,6 +43,16 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     # It writes a prompt for later sessions into a file of the project.
     assert home.decide("CronCreate", {"prompt": "x", "durable": True}) == "ask"
     assert home.decide("Teleport", {"where": "/"}) == "ask"
+    for tool, words in (
+        ("EnterWorktree", "the client's tool EnterWorktree, which makes or removes a work tree"),
+        ("Read\u200b", "what the tool Read\\u200b does. Look at its arguments"),
+    ):
+        asked = home.fire("PreToolUse", home.call(tool, {}))
+        inner = orjson.loads(asked.stdout)["hookSpecificOutput"]
+        assert (inner["permissionDecision"], words in inner["permissionDecisionReason"]) == (
+            "ask",
+            True,
+        )
     kernel = home.kernel()
     home.end_session()
     until(lambda: not Path(f"/proc/{kernel}").exists())
@@ -55,6 +65,8 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
         ("hook", "TodoWrite", "kernel"),
         ("hook", "CronCreate", "client"),
         ("hook", "Teleport", "client"),
+        ("hook", "EnterWorktree", "client"),
+        ("hook", "Read\u200b", "client"),
     ]
 
 
@@ -556,6 +568,30 @@ def test_a_kernel_that_cannot_start_denies_and_the_status_says_why(home: HookedH
     said = home.command("hooks", "status").stdout
     assert "claude: EVERY CALL IS DENIED, its kernel does not start: " in said
     assert "unknownTools" in said
+
+
+def test_gemini_cli_writes_the_plans_of_its_project_alone(home: HookedHome) -> None:
+    home.client, own = "gemini", home.home / ".gemini"
+    own.mkdir()
+    known: Json = {"projects": {str(home.workspace): "project", "/other": "other"}}
+    (own / "projects.json").write_bytes(orjson.dumps(known))
+
+    def decided(tool: str, name: str) -> str:
+        given: dict[str, Json] = {"file_path": str(own / name), "content": "x"}
+        found = orjson.loads(home.fire("BeforeTool", home.call(tool, given)).stdout)
+        return str(found.get("decision", "silence"))
+
+    plans = "tmp/project/0c6d71e0/plans/a.md"
+    assert [decided(one, plans) for one in ("write_file", "read_file")] == ["silence"] * 2
+    assert decided("read_file", "tmp/project/tool-outputs/a.txt") == "silence"
+    for name in (
+        *("tmp/other/0c6d71e0/plans/a.md", "tmp/project/chats/a.json", "tmp/project/plans/a.sh"),
+        *("settings.json", "projects.json", "tmp/project/plans/../../../a/plans/a.md"),
+    ):
+        assert decided("write_file", name) == "deny", name
+    assert decided("read_file", "tmp/other/chats/a.json") == "deny"
+    home.fire("SessionEnd", {"reason": "exit"})
+    home.client = "claude"
 
 
 def test_the_client_s_own_plans_and_notes_need_no_question_but_its_settings_do(

@@ -262,7 +262,7 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
     calls = [one for one in map(orjson.loads, shown) if one["toolName"] == "write_file"]
     ids = {one.get("door"): str(one["requestId"]) for one in calls}
     listed = home.command("rollback", "--list").stdout
-    for door, file in (("hook", native), (None, served)):
+    for door, file in (("hook", native), ("mcp", served)):
         assert ids[door][:4] in listed
         assert home.command("rollback", ids[door]).returncode == 0
         assert not file.exists()

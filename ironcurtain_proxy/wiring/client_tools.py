@@ -1,0 +1,32 @@
+"""The servers that stand for a client's own tools, with the tools that the presets describe.
+
+Hooks, rehearsals and the presets of `init` have them from here, so that they judge alike.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
+from ironcurtain_proxy.config.annotating.texts import ReadServer
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
+from ironcurtain_proxy.model.values import Json
+
+
+def client_tools() -> Mapping[str, Mapping[str, Mapping[str, Json]]]:
+    """Return the tools by server and name, as objects of `tools/list`."""
+    shown: dict[str, dict[str, Mapping[str, Json]]] = {
+        server: {
+            name: {"name": name, "inputSchema": {**tool.schema}} for name, tool in tools.items()
+        }
+        for server, tools in known_servers().items()
+    }
+    return {FILES: shown[FILES], FETCH: shown[FETCH], SHELL: {"run_command": SHELL_TOOL}}
+
+
+def annotated_client_tools() -> list[ReadServer]:
+    """Return the annotations of these servers."""
+    return [
+        replace(annotate(server, [*tools.values()]), annotations=server)
+        for server, tools in client_tools().items()
+    ]
