@@ -1,9 +1,7 @@
 """The door of a client's own tools. This process is the client: it starts the hooks itself."""
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words, launcher
-from ironcurtain_proxy.mailbox.mailboxes import start_of
+from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in, until
@@ -396,96 +393,6 @@ def test_no_program_that_lies_in_the_project_runs_as_one_of_the_kernel(
         home.fire("PreToolUse", home.call("Bash", {"command": command}), **home.prefixed())
     home.end_session()
     assert not ran.exists(), ran.read_text()
-
-
-def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_path: Path) -> None:
-    assert home.decide("Bash", {"command": "ls"}) == "silence"
-    door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)
-    said = tmp_path / "said"
-    script = (
-        "import socket, sys, os, time\n"
-        "while os.getppid() == int(sys.argv[3]): time.sleep(0.005)\n"
-        # The path of a socket has 107 bytes at most.
-        "s = socket.socket(socket.AF_UNIX)\n"
-        "os.chdir(os.path.dirname(sys.argv[1])); s.connect(os.path.basename(sys.argv[1]))\n"
-        'm = b\'claude UserPromptSubmit\\n{"prompt": "push"}\'\n'
-        "try: s.sendall(m); s.shutdown(1); found = s.recv(100)\n"
-        "except OSError: found = b''\n"
-        "open(sys.argv[2] + '.tmp', 'wb').write(found)\n"
-        "os.rename(sys.argv[2] + '.tmp', sys.argv[2])\n"
-    )
-    between = (
-        "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:], "
-        "str(os.getpid())])"
-    )
-    subprocess.run(
-        ["setsid", sys.executable, "-c", between, script, str(door), str(said)], check=True
-    )
-    until(said.exists)
-    assert said.read_bytes() == b""
-    assert list((home.state / "sessions").glob("*/user-context.json")) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_another_user_reaches_no_door(home: HookedHome) -> None:
-    assert home.decide("Bash", {"command": "ls"}) == "silence"
-    door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        try:
-            socket.socket(socket.AF_UNIX).connect(str(door))
-        except OSError:
-            os._exit(0)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_the_answer_of_another_user_s_door_is_none(home: HookedHome) -> None:
-    doors = home.state / "doors"
-    doors.mkdir()
-    door = doors / f"{os.getpid()}-{start_of(os.getpid())}"
-    os.chown(doors, 65534, 0)
-    child = os.fork()
-    if child == 0:
-        # The path of a socket has 107 bytes at most.
-        os.chdir(doors)
-        os.setuid(65534)
-        with socket.socket(socket.AF_UNIX) as laid:
-            laid.bind(door.name)
-            laid.listen()
-            while True:
-                hook, _ = laid.accept()
-                while hook.recv(1 << 16):
-                    pass
-                hook.sendall(b"{}\n\0")
-                hook.close()
-    until(door.exists)
-    done = home.fire("PreToolUse", home.call("Bash", {"command": "curl https://example.com"}))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.chown(doors, 0, 0)
-    assert decision_in(done.stdout) == "deny"
-
-
-def test_a_call_is_denied_where_something_would_stand_before_the_answer(home: HookedHome) -> None:
-    """The client runs a call whose hook printed what it cannot read."""
-    call = home.call("Bash", {"command": "curl https://example.com"})
-    done = home.fire("PreToolUse", call, LD_SHOW_AUXV="1")
-    assert "AT_SYSINFO_EHDR" in done.stdout
-    assert (done.returncode, "its hook cannot run" in done.stderr) == (2, True)
-
-
-def test_a_shell_that_would_run_nothing_runs_the_launcher(home: HookedHome, tmp_path: Path) -> None:
-    shell = tmp_path / "sh"
-    shell.symlink_to(shutil.which("bash") or "")
-    variables = {"SHELLOPTS": "noexec", "BASH_XTRACEFD": "1"}
-    words = [*launcher(str(shell)), "-c", 'echo "ran"']
-    done = subprocess.run(words, env=variables, capture_output=True, check=True)
-    assert done.stdout == b"ran\n"
-    found = hook_words(DIALECTS["claude"], "PreToolUse", home.state)
-    assert found[: found.index("-c")] == launcher()
 
 
 def test_a_call_of_ten_megabytes_is_judged_and_a_larger_event_is_denied(home: HookedHome) -> None:
