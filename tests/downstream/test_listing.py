@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.listing import (
+    MAX_DEPTH,
     MAX_ENTRIES,
     MAX_PAGES,
     MAX_TOOLS,
@@ -51,6 +52,37 @@ async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_
     found = await list_entries("s", Pages({"tools": entries}), TOOLS, dropped.append)
     assert found == {"a": whole}
     assert len(dropped) == 4
+
+
+def nested(levels: int, *, in_lists: bool) -> Json:
+    """A value of so many levels."""
+    value: Json = 1
+    for _ in range(levels):
+        value = [value] if in_lists else {"x": value}
+    return value
+
+
+LISTS = [TOOLS, ("prompts", "name"), ("resources", "uri"), ("resourceTemplates", "uriTemplate")]
+
+
+@pytest.mark.parametrize("keys", LISTS, ids=lambda keys: keys[0])
+@pytest.mark.parametrize("in_lists", [True, False])
+async def test_an_entry_that_is_nested_too_deeply_for_clients_is_left_out(
+    keys: tuple[str, str], in_lists: bool
+) -> None:
+    kind, key = keys
+    entries: list[Json] = [
+        {
+            key: f"x:{levels}",
+            "name": f"x:{levels}",
+            "_meta": {"m": nested(levels - 2, in_lists=in_lists)},
+        }
+        for levels in (MAX_DEPTH - 1, MAX_DEPTH + 1, 20_000)
+    ]
+    dropped: list[str] = []
+    found = await list_entries("s", Pages({kind: entries}), keys, dropped.append)
+    assert [*found] == [f"x:{MAX_DEPTH - 1}"]
+    assert len([one for one in dropped if "cannot be used" in one]) == 2
 
 
 @pytest.mark.parametrize(

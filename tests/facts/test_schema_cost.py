@@ -3,6 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.facts.schema import (
+    MAX_DEPTH,
     SchemaChecker,
     TooCostlyError,
     compile_schema,
@@ -29,6 +30,19 @@ def test_doubling_references_are_refused(keyword: str) -> None:
     with pytest.raises(TooCostlyError):
         refuse_costly(doubling(40, keyword))
     refuse_costly(doubling(5, keyword))
+
+
+@pytest.mark.parametrize("keyword", ["not", "allOf", "items", "additionalProperties"])
+def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str) -> None:
+    def nested(levels: int) -> dict[str, Json]:
+        schema: dict[str, Json] = {"type": "string"}
+        for _ in range(levels):
+            schema = {keyword: [schema] if keyword == "allOf" else schema}
+        return schema
+
+    refuse_costly(nested(MAX_DEPTH // 2 - 1))
+    with pytest.raises(TooCostlyError, match="too deeply"):
+        refuse_costly(nested(2 * MAX_DEPTH + 2))
 
 
 @pytest.mark.parametrize(
