@@ -102,6 +102,9 @@ def subject_of(escalation: Escalation, principal: str) -> str:
         escalation.command,
         escalation.place,
         escalation.opening,
+        # An approval of a call in a sandbox is none of the call without it.
+        escalation.sandboxed,
+        escalation.held,
         escalation.signing,
     )
     return sha256(msgspec.json.encode(parts, order="deterministic", enc_hook=repr)).hexdigest()

@@ -155,6 +155,17 @@ async def test_the_commit_that_is_pushed_is_a_part_of_the_question() -> None:
     assert len({one for one, _ in subjects}) == len({key for _, key in subjects}) == 2
 
 
+async def test_an_answer_to_an_earlier_proxy_is_none_without_the_sandbox_that_it_was_about() -> (
+    None
+):
+    harness = Harness(ASK)
+    await Wait(harness, MONDAY, MONDAY).reply()
+    (asked,) = harness.questions.asked
+    others = [replace(asked, sandboxed=not asked.sandboxed), replace(asked, held=not asked.held)]
+    assert subject_of(asked, "me") == subject_of(replace(asked, told=("another",)), "me")
+    assert subject_of(asked, "me") not in {subject_of(one, "me") for one in others}
+
+
 async def test_a_question_shows_no_fact_that_passes() -> None:
     harness = Harness(ASK)
     await Wait(harness, MONDAY, TUESDAY).reply()
