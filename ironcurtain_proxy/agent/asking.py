@@ -231,6 +231,7 @@ MAX_NOTE: Final = 500
 _APPROVE: Final = "approve"
 _REMEMBER: Final = "approve and remember"
 _DENY: Final = "deny"
+_EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 
 
 class ElicitationReviewer:
@@ -251,14 +252,14 @@ class ElicitationReviewer:
             return Unreachable()
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         if seconds <= 0:
-            return _expired()
+            return _EXPIRED
         started = self._clock.monotonic()
         try:
             answer = await self._client.request(
                 "elicitation/create", _form(escalation), seconds, caller
             )
         except TimeoutError:
-            return _expired()
+            return _EXPIRED
         except AgentError:
             return Unreachable()
         if self._clock.monotonic() - started < TOO_FAST:
@@ -318,10 +319,6 @@ def _read_form(content: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
             return Declined(by=HUMAN, kind="denied", note=note)
         case _:
             return _invalid("the decision is none of those that were offered")
-
-
-def _expired() -> Declined:
-    return Declined(by=TIMEOUT, kind="expired")
 
 
 def _invalid(reason: str) -> Declined:

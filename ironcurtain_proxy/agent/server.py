@@ -271,10 +271,9 @@ class AgentServer:
         if self._is_modern(message):
             await self._take_modern(message)
             return
-        is_first = message.method == "initialize"
-        answer = self._answer_at_once(message.method, message.params)
-        if is_first or answer is not None:
-            await self._answer(message, answer or await self._initialize(message.params))
+        answer = await self._immediate(message.method, message.params)
+        if answer is not None:
+            await self._answer(message, answer)
             return
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
@@ -313,11 +312,11 @@ class AgentServer:
             rule = _UNSERVED.get(error["code"], "invalid-params")
             await self.note_unserved(method, Ground(rule, str(error["message"])))
 
-    def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
+    async def _immediate(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         """Return the immediate answer, or None if the request is valid and needs a wait."""
         match method:
             case "initialize":
-                return None
+                return await self._initialize(params)
             case "ping":
                 return {"result": {}}
             case _ if method in self._others or (method in self._modern and not self._ready):

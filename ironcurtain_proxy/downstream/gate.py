@@ -39,7 +39,8 @@ class Gate(Struct, eq=False):
 
     listener: socket.socket
     _seen: dict[str, int] = field(default_factory=dict)
-    _count: int = 0
+    count: int = 0
+    """The number of hosts requested so far."""
 
     @classmethod
     def open(cls) -> "Gate":
@@ -62,11 +63,6 @@ class Gate(Struct, eq=False):
     def port(self) -> int:
         """The port on which it listens."""
         return int(self.listener.getsockname()[1])
-
-    @property
-    def count(self) -> int:
-        """The number of hosts requested so far."""
-        return self._count
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -115,9 +111,9 @@ class Gate(Struct, eq=False):
 
     def _note(self, host: str) -> None:
         name = host.lower().removesuffix(".")
-        self._count += 1
+        self.count += 1
         if name and (name in self._seen or len(self._seen) < _MOST_HOSTS):
-            self._seen[name] = self._count
+            self._seen[name] = self.count
 
 
 def _socks_host(request: bytes) -> str:

@@ -242,16 +242,14 @@ class UnusableMessages:
         """Note that a message was dropped, with its beginning."""
         now = time.monotonic()
         if now - self._since > _PERIOD:
-            self._say(f"({self._notes - _NOTES} more notes like these)", self._notes > _NOTES)
+            if self._notes > _NOTES:
+                more = f"({self._notes - _NOTES} more notes like these)"
+                self._log.write(self.server, f"(proxy) {more}")
             self._since, self._notes = now, 0
         self._notes += 1
         if self._notes <= _NOTES and self._log.is_open:
             text = self._shown(line)
             self._log.write(self.server, f"(proxy) {what}: {text}" if text else f"(proxy) {what}")
-
-    def _say(self, text: str, wanted: bool) -> None:  # noqa: FBT001  private
-        if wanted:
-            self._log.write(self.server, f"(proxy) {text}")
 
 
 # --- left out

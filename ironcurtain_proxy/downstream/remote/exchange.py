@@ -425,25 +425,17 @@ class Sending(ABC):
         self._unsent: list[bytes] = []
         self._replies: deque[bytes] = deque()
         self._replying = 0
-        self._backlog = 0
-        self._group: TaskGroup | None = None
-        self._closed = False
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._closed
-
-    @property
-    def backlog(self) -> int:
+        self.backlog = 0
         """Bytes of messages that the server has not begun to answer."""
-        return self._backlog
+        self._group: TaskGroup | None = None
+        self.is_closed = False
+        """Whether nothing can be sent any more."""
 
     def write(self, line: bytes) -> None:
         """Send a message concurrently with all others."""
-        if self._closed:
+        if self.is_closed:
             raise BrokenPipeError("the session is over")
-        self._backlog += len(line)
+        self.backlog += len(line)
         if self._group is None:
             self._unsent.append(line)
         elif _METHOD in line[:_HEAD]:
@@ -468,7 +460,7 @@ class Sending(ABC):
 
     def abort(self) -> None:
         """Stop sending."""
-        self._closed = True
+        self.is_closed = True
 
     async def run(self) -> None:
         """Send messages until cancelled, or until the greeting needs the older transport."""

@@ -247,7 +247,7 @@ class LegacySse(Sending):
             if request_id is not None:
                 self._inbound.lose(request_id, error)
         finally:
-            self._backlog -= len(line)
+            self.backlog -= len(line)
 
 
 class HttpSession:

@@ -114,7 +114,7 @@ class StreamableHttp(Sending):
             raise TypeError("what we write can be read")
         method, params = message.get("method"), message.get("params")
         if method == "notifications/cancelled" and self._is_withdrawn_here(params):
-            self._backlog -= len(line)
+            self.backlog -= len(line)
             return
         request_id = message_id(message.get("id")) if "method" in message else None
         try:
@@ -167,7 +167,7 @@ class StreamableHttp(Sending):
         finally:
             if request_id in self._waiting:
                 self._waiting.remove(request_id)
-                self._backlog -= len(line)
+                self.backlog -= len(line)
 
     def _is_withdrawn_here(self, params: Json) -> bool:
         """Withdraw a request that was not sent, or by the end of its stream.
@@ -199,7 +199,7 @@ class StreamableHttp(Sending):
         greeting = request_id if request_id == self._greeting else None
         try:
             async with self._requester.open("POST", self._url, headers, line) as response:
-                self._backlog, backlog = self._backlog - backlog, 0
+                self.backlog, backlog = self.backlog - backlog, 0
                 # One that wants the headers of the newer era is none of the older transport.
                 if greeting is not None and own is self._session and response.status in _OLDER:
                     await self._refused_greeting(response, line, greeting)
@@ -210,7 +210,7 @@ class StreamableHttp(Sending):
                 if request_id is not None:
                     await self._answer(response, request_id)
         finally:
-            self._backlog -= backlog
+            self.backlog -= backlog
 
     async def _refused_greeting(
         self, response: Response, line: bytes, request_id: MessageId
