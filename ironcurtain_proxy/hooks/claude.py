@@ -222,6 +222,7 @@ DIALECT: Final = HookDialect(
     place=".claude",
     file="settings.json",
     entry=_entry,
+    notice="`ironcurtain-proxy doctor` says what the sandbox for its commands lacks",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,

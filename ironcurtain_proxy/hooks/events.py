@@ -335,7 +335,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """The program that reads the file, for a client that has no hooks in one: its name beside the
     file, and our copy."""
     notice: str = ""
-    """What its user has to do after the hooks were put in."""
+    """What its user has to know or do after the hooks were put in."""
     project_files: tuple[str, ...] = ()
     """A project's own settings, which may switch hooks off."""
     server_files: tuple[tuple[str, str], ...] = ()

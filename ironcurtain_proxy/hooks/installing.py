@@ -208,8 +208,8 @@ def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "a
     Raises:
         ConfigurationError: the file is not what the client would read.
     """
-    prefix, variables = DIALECTS[client].prefix, document_of(file).get("env")
-    found = variables.get(prefix.variable) if prefix and isinstance(variables, dict) else None
+    prefix, variables = DIALECTS[client].prefix, object_of(document_of(file).get("env"))
+    found = variables.get(prefix.variable) if prefix else None
     if not found:
         return "none"
     return "ours" if found == str(prefix_file(state, client)) else "another"
@@ -228,10 +228,9 @@ def _set_prefix(document: dict[str, Json], place: HookPlace) -> None:
 
 def _take_prefix(document: dict[str, Json], place: HookPlace) -> bool:
     """Take our prefix out. Return whether it was there."""
-    prefix, variables = place.dialect.prefix, document.get("env")
-    if prefix is None or not isinstance(variables, dict):
-        return False
-    if variables.get(prefix.variable) != str(prefix_file(place.state, place.client)):
+    prefix, variables = place.dialect.prefix, object_of(document.get("env"))
+    ours = str(prefix_file(place.state, place.client))
+    if prefix is None or variables.get(prefix.variable) != ours:
         return False
     del variables[prefix.variable]
     if not variables:

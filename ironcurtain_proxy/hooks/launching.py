@@ -141,12 +141,9 @@ def _is_proxy(text: str, file: Path, key: str, project: Path) -> bool:
         return _SERVERS.search(text) is None
     try:
         document = tomllib.loads(text) if file.suffix == ".toml" else orjson.loads(text)
-        entries = [
-            entry
-            for one, entry in document.get(key, {}).items()
-            if one.lower().startswith("ironcurtain")
-        ]
-        return all(_starts_proxy(entry, project) for entry in entries)
+        entries = document.get(key, {}).items()
+        ours = [entry for name, entry in entries if name.lower().startswith("ironcurtain")]
+        return all(_starts_proxy(entry, project) for entry in ours)
     except (ValueError, AttributeError, TypeError, RecursionError):
         return False
 
