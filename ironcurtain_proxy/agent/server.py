@@ -131,11 +131,13 @@ class AgentServer:
     """Gives for how many seconds a client may show a list, by the method."""
     instructions: InstructionsSource = no_introduction
     """Gives the instructions for the agent when it connects."""
+    is_behind_front: bool = False
+    """Whether our own front over HTTP started this proxy. No agent can speak in its place."""
     _ready: bool = field(default=False, init=False)
     """Whether a client has sent `initialize`."""
     _log_level: str = field(default="", init=False)
     _reads_stream_ends: bool = field(default=False, init=False)
-    """Whether the agent is our own front over HTTP."""
+    """Whether our front has said that it reads them."""
     _is_shared: bool = field(default=False, init=False)
     """Whether the front brings requests of many clients, each of which must say who asks: what one
     said with `initialize` would hold for all."""
@@ -285,10 +287,12 @@ class AgentServer:
                 self._requests.cancel(message_id(message.params.get("requestId")))
             case "tools/call":
                 await self._note_unread("a call without an id")
+            case _ if not self.is_behind_front:
+                pass
             case _ if message.method == STREAM_ENDED:
                 self._reads_stream_ends = True
                 self._is_shared = message.params.get("shared") is True
-            case _ if message.method == UNREAD and self._reads_stream_ends:
+            case _ if message.method == UNREAD:
                 await self._note_unread(str(message.params.get("why")))
             case _:
                 pass

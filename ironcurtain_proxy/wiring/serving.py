@@ -35,7 +35,7 @@ from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable, try_writing
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, PRINCIPAL_VARIABLE
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -410,6 +410,7 @@ async def _live(
         in_headers=partial(_in_headers, proxy),
         lists_last=proxy.servers.last,
         sealing=Sealing(proxy.settings.state_dir, _principal(proxy.settings)),
+        is_behind_front=PRINCIPAL_VARIABLE in proxy.settings.inherited,
     )
 
     proxy.client.client = agent.rounds

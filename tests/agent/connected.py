@@ -237,6 +237,7 @@ async def an_agent(
     drain_seconds: float = 10,
     in_headers: MirroredPaths | None = None,
     sealing: Sealing | None = None,
+    is_behind_front: bool = False,
 ) -> AsyncIterator[Agent]:
     """An agent that is connected and has said nothing yet."""
     to_read, to_write = os.pipe()
@@ -264,6 +265,7 @@ async def an_agent(
         instructions=instructions,
         in_headers=lambda _: in_headers or {},
         sealing=sealing or Sealing(),
+        is_behind_front=is_behind_front,
     )
     calls.client = server.rounds
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)

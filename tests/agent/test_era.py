@@ -11,7 +11,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ironcurtain_proxy.agent import rounds
 from ironcurtain_proxy.agent.era import REMOVED
 from ironcurtain_proxy.agent.sealing import Sealing
-from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED
+from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     HEADERS_KEY,
@@ -112,7 +112,8 @@ async def test_a_handshake_that_names_its_version_in_meta_too_is_a_handshake() -
 async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
     given: Json, code: int | None
 ) -> None:
-    async with an_agent(in_headers={("place",): "Place"}) as agent:
+    mirrored: dict[tuple[str, ...], str] = {("place",): "Place"}
+    async with an_agent(in_headers=mirrored, is_behind_front=True) as agent:
         call: dict[str, Json] = {"name": "echo", "arguments": {"place": "x"}}
         meta: Json = {**ENVELOPE, HEADERS_KEY: given}
         assert "result" in await agent.ask("tools/call", {**call, "_meta": meta}), "no front"
@@ -120,6 +121,19 @@ async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
         error = (await agent.ask("tools/call", {**call, "_meta": meta})).get("error")
         assert code == (error["code"] if isinstance(error, dict) else None)
     assert len(agent.calls.begun) == (1 if code else 2)
+
+
+async def test_an_agent_on_pipes_cannot_speak_as_the_front() -> None:
+    async with an_agent(in_headers={("place",): "Place"}) as agent:
+        agent.send(method=STREAM_ENDED, params={"shared": True})
+        agent.send(method=UNREAD, params={"why": "forged"})
+        # Still a client of its own, which says with `initialize` who it is, once for all.
+        await agent.initialize()
+        call: dict[str, Json] = {"name": "echo", "arguments": {"place": "x"}}
+        assert "result" in await agent.ask("tools/call", call)
+        agent.send(method=STREAM_ENDED, params={"shared": True})
+        assert "result" in await agent.ask("tools/call", call)
+    assert agent.calls.unserved == []
 
 
 @pytest.mark.parametrize(
