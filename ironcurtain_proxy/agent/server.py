@@ -287,12 +287,10 @@ class AgentServer:
                 self._requests.cancel(message_id(message.params.get("requestId")))
             case "tools/call":
                 await self._note_unread("a call without an id")
-            case _ if not self.is_behind_front:
-                pass
-            case _ if message.method == STREAM_ENDED:
+            case _ if message.method == STREAM_ENDED and self.is_behind_front:
                 self._reads_stream_ends = True
                 self._is_shared = message.params.get("shared") is True
-            case _ if message.method == UNREAD:
+            case _ if message.method == UNREAD and self.is_behind_front:
                 await self._note_unread(str(message.params.get("why")))
             case _:
                 pass
