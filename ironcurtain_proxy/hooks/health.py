@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.reading.reading import is_there, read_text
+from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -214,8 +214,9 @@ def switched_off_by(client: HookClient, project: Path, home: Path) -> Path | Non
 
     Clients obey such a file without a word.
     """
-    files = _files_of(client, project, home)
-    return next((one for one in files if is_there(one) and _is_against_us(client, one)), None)
+    # What we may not read, and a directory such as an environment of Python, no client reads.
+    files = [one for one in _files_of(client, project, home) if os.access(one, os.R_OK)]
+    return next((one for one in files if not one.is_dir() and _is_against_us(client, one)), None)
 
 
 def _is_against_us(client: HookClient, file: Path) -> bool:

@@ -166,6 +166,12 @@ def test_a_project_that_switches_hooks_off_is_told(
     client: HookClient, name: str, text: str, tmp_path: Path
 ) -> None:
     project, file = tmp_path / "project", tmp_path / "project" / name
+    file.mkdir(parents=True)
+    assert switched_off_by(client, project, tmp_path) is None
+    file.rmdir()
+    file.symlink_to("nowhere")
+    assert switched_off_by(client, project, tmp_path) is None
+    file.unlink()
     (project / "deep/down").mkdir(parents=True)
     assert switched_off_by(client, project, tmp_path) is None
     file.parent.mkdir(parents=True, exist_ok=True)
