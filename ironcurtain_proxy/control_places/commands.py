@@ -63,7 +63,12 @@ _LOADED: Final = lazy(
     re.MULTILINE,
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
-_PATH_OF_ENVRC: Final = lazy(r"(?:\bPATH=|\bload_prefix\b)([^\n;]{0,4096})")
+_PATH_OF_ENVRC: Final = lazy(
+    r"(?:\b(?:PATH|path)\+?=|\b(?:load_prefix|fish_add_path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
+)
+_FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path)\b([^\n;]{0,4096})")
+"""Where a shell finds functions and completions, which it loads by themselves."""
+_LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
 _OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+|\{[\w.-]+\})|\{\{[^}]*\}\}|~|%h)/|/+")
@@ -71,7 +76,7 @@ LONGEST: Final = 1 << 16
 """The characters of a script that are read."""
 _INTERPRETERS: Final = r"(?:[bdkz]?a?sh|python[\d.]*|node|perl|ruby|source)\b"
 _BEFORE_COMMANDS: Final = (
-    r"(?:^|[;&|(){`]|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
+    r"(?:^|[;&|){`]|(?<!=)\(|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
     rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-x(?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
 )
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]*/[^\s`;|&()<>]*)", re.MULTILINE)
@@ -201,7 +206,7 @@ class Commands(Struct, frozen=True):
     """Whether Python looks for modules first where the commands start, and not beside a program."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def read_commands(name: str, text: str) -> Commands:
     """Read a control file, or one that a control file leads to.
 
@@ -247,6 +252,8 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
     named = words_of_commands(name, text)
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
     yield from map(_relative, _DIRECTORIES.findall(text))
+    for part in _LOADED_BY_MISE.findall(text):
+        yield from map(_relative, _WORDS.findall(part))
     directories = " ".join(_PATH_OF_MISE.findall(text))
     yield from _programs_in(_WORDS.findall(directories), ())
 
@@ -260,6 +267,8 @@ def _of_envrc(text: str) -> Iterator[str]:
             yield path
     for part in _STEERS.findall(text):
         yield from [one for one in map(_relative, _WORDS.findall(part)) if "/" in part]
+    for part in _FUNCTIONS.findall(text):
+        yield from [f"{one}/" for one in map(_relative, _WORDS.findall(part)) if "/" in part]
     for one in map(_relative, _ENVIRONMENT.findall(text)):
         yield f"{one}/etc/conda/activate.d/"
     # Whatever it starts by name is looked for there, too.

@@ -115,6 +115,13 @@ class Leads:
         """Return whether a link at a path would lead to other files than those that are led to."""
         return path in self._above or self.modules.hold_link(path)
 
+    def is_above(self, path: str) -> bool:
+        """Return whether settings lead to something that is there below a path."""
+        below = f"{path}/"
+        return path in self._above and any(
+            one.startswith(below) and os.path.lexists(one) for one in self._paths
+        )
+
     @property
     def in_each(self) -> tuple[str, ...]:
         """Where the user's own settings say that every repository has its hooks."""
@@ -154,9 +161,11 @@ class Leads:
             if path.startswith("/") and not path.endswith("/"):
                 self._run(path, None, set())
 
-    def of_link(self, path: str, target: str, top: str) -> None:
-        """Add where a link of a control place leads to."""
+    def of_link(self, path: str, target: str, top: str, *, is_hook: bool = False) -> None:
+        """Add where a link of a control place leads to, and what a hook there starts."""
         self._follow(os.path.join(_holder(path), target), top=top)  # noqa: PTH118  text
+        if is_hook:
+            self.of_commands(path, _text(path), is_hook=True)
 
     def of_git(self, path: str, top: str) -> None:
         """Add the paths that a directory of git, and the settings in it, lead to."""
@@ -232,27 +241,38 @@ class Leads:
         is_prose = name.rpartition(".")[2] in read_names().commands["prose"]
         if is_prose or name == _STARTED_BY_HAND or "\0" in text:
             return
-        said = read_commands(name, text)
+        said = read_commands(name, text[:LONGEST])
         if is_hook and said not in self._hooks:
             self._hooks.append(said)
         # A hook runs at the top of its worktree, settings beside them or at the top of the project.
         is_outside = not self._is_ours(path)
         around = [one for one in above(path) if is_outside or self._is_ours(one)]
         # What is written from the root of the system is read without its first slash.
-        self._start(said, [*beside, *around, os.path.expanduser("~"), ""])  # noqa: PTH111  text
+        tops = [*beside, *around, os.path.expanduser("~"), ""]  # noqa: PTH111  text
+        self._start(said, tops, () if is_hook else beside)
 
-    def _start(self, said: Commands, tops: Sequence[str]) -> None:
-        """Add what commands name that start in some directories."""
+    def _start(self, said: Commands, tops: Sequence[str], many: Sequence[str] = ()) -> None:
+        """Add what commands name that start in some directories.
+
+        Args:
+            said: the commands.
+            tops: the directories.
+            many: those of them that are one of many: not each word is the name of a file there.
+        """
         follows = _OF_SERVERS not in said.name
         places = [*tops, *self._gone_to(tops, said.named)]
         for place in places:
             for one in self._of_ours(place, said.named):
-                if os.path.isfile(f"{place}/{one}"):  # noqa: PTH113  text
+                is_name = place not in many or "/" in one or "." in one
+                if is_name and os.path.isfile(f"{place}/{one}"):  # noqa: PTH113  text
                     self._run(f"{place}/{one}", place, set(), follows=follows)
         # Direnv goes to where its file lies.
         at = {tops[0], *tops[-2:]} if said.name.startswith(".envrc") else places
+        beside = [one for one in said.coming if "/" not in one.removeprefix("./")]
         for place in at:
-            for one in self._of_ours(place, said.coming):
+            # Of a directory to which commands may go, no further directories are meant.
+            is_top = place in tops or place in self._roots
+            for one in self._of_ours(place, said.coming if is_top else beside):
                 if one.endswith("/"):
                     self._follow(f"{place}/{one}", top=place)
                 elif not os.path.isdir(f"{place}/{one}"):  # noqa: PTH112  text
@@ -418,7 +438,7 @@ def _below(directory: str, roots: Sequence[str], depth: int) -> Iterator[str]:
                 yield from _below(one.path, roots, depth + 1)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _kept_text(path: str, _changed_ns: int, _size: int) -> str:
     """Return what a file holds, which is read once for each version: the look comes again."""
     return _text(path)

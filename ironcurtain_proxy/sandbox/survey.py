@@ -41,7 +41,7 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
         if file.is_link:
             # A repository is looked at as any other.
             if found.kind != "pointer" or not _is_repository(found.path):
-                leads.of_link(found.path, text, top)
+                leads.of_link(found.path, text, top, is_hook=found.kind in {"hook", "led-to"})
         elif found.kind == "configuration" and found.path.endswith(CONFIGURATIONS):
             leads.of_configuration(text, holder, top)
             leads.of_repository(top, is_pointer=False)

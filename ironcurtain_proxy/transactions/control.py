@@ -258,6 +258,9 @@ class Control:
         path = self._absolute(entry.parts)
         if entry.is_removed and COMPILED in entry.parts:
             return False
+        if entry.is_removed:
+            # Nothing is lost of what is not there, and the next directory is judged as this one.
+            return self._leads.holds(path) or self._leads.is_above(path)
         return self._leads.holds(path) or (
             not entry.is_directory and self._leads.is_on_the_way(path)
         )

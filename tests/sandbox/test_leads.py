@@ -324,6 +324,15 @@ def test_hooks_of_the_user_for_every_repository_may_start_what_lies_in_one(w: Wa
     assert len(w.look()) == 1
 
 
+def test_what_a_hook_that_is_a_link_starts_is_looked_after(w: Watched) -> None:
+    r = repository(w)
+    script = w.put("r/scripts/pre-commit.sh", "#!/bin/sh\n[ -x ci/lint ] && ci/lint\n")
+    (r / ".git/hooks/pre-commit").symlink_to(script)
+    w.begin()
+    w.put("r/ci/lint")
+    assert len(w.look()) == 1
+
+
 def test_a_file_that_git_believes_is_closed(w: Watched) -> None:
     signers = repository(w, "gpg.ssh.allowedSignersFile=signers") / "signers"
     signers.write_text("me")

@@ -347,6 +347,19 @@ def test_where_control_places_of_the_workspace_lead_is_control(
     assert (w.ws / "a").read_text() == "y\n"
 
 
+def test_a_directory_goes_and_comes_in_which_settings_lead_to_nothing_that_is_there(
+    repository: Workbench,
+) -> None:
+    w = repository
+    w.write(".git/hooks/pre-commit").write_text("#!/bin/sh\nPATH=$PWD/bin:$PATH\ntools/run\n")
+    for path in ("bin/tool", "tools/run"):
+        w.write(path)
+    led = LedPlaces(frozenset([f"{w.ws}/bin/git", f"{w.ws}/tools/run"]))
+    found = w.run("mv bin b; mv b bin; rm -r tools; echo x > bin/git", led=led)
+    assert said(found.kept_back) == ["bin/git", "tools"]
+    assert (w.ws / "tools/run").exists()
+
+
 @pytest.mark.parametrize(
     "script",
     [
