@@ -79,11 +79,11 @@ _BEFORE_COMMANDS: Final = (
     r"(?:^|[;&|){`]|(?<!=)\(|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
     rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-x(?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
 )
-_STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]*/[^\s`;|&()<>]*)", re.MULTILINE)
+_STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
 """What a script of a shell starts, loads, or looks for before it does; its quotes are left out."""
 _RUNS_EACH: Final = lazy(
     rf"{_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)\w+\}}?(?=[\s;&|)]|\Z)"
-    rf"|\bxargs\b[^;&|\n]*\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})",
+    rf"|\bxargs\b[^;&|\n]{{0,255}}\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})",
     re.MULTILINE,
 )
 _LISTED: Final = lazy(
@@ -92,7 +92,7 @@ _LISTED: Final = lazy(
 """What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
 _GLOB: Final = lazy(r"[*?\[{$]")
 _STEERS: Final = lazy(
-    r"\b\w*(?:ENV|OPT\w*|PRELOAD|STARTUP|CONFIG\w*|SSH\w*|COMMAND|EDITOR|PAGER|INIT|RC|SHELL|HOOKS?)"
+    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|RC|SHELL|HOOKS?)"
     r"=([^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""

@@ -99,7 +99,7 @@ _SHA1: Final = 20
 _UNSAFE: Final = lazy(rb"/(?:\.{0,2}|\.[gG][iI][tT][ .]*(?::[^/]*)?|[gG][iI][tT]~1)(?:/|\Z)")
 """In `/` and a path: it leads out of the worktree, or into a directory of git. Git adds none."""
 _OFFSETS_VERSION: Final = 1
-_SHA256: Final = lazy(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
+_SHA256: Final = lazy(rb'^[ \t]*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
 
 MOST_READ: Final = 256 << 20
 """The bytes of a file whose content decides. A larger one is kept back."""

@@ -79,6 +79,8 @@ class Leads:
         self._paths: set[str] = set()
         self._above: set[str] = set()
         """Directories on the way to a path. No link may come in their place."""
+        self._inner: dict[str, tuple[str, ...]] = {}
+        """The roots below a directory, from there; one empty text if it lies in a root itself."""
         self.modules = LedModules(roots, modules)
         self._in_each = {*in_each}
         """Relative paths of hooks that the user's own settings name for every repository."""
@@ -282,7 +284,7 @@ class Leads:
     def _start_python(self, said: Commands, place: str) -> None:
         for directory in self._of_ours(place, said.places):
             self.modules.import_from(f"{place}/{directory}")
-        if self._is_ours(place):
+        if (said.starts_python or said.modules) and self._is_ours(place):
             if said.starts_python:
                 self.modules.import_from(place)
             for program in self.modules.start(place, said.modules):
@@ -300,9 +302,10 @@ class Leads:
 
     def _of_ours(self, top: str, words: Collection[str]) -> Collection[str]:
         """Return the words that may be paths below the roots, from a directory."""
-        if self._is_ours(top):
-            return words
-        inner = tuple([one[len(top) + 1 :] for one in self._roots if one.startswith(f"{top}/")])
+        inner = self._inner.get(top)
+        if inner is None:
+            below = [one[len(top) + 1 :] for one in self._roots if one.startswith(f"{top}/")]
+            inner = self._inner[top] = ("",) if self._is_ours(top) else tuple(below)
         return [
             one
             for one in words

@@ -161,9 +161,9 @@ def _found(
     parsed: ParsedCommand, place: CommandPlace, *, held: bool = False
 ) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
     """Return the family of each part, with the changes that other parts may make to its meaning."""
-    if parsed.unreadable is not None:
-        return None
     all_parts = effect_of(parsed, place).parts
+    if parsed.unreadable is not None or len(all_parts) > _MOST_PARTS:
+        return None
     parts = [part for part in all_parts if part.effect != "reads"]
     # A quiet assignment keeps an answer, under a name that changes no other part.
     keeping = [part for part in parts if held and not part.command.words and is_quiet(part)]
@@ -435,6 +435,8 @@ def _directory_of(path: str, place: CommandPlace) -> str:
     return path if is_wide or "." not in name.lstrip(".") else above
 
 
+_MOST_PARTS: Final = 256
+"""The most parts of a command that has families: each is compared with all others."""
 _DEEP: Final = 2
 _WALK: Final = frozenset({"find", "gfind", "fd", "fdfind", "tree", "rg"})
 """Programs that show what lies below a directory."""

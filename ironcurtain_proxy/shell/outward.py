@@ -334,7 +334,7 @@ UNKNOWN_HOST: Final = "an unknown host"
 """The target of a command that an option or a variable may lead elsewhere."""
 
 _HOST: Final = r"(?P<host>\[[0-9a-f:.]+\]|[\w.-]+)(?::\d+)?(?P<end>[/?#]|$)"
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,63}://", re.IGNORECASE)
 _URL: Final = re.compile(rf"{_SCHEME.pattern}(?:[^/?#\s\\]*@)?{_HOST}", re.IGNORECASE)
 _REMOTE: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+)(?P<end>:)(?!//)")
 _BARE: Final = re.compile(rf"(?:[^/?#@\s\\:]*@)?{_HOST}", re.IGNORECASE)

@@ -481,12 +481,10 @@ _STATEMENTS: Final[Mapping[str, Callable[[TextReading, "Node"], None]]] = {
 
 
 MAX_LENGTH: Final = 8192
-"""The most bytes. The grammar's error recovery takes quadratic time: a quarter of a second for
-these."""
+"""The most bytes: the grammar's error recovery takes quadratic time, a quarter of a second here."""
 
 MAX_DEPTH: Final = 4
 """The most levels of texts in texts, such as `sh -c "sh -c ls"`."""
-
 _CONTINUED: Final = re.compile(r"\A(?:[ \t\n]*\\\n)+")
 _TIMED: Final = re.compile(r"\A[ \t\n]*time[ \t]+(?:-p[ \t]+)?(?=[({])")
 """`time` before a group, which the grammar does not know. It changes nothing of what runs."""
@@ -573,6 +571,8 @@ def _unfit(text: str) -> str | None:
     # A character is at least a byte: a huge text is not encoded to find out.
     if len(text) > MAX_LENGTH or len(text.encode(errors="replace")) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} bytes"
+    if text.count("&&") > 128:  # noqa: PLR2004  levels of a tree, searched in cubic time
+        return "it has && more than 128 times"
     for character in set(text):
         if character in "\n\t" or (character.isascii() and character.isprintable()):
             continue

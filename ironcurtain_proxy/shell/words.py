@@ -150,8 +150,8 @@ _ARITHMETIC: Final = re.compile(rb"\$\(\([ 0-9+*/%-]+\)\)")
 """Arithmetic of numbers: a name would be evaluated, and `a[$(id)]` in it would run."""
 _TEST_PATTERN: Final = re.compile(rb"[A-Za-z0-9_.*/?^+:=,@%-]+\$?")
 _GLOB: Final = re.compile(r"[*?\[]")
-_SET: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
-"""A set in a glob, such as `[abc]`."""
+_SET: Final = re.compile(r"\[[!^]?\]?(?:(?:\[:\w+:\]|[^\]/]){256}|(?:\[:\w+:\]|[^\]/])*\])")
+"""A set in a glob, such as `[abc]`, or what may be the beginning of a long one."""
 
 _ESCAPE: Final = re.compile(
     r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})"

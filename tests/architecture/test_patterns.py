@@ -22,6 +22,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import sre_parse
 
+from ironcurtain_proxy.lazy_pattern import _Pattern as LazyPattern
+
 PACKAGE: Final = Path(__file__).parents[2] / "ironcurtain_proxy"
 SECONDS: Final = 0.4
 """Of the processor. A quadratic pattern takes a tenth of it."""
@@ -52,15 +54,23 @@ def patterns() -> list[tuple[str, Pattern, frozenset[str]]]:
     """Each pattern that has a name in a module, with the methods that it is used by."""
     found = []
     for file, text in modules().items():
-        if "re.compile" not in text or file.startswith(OF_THE_OPERATOR):
+        is_ours = "re.compile" in text or "lazy(" in text
+        if not is_ours or file.startswith(OF_THE_OPERATOR):
             continue
         name = f"ironcurtain_proxy.{file.removesuffix('.py').replace('/', '.')}"
         module = __import__(name.removesuffix(".__init__"), fromlist=["x"])
         for key, value in vars(module).items():
-            own = re.search(rf"(?m)^{key}\b[^=\n]*= *re\.compile", text)
-            if isinstance(value, re.Pattern) and own is not None:
-                found.append((f"{file}:{key}", value, used_by(file, key)))
+            own = re.search(rf"(?m)^{key}\b[^=\n]*= *(?:re\.compile|lazy)\b", text)
+            if own is not None and (pattern := compiled(value)) is not None:
+                found.append((f"{file}:{key}", pattern, used_by(file, key)))
     return found
+
+
+def compiled(value: object) -> Pattern | None:
+    """The pattern that a name stands for, also where it is compiled at its first use."""
+    if isinstance(value, LazyPattern):
+        return re.compile(value.pattern, value._flags)
+    return value if isinstance(value, re.Pattern) else None
 
 
 def used_by(file: str, name: str) -> frozenset[str]:

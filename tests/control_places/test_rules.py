@@ -2,6 +2,8 @@
 
 import pytest
 
+from ironcurtain_proxy.control_places.commands import read_commands
+from ironcurtain_proxy.control_places.git_files import hash_length_of
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     ControlPlace,
@@ -142,3 +144,10 @@ def test_a_workspace_that_is_itself_a_repository_s_directory_is_judged_as_one() 
 )
 def test_a_directory_is_a_repository_by_what_it_holds(names: set[str], expected: bool) -> None:
     assert looks_like_repository(names) is expected
+
+
+def test_settings_made_to_be_slow_are_read_in_time_that_grows_with_their_length() -> None:
+    """Steps in expressions cannot be counted: a square of these would be minutes."""
+    assert hash_length_of(b"\n" * (1 << 20)) == hash_length_of(b"")
+    for piece in ("{", "${", "OPT", "CONFIG", "xargs "):
+        read_commands(".envrc", piece * ((1 << 16) // len(piece)))

@@ -132,3 +132,20 @@ def test_pairs_of_a_family_are_covered_and_none_is_stretched(file: Path) -> None
     free = [covered for want, covered in answers if want == "covered"]
     assert not any(asked)
     assert sum(free) >= 0.95 * len(free)
+
+
+def test_a_command_of_too_many_parts_has_no_family() -> None:
+    """Each part is compared with all others."""
+    assert families_of(parse_command("npm test;" * 20), PROJECT)
+    assert not families_of(parse_command("npm test;" * 300), PROJECT)
+
+
+@pytest.mark.parametrize(
+    "command", ["psql -c {}", "curl {}", "cat {}", "npm test {}", "ssh h {}", "pip install {}"]
+)
+@pytest.mark.parametrize("piece", ["a", "a-", "[", "{", "[a"])
+def test_a_long_word_takes_no_square_of_its_length(command: str, piece: str) -> None:
+    """Steps in expressions cannot be counted: a square would be minutes for all rows."""
+    for _ in range(4):
+        parsed = parse_command(command.format((piece * 8000)[:8000]))
+        families_of(parsed, PROJECT)

@@ -251,6 +251,12 @@ def test_deep_and_hostile_texts_come_to_an_end(piece: str) -> None:
     assert parse_command((piece * MAX_LENGTH)[:MAX_LENGTH]).unreadable is not None
 
 
+def test_a_list_with_too_many_links_is_not_read() -> None:
+    """Each is a level of the tree, and looking around in it would take cubic time."""
+    assert parse_command("a" + " && a" * 120).unreadable is None
+    assert parse_command("a" + "&&a" * 200).unreadable == "it has && more than 128 times"
+
+
 @given(st.text())
 def test_nothing_raises(text: str) -> None:
     parse_command(text)
