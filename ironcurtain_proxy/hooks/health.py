@@ -60,7 +60,10 @@ _REACHES: Final = re.compile(
 )
 """Variables by which a project reaches into every program that its client starts, also into our
 hook: with its own library, or so that nothing is run, or something is printed before the answer."""
-_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT: Final = re.compile(
+    r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
+)
+"""A text of JSON, which stays, or a comment. What does not end goes on to the end of the file."""
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
