@@ -175,11 +175,8 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
 def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
     off = switched_off_by(client, project, home)
-    found = (
-        []
-        if off is None
-        else [f"{off} SWITCHES OUR HOOKS OFF, answers before them, or cannot be read"]
-    )
+    said = f"{off} SWITCHES OUR HOOKS OFF, answers before them, or cannot be read"
+    found = [] if off is None else [said]
     for file in _files_of(client, project, home) if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if prefix_of(client, file, state) == "another":

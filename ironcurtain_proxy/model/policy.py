@@ -337,8 +337,3 @@ class PolicyInForce(Struct, kw_only=True):
     policy: Policy
     candidate: Policy | None = None
     """A policy that is judged beside it and recorded, and enforces nothing."""
-
-    @property
-    def version(self) -> str:
-        """SHA-256 over the files of all layers, hexadecimal."""
-        return self.policy.version

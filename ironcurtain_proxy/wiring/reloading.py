@@ -142,7 +142,7 @@ class Reloading(Struct, kw_only=True):
         errors = [str(one) for one in report.problems if one.severity == "error"]
         if errors:
             await self._refuse_all_but_managed(errors[0], now)
-        elif found.version == self.in_force.version:
+        elif found.version == self.in_force.policy.version:
             self._good = now
             self._adopt(found)
         else:
@@ -196,7 +196,7 @@ class Reloading(Struct, kw_only=True):
             )
             say(text)
             _log.warning("%s", text)
-            self.tell(self.in_force.version, why)
+            self.tell(self.in_force.policy.version, why)
 
     def _adopt(self, found: LoadedPolicy) -> None:
         self.loaded = found
@@ -204,7 +204,7 @@ class Reloading(Struct, kw_only=True):
         if self.problem:
             self.problem = ""
             say("the files of the policy can be used again")
-            self.tell(self.in_force.version, "")
+            self.tell(self.in_force.policy.version, "")
 
     async def _take(self, found: LoadedPolicy, now: FileStamps) -> None:
         old = self.in_force.policy

@@ -381,7 +381,7 @@ async def _live(
     def note_client(name: str) -> None:
         proxy.note_client(name)
         proxy.client.introduced.set()
-        proxy.reloading.tell(proxy.reloading.in_force.version, proxy.reloading.problem)
+        proxy.reloading.tell(proxy.reloading.in_force.policy.version, proxy.reloading.problem)
 
     limit = proxy.settings.max_message_bytes
     batch = proxy.servers.hooks.batch

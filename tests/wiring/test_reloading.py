@@ -109,8 +109,8 @@ async def test_a_changed_file_takes_effect_and_is_recorded(place: Place) -> None
             "policy-change",
         )
         assert record.arguments["added"] == ["deny-time"]
-        assert record.arguments["after"] == reloading.in_force.version
-        assert place.told == [(reloading.in_force.version, "")]
+        assert record.arguments["after"] == reloading.in_force.policy.version
+        assert place.told == [(reloading.in_force.policy.version, "")]
         await looks(reloading)
         assert len(place.records) == 1
 
@@ -234,7 +234,7 @@ async def test_questions_and_the_grants_whose_rules_changed_end(place: Place) ->
         asked: list[object] = []
 
         async def ask() -> None:
-            old = question(1, policy=reloading.in_force.version)
+            old = question(1, policy=reloading.in_force.policy.version)
             asked.append(await place.questions.ask(old))
 
         async with anyio.create_task_group() as tasks:
