@@ -158,13 +158,12 @@ SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]
 """Finds the secrets in arguments."""
 
 
-OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]]]
-"""Gives the targets of a call with their origins."""
+OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]] | None]
+"""Gives the targets of a call with their origins, or None where nothing asks for them."""
 
 
-async def no_origins(_request: AccessRequest) -> tuple[Target, ...]:
-    """Return no targets, where nothing asks for origins."""
-    return ()
+def no_origins(_request: AccessRequest) -> None:
+    """Find nothing, where nothing asks for origins."""
 
 
 class ToolSource(Struct, frozen=True, kw_only=True):
@@ -278,7 +277,8 @@ class Resolver:
         gathered = await self._facts_of(call)
         if isinstance(gathered, Unresolvable) or call.method in QUESTION_METHODS:
             return gathered
-        if self.origins is not no_origins and (targets := await self.origins(gathered.request)):
+        looked_up = self.origins(gathered.request)
+        if looked_up is not None and (targets := await looked_up):
             gathered = replace(gathered, request=replace(gathered.request, targets=targets))
         seek = self.secrets.get(call.server)
         return gathered if seek is None else await self._with_secrets(gathered, call, seek)

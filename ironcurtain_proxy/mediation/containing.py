@@ -19,8 +19,6 @@ restored that could act outside the sandbox, until a person has looked.
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
-from operator import attrgetter
 from typing import Final, assert_never
 
 import anyio
@@ -549,11 +547,9 @@ _READING: Final = frozenset({"resources/read", "prompts/get", "completion/comple
 def _only_reads(facts: Facts) -> bool:
     """Return whether a call only reads: by the word of the operator, or by all that it names."""
     asked = facts.request
-    roles = set(chain.from_iterable(map(attrgetter("roles"), asked.arguments)))
-    if facts.command is not None or not (asked.annotated and roles <= _OF_READERS):
+    is_said = asked.method in _READING or asked.effect == "reads"
+    is_known = is_said or (asked.effect is None and asked.server in CONTAINED_SERVERS)
+    if facts.command is not None or not (asked.annotated and is_known):
         return False
-    if asked.method in _READING:
-        return True
-    if asked.effect is None:
-        return asked.server in CONTAINED_SERVERS and "read-path" in roles
-    return asked.effect == "reads"
+    roles = {role for fact in asked.arguments for role in fact.roles}
+    return roles <= _OF_READERS and (is_said or "read-path" in roles)

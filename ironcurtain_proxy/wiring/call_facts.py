@@ -1,7 +1,7 @@
 """The overlay and the resolver of facts, joined from the settings and the sandboxes."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -154,12 +154,12 @@ def origins_for(settings: Settings, in_force: PolicyInForce, book: OriginBook) -
     """Return what finds who named targets; it looks only where a rule or the operator asks."""
     always = bool(settings.targets.ask_when_named_by)
 
-    async def find(request: AccessRequest) -> tuple[Target, ...]:
+    def find(request: AccessRequest) -> Awaitable[tuple[Target, ...]] | None:
         candidate = in_force.candidate
         asks = always or in_force.policy.asks_who_named
         if asks or (candidate is not None and candidate.asks_who_named):
-            return await book.targets(request)
-        return ()
+            return book.targets(request)
+        return None
 
     return find
 
