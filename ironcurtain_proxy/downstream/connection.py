@@ -124,6 +124,7 @@ class Connection:
                 await self._talk.run()
                 group.cancel_scope.cancel()
         finally:
+            self._group = None  # a call that ends now begins nothing in it
             self._talk.close()
             self._roots_told.set()
 

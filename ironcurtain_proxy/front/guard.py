@@ -54,9 +54,6 @@ class Principals:
         """
         self._names = {token.encode(): name for token, name in names.items()}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def of(self, authorization: str) -> str | None:
         """Return the principal of a header `Authorization`, or None if there is none."""
         scheme, _, given = authorization.partition(" ")

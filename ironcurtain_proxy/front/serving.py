@@ -61,6 +61,7 @@ from ironcurtain_proxy.front.stream import (
     accepts,
     event_place,
     event_stream,
+    joined,
     prefers_events,
     whole_answer,
 )
@@ -256,7 +257,7 @@ class Front:
         kinds = headers.getlist("content-type")
         if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != JSON:
             raise RefusalError(415, f"Content-Type must be {JSON}")
-        if any(headers.get(name, plain).lower() != plain for name, plain in _PLAIN.items()):
+        if any(joined(headers, name) not in {"", plain} for name, plain in _PLAIN.items()):
             raise RefusalError(415, "the body must not be compressed")
         if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
             raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
@@ -323,7 +324,8 @@ async def read_body(request: Request, limit: int, large: anyio.Lock, held: ExitS
         ClientDisconnect: the client has gone.
     """
     said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > limit:
+    # There may be zeros before it, more than Python reads.
+    if said.isdecimal() and int(said[-18:]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
     size = 0

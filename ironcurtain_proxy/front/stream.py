@@ -185,10 +185,15 @@ def event_place(text: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
+def joined(headers: Headers, name: str) -> str:
+    """Return what all headers of a name say: they are one list (RFC 9110, 5.3)."""
+    return ",".join(headers.getlist(name)).lower()
+
+
 def accepts(headers: Headers, kind: str) -> bool:
     """Return whether a client takes answers of a kind."""
-    said = headers.get("accept", "*/*").lower().split(",")
-    kinds = {one.partition(";")[0].strip() for one in said}
+    said = joined(headers, "accept") or "*/*"
+    kinds = {one.partition(";")[0].strip() for one in said.split(",")}
     return bool(kinds & {kind, f"{kind.partition('/')[0]}/*", "*/*"})
 
 
@@ -197,7 +202,7 @@ def prefers_events(headers: Headers) -> bool:
 
     Without a preference it gets JSON.
     """
-    said = headers.get("accept", "").lower()
+    said = joined(headers, "accept")
     return -1 < said.find(MEDIA_TYPE) < said.find(JSON)
 
 

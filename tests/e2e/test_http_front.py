@@ -96,6 +96,14 @@ def test_a_host_that_is_said_twice_is_refused(front: FrontAddress) -> None:
         ("Transfer-Encoding: chunked", b"200"),
         ("Transfer-Encoding: gzip, chunked", b"415"),
         ("Transfer-Encoding: chunked\r\nContent-Encoding: gzip", b"415"),
+        (
+            "Transfer-Encoding: chunked\r\nContent-Encoding: identity\r\nContent-Encoding: gzip",
+            b"415",
+        ),
+        (
+            "Transfer-Encoding: chunked\r\nAccept: application/json\r\nAccept: text/event-stream",
+            b"200",
+        ),
         ("Transfer-Encoding: chunked\r\nContent-Type: text/plain", b"415"),
         ("Transfer-Encoding: chunked\r\nMcp-Session-Id: alice-0", b"400"),
         ("Transfer-Encoding: chunked\r\nMCP-Protocol-Version: 2026-07-28", b"400"),

@@ -71,6 +71,17 @@ async def test_a_body_over_the_limit_is_refused_before_its_end(request_: Request
     assert not lock.locked()
 
 
+@pytest.mark.parametrize(("zeros", "length"), [(5000, 1), (10, LIMIT + 1)])
+async def test_a_length_is_read_with_any_number_of_zeros(zeros: int, length: int) -> None:
+    request = a_request(b"a")
+    request.scope["headers"] = [(b"content-length", b"0" * zeros + b"%d" % length)]
+    if length <= LIMIT:
+        assert await read_body(request, LIMIT, anyio.Lock()) == b"a"
+    else:
+        with pytest.raises(RefusalError):
+            await read_body(request, LIMIT, anyio.Lock())
+
+
 async def test_a_large_body_waits_for_another_and_a_small_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,11 +1,13 @@
 """Sessions that a server has forgotten: what is sent once more, and what is not."""
 
+from contextlib import suppress
+
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
+from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
 from tests.downstream.remote.site import Heard, Message, Site, event, reply, stream, talking_to
-from tests.downstream.scripted_servers import a_call, text_of
+from tests.downstream.scripted_servers import a_call, text_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +25,21 @@ async def test_a_call_that_met_a_forgotten_session_is_sent_again_in_a_new_one() 
         assert await text_of(servers, "echo") == "done"
     assert [one.headers["mcp-session-id"] for one in site.said("tools/call")] == ["s-1", "s-2"]
     assert [one.said for one in site.heard].count("initialize") == 2
+
+
+async def test_a_call_to_a_session_that_ends_just_now_fails_as_a_call_to_a_server() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        lost = heard.said == "tools/call" and len(site.said("tools/call")) <= 2
+        return Response(status_code=404) if lost else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        with pytest.raises(ServerUnavailableError, match="forgotten the session"):
+            await servers.forward(a_call("echo"))
+        with suppress(DownstreamError):
+            await servers.forward(a_call("echo"))
+        await until(lambda: servers.status()["one"].state == "ready")
+        assert await text_of(servers, "echo") == "done"
 
 
 async def test_a_call_is_not_sent_again_to_a_tool_that_is_another_now() -> None:

@@ -2,15 +2,19 @@
 
 import bz2
 import errno
+import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 import pytest
-from mcp.shared.auth import OAuthClientInformationFull
+from anyio.abc import SocketAttribute
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
@@ -22,7 +26,7 @@ from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import RemoteEndpoint
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
-from tests.downstream.remote.site import Heard, Site, done, remote, serving
+from tests.downstream.remote.site import Heard, Message, Site, done, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
 from tests.fakes import NO_TLS
 
@@ -312,26 +316,89 @@ async def test_nobody_logs_in_where_the_login_could_not_be_used(
         pages.append(url)
         raise LoginFailedError("a page was shown")
 
-    site = Site(handler=partial(authorizing, odd, "a"))
+    site = Site(handler=partial(authorizing, odd, {"access_token": "a"}))
     with serving(site), pytest.raises(LoginFailedError, match=words):
         await log_in("one", endpoint_of(site), None, show)
     assert pages == []
 
 
-@pytest.mark.parametrize("token", ["a\r\nX: y", "a b", "caf\xe9", "a\x00", ""])
-async def test_a_token_that_no_header_can_hold_is_no_login(token: str) -> None:
-    async def show(url: str) -> None:
-        asked = httpx2.URL(url).params
-        back = f"{asked['redirect_uri']}?code=c&state={asked['state']}"
-        async with httpx2.AsyncClient(trust_env=False, verify=NO_TLS) as client:
-            await client.get(back)
+async def come_back(url: str) -> None:
+    """What a browser does at once with the page of `authorizing`."""
+    asked = httpx2.URL(url).params
+    back = f"{asked['redirect_uri']}?code=c&state={asked['state']}"
+    async with httpx2.AsyncClient(trust_env=False, verify=NO_TLS) as client:
+        await client.get(back)
 
-    site = Site(handler=partial(authorizing, {}, token))
+
+@pytest.mark.parametrize("token", ["a\r\nX: y", "a b", "caf\xe9", "a\x00", "", "a" * 70_000])
+@pytest.mark.parametrize("other", [{}, {"refresh_token": "r"}])
+async def test_a_token_that_no_header_can_hold_is_no_login(token: str, other: Message) -> None:
+    tokens = {"access_token": token, **other}
+    if other:
+        tokens = {"access_token": "a", "refresh_token": token}
+    site = Site(handler=partial(authorizing, {}, tokens))
     with serving(site), pytest.raises(LoginFailedError, match="no header can hold"):
-        await log_in("one", endpoint_of(site), None, show)
+        await log_in("one", endpoint_of(site), None, come_back)
 
 
-async def authorizing(odd: dict[str, object] | None, token: str, heard: Heard) -> Response:
+@pytest.mark.parametrize(
+    "lifetime", [10**400, "9" * 400, 1.5, [1], True, "x"], ids=["huge", "long", *"abcd"]
+)
+async def test_an_odd_lifetime_of_a_token_ends_in_a_login_or_in_one_line(lifetime: Json) -> None:
+    tokens: Message = {"access_token": "a", "expires_in": lifetime}
+    site = Site(handler=partial(authorizing, {}, tokens))
+    with serving(site), suppress(LoginFailedError):
+        login = await log_in("one", endpoint_of(site), None, come_back)
+        assert login.issuer
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_reset"),
+    [
+        *((b"", True), (b"GET /", True), (b"GET //[ HTTP/1.1\r\n\r\n", False)),
+        *((b"GET http://[::1/callback HTTP/1.1\r\n\r\n", False), (b"\x16\x03\x01\r\n\r\n", False)),
+    ],
+)
+async def test_what_a_stranger_sends_to_the_page_of_a_login_does_not_end_it(
+    sent: bytes, *, is_reset: bool
+) -> None:
+    async def show(url: str) -> None:
+        back = urlsplit(httpx2.URL(url).params["redirect_uri"])
+        async with await anyio.connect_tcp("127.0.0.1", back.port or 0) as stranger:
+            await stranger.send(sent)
+            if is_reset:
+                raw = stranger.extra(SocketAttribute.raw_socket)  # noqa: S610  no query
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                with suppress(anyio.EndOfStream):
+                    await stranger.receive()
+        await come_back(url)
+
+    site = Site(handler=partial(authorizing, {}, {"access_token": "a"}))
+    with serving(site):
+        login = await log_in("one", endpoint_of(site), None, show)
+        assert login.issuer
+
+
+async def test_a_lifetime_that_is_a_text_does_not_end_a_login(
+    site: Site, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = a_login(site, authority, expires_at=1.0)
+    LoginFile(tmp_path, "one", site.url).write(login)
+    dumped = OAuthToken.model_dump_json
+
+    def as_text(token: OAuthToken, *, exclude_none: bool = False) -> str:
+        return dumped(token, exclude_none=exclude_none).replace(":3600", ':"3600"')
+
+    monkeypatch.setattr(OAuthToken, "model_dump_json", as_text)
+    async with using(site, tmp_path) as servers:
+        assert await text_of(servers, "echo") == "done"
+    now = LoginFile(tmp_path, "one", site.url).current()
+    assert now is not None
+    assert now.expires_at != login.expires_at
+
+
+async def authorizing(odd: dict[str, object] | None, tokens: Message, heard: Heard) -> Response:
     """A server with a login; the description of its authorization server is odd, or moved."""
     here = f"http://{heard.headers['host']}"
     match heard.path.split("/")[1:]:
@@ -353,7 +420,7 @@ async def authorizing(odd: dict[str, object] | None, token: str, heard: Heard) -
             client = {"client_id": "c", "redirect_uris": heard.body["redirect_uris"]}
             return JSONResponse({**client, "token_endpoint_auth_method": "none"}, status_code=201)
         case ["token"]:
-            return JSONResponse({"access_token": token, "token_type": "Bearer"})
+            return JSONResponse({"token_type": "Bearer", **tokens})
         case _:
             return Response(status_code=404)
 
