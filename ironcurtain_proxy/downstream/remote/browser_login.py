@@ -252,7 +252,7 @@ async def log_in(
     async with listening_callback(port) as callback, client:
         provider = _provider(endpoint, tokens, callback, show)
         response, problem = httpx2.Response(_UNAUTHORIZED), ""
-        # What goes wrong is caught here: a task group would put it into a group. It may be anything,
+        # What goes wrong is caught here: a task group would put it into a group. It can be anything
         # because the SDK reads what strangers write: a lifetime that no float holds.
         try:
             with anyio.fail_after(PATIENCE):
