@@ -36,6 +36,8 @@ _DIGITS: Final = 32
 _PATIENCE: Final = 40.0
 """Seconds for another process to renew a token."""
 _LOOK_AGAIN: Final = 0.05
+_SHORTEST: Final = 60.0
+"""Seconds of a lifetime: a token is renewed half a minute before its end."""
 
 
 BASIC: Final = "client_secret_basic"
@@ -69,9 +71,10 @@ class Login(Struct, frozen=True, kw_only=True):
 def ends_at(seconds: float | None) -> float | None:
     """Return the end of a token with this lifetime from now.
 
-    It is None if its lifetime is not known.
+    It is None if its lifetime is not known, or so short that each request would renew it: then it
+    is renewed when it is refused.
     """
-    return None if seconds is None else _now() + seconds
+    return None if seconds is None or seconds < _SHORTEST else _now() + seconds
 
 
 def is_due(login: Login, margin: float) -> bool:

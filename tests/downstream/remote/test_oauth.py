@@ -398,6 +398,30 @@ async def test_a_lifetime_that_is_a_text_does_not_end_a_login(
     assert now.expires_at != login.expires_at
 
 
+@pytest.mark.parametrize("lifetime", [-5, 0, 20])
+async def test_a_token_whose_lifetime_is_short_is_renewed_when_it_is_refused(
+    site: Site, authority: Authority, tmp_path: Path, lifetime: int
+) -> None:
+    authority.lifetime = lifetime
+    LoginFile(tmp_path, "one", site.url).write(a_login(site, authority, expires_at=1.0))
+    async with using(site, tmp_path) as servers:
+        assert await text_of(servers, "echo") == "done"
+        assert authority.asked == ["refresh_token"]
+        authority.tokens.clear()
+        assert await text_of(servers, "echo") == "done"
+    assert authority.asked == ["refresh_token"] * 2
+
+
+async def test_an_endpoint_at_a_port_that_none_has_is_no_defect_of_the_proxy(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    nowhere = "http://127.0.0.1:99999/t"
+    login = a_login(site, authority, expires_at=1.0, token_endpoint=nowhere)
+    LoginFile(tmp_path, "one", site.url).write(login)
+    async with using(site, tmp_path) as servers:
+        assert "authorization server cannot be reached" in servers.status()["one"].error
+
+
 async def authorizing(odd: dict[str, object] | None, tokens: Message, heard: Heard) -> Response:
     """A server with a login; the description of its authorization server is odd, or moved."""
     here = f"http://{heard.headers['host']}"
