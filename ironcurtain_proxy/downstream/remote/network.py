@@ -42,8 +42,6 @@ _KEPT: Final = 16
 _IDLE: Final = 60.0
 """The most idle connections that stay open, and for how many seconds."""
 
-_LAST_PORT: Final = 65535
-
 _ALIVE: Final[tuple[httpcore2.SOCKET_OPTION, ...]] = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
@@ -167,7 +165,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             RefusedAddressError: it would go where it must not.
         """
         url = request.url
-        if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) > _LAST_PORT:
+        # A port has 16 bits; the library takes others, too.
+        if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) >> 16:
             raise httpx2.UnsupportedProtocol("only http:// and https:// are spoken")
         if self._proxy is not None:
             self._network.refuse_literal(url.host, url.port or (443, 80)[url.scheme == "http"])

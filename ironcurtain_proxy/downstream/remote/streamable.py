@@ -345,7 +345,7 @@ class StreamableHttp(Sending):
                 headers = {**headers, _LAST_EVENT: place.last_event}
             try:
                 async with self._requester.open("GET", self._url, headers) as response:
-                    if self._has_no_stream(response.status):
+                    if self._has_no_stream(response.status, place):
                         return
                     self._check(response)
                     if not response.is_stream or response.status >= _REFUSED:
@@ -368,14 +368,14 @@ class StreamableHttp(Sending):
             self._inbound.note_stream_ended(of_call=False)
         place.was_open = True
 
-    def _has_no_stream(self, status: int) -> bool:
+    def _has_no_stream(self, status: int, place: "StreamPosition") -> bool:
         """Return whether a server says that it has no such stream.
 
-        405, or as frameworks without one do.
-
-        With a session, 404 says that it is forgotten.
+        405, or 404 as frameworks do that serve `POST` alone. In a session whose stream was open,
+        404 says that it is forgotten.
         """
-        return status == _NO_METHOD or (status == _NOT_FOUND and not self.has_session)
+        is_forgotten = self.has_session and place.was_open
+        return status == _NO_METHOD or (status == _NOT_FOUND and not is_forgotten)
 
     async def _until_idle(self) -> None:
         """Wait, up to a deadline, for requests in progress: each may still get its answer."""

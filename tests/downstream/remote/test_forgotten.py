@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import anyio
 import pytest
 from starlette.responses import JSONResponse, Response
 
@@ -40,6 +41,19 @@ async def test_a_call_to_a_session_that_ends_just_now_fails_as_a_call_to_a_serve
             await servers.forward(a_call("echo"))
         await until(lambda: servers.status()["one"].state == "ready")
         assert await text_of(servers, "echo") == "done"
+
+
+async def test_a_server_with_sessions_that_serves_post_alone_is_used_in_one_session() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        return Response(status_code=404) if heard.method == "GET" else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        await until(lambda: any(one.method == "GET" for one in site.heard))
+        for _ in range(3):
+            assert await text_of(servers, "echo") == "done"
+            await anyio.sleep(0.02)
+    assert [one.said for one in site.heard].count("initialize") == 1
 
 
 async def test_a_call_is_not_sent_again_to_a_tool_that_is_another_now() -> None:
