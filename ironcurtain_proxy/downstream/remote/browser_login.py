@@ -30,6 +30,7 @@ from msgspec.json import Decoder
 from pydantic import AnyUrl
 
 from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, PROTOCOL_VERSION, enveloped
+from ironcurtain_proxy.downstream.remote.exchange import UNAUTHORIZED
 from ironcurtain_proxy.downstream.remote.logins import BASIC, Login, ends_at
 from ironcurtain_proxy.downstream.remote.network import (
     GuardedTransport,
@@ -203,13 +204,14 @@ def _fit(access: str, refresh: str | None) -> bool:
 PATIENCE: Final = 600.0
 """Seconds for a person to log in."""
 _REASON: Final = 300
+_SECRET: Final = re.compile(r"""(['"]\w*(?:token|secret)['"]\s*:\s*['"])[^'"]*""")
+"""A secret in an answer that the SDK repeats in its errors."""
 _NAME: Final = "ironcurtain-proxy"
 LOOPBACK: Final = "127.0.0.1"
 PATH: Final = "/callback"
 _LARGEST_REQUEST: Final = 16 * 1024
 _SLOWEST: Final = 10.0
 _PAGE: Final = "<!doctype html><meta charset=utf-8><title>ironcurtain-proxy</title><p>{words}</p>"
-_UNAUTHORIZED: Final = 401
 
 Shower = Callable[[str], Awaitable[None]]
 """Shows a person the page of an authorization server."""
@@ -251,7 +253,7 @@ async def log_in(
     client.event_hooks, client.timeout = {"request": [refuse_plain]}, _DEADLINE
     async with listening_callback(port) as callback, client:
         provider = _provider(endpoint, tokens, callback, show)
-        response, problem = httpx2.Response(_UNAUTHORIZED), ""
+        response, problem = httpx2.Response(UNAUTHORIZED), ""
         # What goes wrong is caught here: a task group would put it into a group. It can be anything
         # because the SDK reads what strangers write: a lifetime that no float holds.
         try:
@@ -264,7 +266,7 @@ async def log_in(
     if problem:
         raise LoginFailedError(problem)
     if tokens.given is None:
-        if response.status_code == _UNAUTHORIZED:
+        if response.status_code == UNAUTHORIZED:
             raise LoginFailedError("the server refuses the request and offers no login")
         raise LoginFailedError(f"the server wants no login: it answers {response.status_code}")
     return _login(endpoint, provider, tokens.given)
@@ -285,7 +287,7 @@ async def _refused_request(
     response = await ask(_DISCOVER, headers_of_message(_DISCOVER, {}))
     if response.is_success:
         response = await ask(_MODERN_LIST, headers_of_message(_MODERN_LIST, {}))
-    if response.status_code == _UNAUTHORIZED or response.is_success:
+    if response.status_code == UNAUTHORIZED or response.is_success:
         return response
     response = await ask(_GREETING, {})
     if not response.is_success:
@@ -439,7 +441,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         # The SDK would use any Python codec that the charset names; some of them unpack archives.
         kind = found.headers.get("content-type", "")
         found.headers["content-type"] = kind.partition(";")[0]
-        if self._scope is not None and found.status_code == _UNAUTHORIZED:
+        if self._scope is not None and found.status_code == UNAUTHORIZED:
             # The SDK asks for what the challenge names first.
             said = found.headers.get("www-authenticate", "Bearer").partition(" ")[2]
             found.headers["www-authenticate"] = f'Bearer scope="{self._scope}", {said}'
@@ -540,4 +542,4 @@ def _login(endpoint: RemoteEndpoint, provider: OAuthClientProvider, given: OAuth
 
 def _words(error: Exception) -> str:
     text = "".join([char if char.isprintable() else " " for char in str(error)])
-    return text[:_REASON] or type(error).__name__
+    return _SECRET.sub(r"\1…", text)[:_REASON] or type(error).__name__

@@ -398,6 +398,26 @@ async def test_a_lifetime_that_is_a_text_does_not_end_a_login(
     assert now.expires_at != login.expires_at
 
 
+@pytest.mark.parametrize("odd", [{"token_type": "mac"}, {"token_type": None}, {"scope": [1]}])
+async def test_why_a_login_failed_repeats_no_token_of_the_answer(odd: Message) -> None:
+    tokens: Message = {"access_token": "sesame", "refresh_token": "sesame2", **odd}
+    site = Site(handler=partial(authorizing, {}, tokens))
+    with serving(site), pytest.raises(LoginFailedError) as failed:
+        await log_in("one", endpoint_of(site), None, come_back)
+    assert "sesame" not in str(failed.value)
+
+
+async def test_a_token_in_an_answer_with_another_status_is_not_repeated() -> None:
+    async def handler(heard: Heard) -> Response:
+        found = await authorizing({}, {"access_token": "sesame"}, heard)
+        return JSONResponse({"access_token": "sesame"}, 202) if heard.path == "/token" else found
+
+    site = Site(handler=handler)
+    with serving(site), pytest.raises(LoginFailedError, match="202") as failed:
+        await log_in("one", endpoint_of(site), None, come_back)
+    assert "sesame" not in str(failed.value)
+
+
 @pytest.mark.parametrize("lifetime", [-5, 0, 20])
 async def test_a_token_whose_lifetime_is_short_is_renewed_when_it_is_refused(
     site: Site, authority: Authority, tmp_path: Path, lifetime: int
