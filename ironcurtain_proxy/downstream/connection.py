@@ -124,7 +124,9 @@ class Connection:
                 await self._talk.run()
                 group.cancel_scope.cancel()
         finally:
-            self._group = None  # a call that ends now begins nothing in it
+            # A call that ends now begins nothing in the group.
+            self._group = None
+            self._subscriptions.listen_in(None)
             self._talk.close()
             self._roots_told.set()
 

@@ -83,8 +83,8 @@ class ServerSubscriptions(Struct, eq=False):
     _open: list[_Listening] = field(default_factory=list)
     """The newest last."""
 
-    def listen_in(self, group: TaskGroup) -> None:
-        """Listen in tasks of this group."""
+    def listen_in(self, group: TaskGroup | None) -> None:
+        """Listen in tasks of this group. None: the server has gone, and has no subscriptions."""
         self._group = group
 
     def follow(self, capabilities: Mapping[str, Json]) -> None:
@@ -94,8 +94,8 @@ class ServerSubscriptions(Struct, eq=False):
 
     async def change(self, uri: str, seconds: float, *, wanted: bool) -> ToolResult:
         """Listen for a resource, or no longer, and wait until the server has heard that."""
-        resources = self._capabilities.get("resources")
-        if not isinstance(resources, dict) or resources.get("subscribe") is not True:
+        can = value_at(self._capabilities, "resources", "subscribe") is True
+        if not can or self._group is None:
             return ToolResult(error={"code": METHOD_NOT_FOUND, "message": "Method not found"})
         if wanted == (uri in self._uris):
             return ToolResult(result={})

@@ -1,7 +1,7 @@
 """News that come while nobody listens, lists that overtake each other, and lists of one session."""
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 import anyio
@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.operation import (
     VERSION_KEY,
     Caller,
 )
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, event, remote, reply, serving
 from tests.downstream.scripted_servers import a_call, scripted, until
@@ -294,3 +295,20 @@ async def test_a_resource_of_which_neither_era_tells_is_not_subscribed_to() -> N
         async with used(remote(site.url), Around()) as servers:
             found = await servers.forward(operation("resources/subscribe", "note://a"))
     assert found.error == {"code": -32601, "message": "no such method"}, "in the session's words"
+
+
+async def test_nothing_is_listened_for_at_a_server_that_has_just_gone() -> None:
+    asked = list[Json]()
+
+    async def listen(params: Mapping[str, Json], _: Callable[[int], None]) -> ToolResult:
+        asked.append(params["notifications"])
+        return ToolResult(result={})
+
+    subscriptions = notifications.ServerSubscriptions(listen)
+    async with anyio.create_task_group() as tasks:
+        subscriptions.listen_in(tasks)
+        subscriptions.follow({"resources": {"subscribe": True}})
+    subscriptions.listen_in(None)
+    found = await subscriptions.change("note://a", 1, wanted=True)
+    assert found.error is not None
+    assert asked == []

@@ -140,11 +140,7 @@ async def request_token(client: httpx2.AsyncClient, login: Login, form: Mapping[
         found = _token(body) if status == _OK else None
     except (MsgspecError, RecursionError):
         found = None
-    if (
-        found is None
-        or found.token_type.lower() != "bearer"
-        or not _fit(found.access_token, found.refresh_token)
-    ):
+    if found is None or found.token_type.lower() != "bearer" or not _fits(found):
         raise ServerUnavailableError(f"the authorization server answered with status {status}")
     return found
 
@@ -193,9 +189,10 @@ async def _ask(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int
     return response.status_code, body
 
 
-def _fit(access: str, refresh: str | None) -> bool:
-    """Return whether a header holds the one token, and the file of logins both."""
-    return all(_TOKEN.fullmatch(one) for one in (access, refresh) if one is not None)
+def _fits(given: Token | OAuthToken) -> bool:
+    """Return whether a header holds the token, and the file of logins this and the next."""
+    tokens = (given.access_token, given.refresh_token)
+    return all(_TOKEN.fullmatch(one) for one in tokens if one is not None)
 
 
 # --- browser login
@@ -395,7 +392,7 @@ class _Tokens:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        if not _fit(tokens.access_token, tokens.refresh_token):
+        if not _fits(tokens):
             # It would be kept as a login, and refused with the first request.
             raise OAuthFlowError("the authorization server sent a token that no header can hold")
         self.given = tokens
