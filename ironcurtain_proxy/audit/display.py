@@ -340,7 +340,7 @@ _COLUMNS: Final = (
     _Column("DECISION", lambda entry: entry.decision, (8, 8, 8, 8, 8)),
     _Column("BY", lambda entry: entry.by, (13, 13, 9, 6, 0)),
     _Column("SERVER/TOOL", lambda entry: entry.tool, (30, 26, 22, 16, 14), keep="last part"),
-    _Column("RULE", lambda entry: entry.rule, (26, 0, 0, 0, 0)),
+    _Column("RULE", lambda entry: entry.rule, (32, 0, 0, 0, 0)),
     _Column("ARGUMENT", lambda entry: entry.argument, (44, 30, 22, 16, 0), keep="end of a path"),
 )
 _LAYOUTS: Final = 5
