@@ -216,10 +216,11 @@ def read_commands(name: str, text: str) -> Commands:
     """
     text = text[:LONGEST]
     first, _, rest = text.partition("\n")
+    named = frozenset(words_of_commands(name, text))
     return Commands(
         name,
-        named=frozenset(words_of_commands(name, text)),
-        coming=frozenset(files_to_come(name, text)),
+        named=named,
+        coming=frozenset(files_to_come(name, text, named)),
         modules=modules_of(name, text),
         places=frozenset(
             [_relative(one) for part in _PYTHONS.findall(text) for one in _WORDS.findall(part)]
@@ -229,7 +230,7 @@ def read_commands(name: str, text: str) -> Commands:
     )
 
 
-def files_to_come(name: str, text: str) -> Iterator[str]:
+def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     """Yield the relative paths that a control file loads as soon as something is there.
 
     A path with a slash at its end is a directory of which every file is run.
@@ -237,6 +238,7 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
     Args:
         name: the file's.
         text: what it holds.
+        named: the words of its commands.
     """
     if _is_script(name):
         yield from _of_script(text)
@@ -249,7 +251,6 @@ def files_to_come(name: str, text: str) -> Iterator[str]:
             yield from [form.format(module.strip(".").replace(".", "/")) for form in forms]
     for part in _COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
-    named = words_of_commands(name, text)
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
     yield from map(_relative, _DIRECTORIES.findall(text))
     for part in _LOADED_BY_MISE.findall(text):
