@@ -6,7 +6,7 @@ directory to which commands go, and `./lint.sh`, which is a file there.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from typing import Final
@@ -34,9 +34,10 @@ _FILE_KEYS: Final = ("file", "path", "info", "cert")
 """How the keys of git's settings end that name a file which git believes."""
 
 _COMMANDS: Final = lazy(
-    r"(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper|plugin|preload)s?[\"']?\s*[:=]\s*"
-    r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})",
-    re.IGNORECASE,
+    # The first letters are in both cases, as `re` then skips to the next of them.
+    r"(?:[Cc](?i:ommand|md)|[Aa](?i:rgs)|[Rr](?i:un|unner)|[Ee](?i:ntry|nter|xec)|[Ll](?i:inker)"
+    r"|[Ww](?i:rapper)|[Pp](?i:lugin|reload))(?i:s?)[\"']?\s*[:=]\s*"
+    r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})"
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _NAMES_OPENED_FILES: Final = "xml"
@@ -204,6 +205,25 @@ class Commands(Struct, frozen=True):
     """Where Python looks for modules first, by a variable that is set."""
     starts_python: bool
     """Whether Python looks for modules first where the commands start, and not beside a program."""
+
+
+def may_lead(text: str, names: Collection[str]) -> bool:
+    """Return whether settings may name something in a directory: reading them whole is dear.
+
+    Args:
+        text: what they hold.
+        names: what lies in the directory, without the dots at the beginning.
+    """
+    lower = text.lower()
+    is_sign = any(one in lower for one in read_names().commands["signs"])
+    if is_sign or _COMMANDS.search(text) is not None or modules_of("", text):
+        return True
+    for word in {*_WORDS.findall(text)}:
+        if _relative(word).lstrip("./").partition("/")[0] in names:
+            return True
+        if "/" in word and _SCRIPTS.search(word):
+            return True
+    return False
 
 
 @lru_cache(maxsize=512)

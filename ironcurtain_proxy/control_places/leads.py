@@ -25,11 +25,12 @@ from ironcurtain_proxy.control_places.commands import (
     LONGEST,
     Commands,
     loaded_by_shell,
+    may_lead,
     named_files,
     named_programs,
     read_commands,
 )
-from ironcurtain_proxy.control_places.python_modules import LedModules, above, is_below
+from ironcurtain_proxy.control_places.python_modules import LedModules, above, entries_of, is_below
 from ironcurtain_proxy.control_places.rules import is_acted_on, is_inert_hook, read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
@@ -418,12 +419,18 @@ def _settings_outside(roots: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the paths of settings outside, and what they hold."""
     home = os.path.expanduser("~")  # noqa: PTH111  text
     yield f"{home}/{_STATE}", _servers_of(f"{home}/{_STATE}", roots)
+    # Of a home that lies in a root every file is read.
+    tops = frozenset(
+        [one.rpartition("/")[2] for one in roots] if not is_below(home, roots) else [""]
+    )
+    entries = frozenset([one.lstrip(".") for root in roots for one in entries_of(root)]) | tops
     for directory in sorted({home, *[one for root in roots for one in above(root)]} - {*roots}):
         for path in (*_below(directory, roots, 0), f"{directory}/.ssh/config"):
             with suppress(OSError):
                 status = os.lstat(path)
                 if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= _LARGEST_OUTSIDE:
-                    yield path, _kept_text(path, status.st_mtime_ns, status.st_size)
+                    version = (status.st_mtime_ns, status.st_size)
+                    yield path, _leading_text(path, version, tops, entries)
 
 
 def _below(directory: str, roots: Sequence[str], depth: int) -> Iterator[str]:
@@ -441,10 +448,24 @@ def _below(directory: str, roots: Sequence[str], depth: int) -> Iterator[str]:
                 yield from _below(one.path, roots, depth + 1)
 
 
-@lru_cache(maxsize=1024)
-def _kept_text(path: str, _changed_ns: int, _size: int) -> str:
-    """Return what a file holds, which is read once for each version: the look comes again."""
-    return _text(path)
+@lru_cache(maxsize=4096)
+def _leading_text(
+    path: str, _version: tuple[int, int], tops: frozenset[str], entries: frozenset[str]
+) -> str:
+    """Return what settings outside hold, or an empty text if they cannot name what lies in a root.
+
+    Each version is read once: each server's sandbox has a look of its own. What programs keep
+    beside settings is much, and to read all of it as commands would take seconds.
+
+    Args:
+        path: the file's.
+        tops: the names of the roots, of which a path from elsewhere says one.
+        entries: what lies in the roots, where some settings start commands.
+    """
+    text = _text(path)
+    is_led = any(one in text for one in tops)
+    is_led = is_led or (path.endswith(_OF_PROJECTS) and may_lead(text, entries))
+    return text if is_led else ""
 
 
 def _servers_of(state: str, roots: Sequence[str]) -> str:

@@ -111,8 +111,8 @@ class LedModules:
             follows: whether the modules beside the program that it imports are added, too.
         """
         others = {one.partition("/")[0] for one in modules_of(program, _text(program))}
-        there = {found[1] for one in _entries(directory) if (found := _MODULE.fullmatch(one))}
-        there |= {one for one in _entries(directory) if _is_package(f"{directory}/{one}")}
+        there = {found[1] for one in entries_of(directory) if (found := _MODULE.fullmatch(one))}
+        there |= {one for one in entries_of(directory) if _is_package(f"{directory}/{one}")}
         if directory not in self._first:
             self._first.add(directory)
             self._add(directory, _OF_PYTHON - there)
@@ -152,10 +152,10 @@ def _installed(path: str, tops: tuple[str, ...]) -> frozenset[str]:
         environments += [os.path.dirname(one) for one in (place, os.path.dirname(program))]  # noqa: PTH120  text
     found: set[str] = set()
     for environment in dict.fromkeys(environments):
-        for version in _entries(f"{environment}/lib"):
+        for version in entries_of(f"{environment}/lib"):
             if version.startswith("python3"):
                 places = [f"{environment}/lib/{version}/{one}" for one in _PACKAGES]
-                found.update([name for place in places for name in _entries(place)])
+                found.update([name for place in places for name in entries_of(place)])
     names = {one.partition(".")[0] for one in found}
     return frozenset([one for one in names if one.isidentifier() and one != COMPILED])
 
@@ -180,7 +180,8 @@ def _is_package(directory: str) -> bool:
     return os.path.isfile(f"{directory}/{_OF_PACKAGE[0]}.py")  # noqa: PTH113  text
 
 
-def _entries(directory: str) -> list[str]:
+def entries_of(directory: str) -> list[str]:
+    """Return the names in a directory, or none if it cannot be read."""
     with suppress(OSError):
         return os.listdir(directory)  # noqa: PTH208  names are enough
     return []
