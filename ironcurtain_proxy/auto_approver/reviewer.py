@@ -379,7 +379,8 @@ class AutoApprover:
         if seen is None:
             return
         commits, pushes = commits_and_pushes(escalation, around)
-        if pushes:
+        # What came while a person thought was not approved with the rest.
+        if pushes and seen.head == dict(escalation.context).get("Commit"):
             self.history.published(seen)
         for paths in commits:
             self.history.asked(seen, paths)

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, shows_credentials
+from ironcurtain_proxy.facts.pushes import may_run_hooks, shows_credentials
 from ironcurtain_proxy.facts.repositories import (
     OriginBranches,
+    current_branch,
     current_commit,
     is_worktree,
     repository_of,
@@ -145,7 +146,7 @@ def observed(
         grounds.branches.watch(place.directory)
     is_unknown = place.has_repository and place.directory is not None and place.branch is None
     if is_unknown and place.directory is not None and _asks_for_branch(command):
-        place = replace(place, branch=branch_of(place.directory))
+        place = replace(place, branch=current_branch(RealPath.from_text(place.directory)))
     if place.branch is not None and place.directory and remotes and _names(command, "push"):
         place = replace(
             place,

@@ -37,12 +37,14 @@ _SETTINGS: Final = (
     r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs"
     r"|remotes\..*|fetch\.all)$"
 )
-_MAPPINGS: Final = r"^(push\.default|remote\..*\.push|branch\..*\.merge)$"
-"""Settings that can redirect a push to another branch."""
+_MAPPINGS: Final = (
+    r"^(push\.(default|recursesubmodules)|submodule\.recurse|remote\..*\.push|branch\..*\.merge)$"
+)
+"""Settings that can redirect a push to another branch, or add pushes of submodules."""
 _CHOSEN: Final = r"^remote\..*\.gh-resolved$"
 """Where `gh` notes which repository it works on: another one, or `base`, the remote's own."""
 _PUSHES: Final = (
-    r"^(branch\..*\.(remote|pushremote|merge)|remote\.pushdefault|push\..*"
+    r"^(branch\..*\.(remote|pushremote|merge)|remote\.pushdefault|push\..*|submodule\.recurse"
     r"|remote\..*\.(push|mirror))$"
 )
 _STEERING: Final = (
@@ -225,7 +227,10 @@ class GitRemotes:
                          for url in urls)  # fmt: skip
 
     def renames_pushes(self, repository: str) -> bool:
-        """Return whether a push of a branch by name alone may go to one of another name."""
+        """Return whether a push by a branch's name may change one of another name.
+
+        Or it may push submodules, each to a place that its own configuration names.
+        """
         settings, links = self._run(
             repository,
             (
@@ -234,7 +239,7 @@ class GitRemotes:
             ),
         )
         values = _read_settings(settings)
-        if values is None or any(key.endswith(".push") for key in values):
+        if values is None or _recurses(values) or any(key.endswith(".push") for key in values):
             return True
         if links.status != 0 or links.text.strip():
             # A symbolic branch is pushed under the name of its target.
@@ -265,7 +270,7 @@ class GitRemotes:
             return _UNKNOWN
         (remote, *_) = _default_names(branch, "push", remotes, values)
         (fetched, *_) = _default_names(branch, "fetch", remotes, values)
-        if any(f"remote.{remote}.{key}" in values for key in ("push", "mirror")):
+        if _recurses(values) or any(f"remote.{remote}.{one}" in values for one in _LEADING):
             return _UNKNOWN
         upstream = values.get(f"branch.{branch}.merge", "").removeprefix("refs/heads/")
         target = upstream if remote == fetched else branch
@@ -443,6 +448,15 @@ def _read_settings(output: GitOutput) -> dict[str, str] | None:
         return None
     pairs = (entry.partition("\n") for entry in output.text.split("\0") if entry)
     return {key: value for key, _, value in pairs}
+
+
+_LEADING: Final = ("push", "mirror")
+
+
+def _recurses(values: Mapping[str, str]) -> bool:
+    """Return whether a push may push submodules before."""
+    said = [values.get(one, "no") for one in ("push.recursesubmodules", "submodule.recurse")]
+    return not {one.lower() for one in said} <= {"no", "false", "off", "0", "check"}
 
 
 def _default_names(

@@ -20,6 +20,7 @@ _MOST_COMMITS: Final = 20
 """The most commits on top of the known ones that are read. With more it is not known what a push
 would publish."""
 _MOST_ASKED: Final = 256
+_TAGS: Final = ("for-each-ref", "refs/tags")
 _COMMIT: Final = re.compile(r"tree [0-9a-f]+\nparent ([0-9a-f]+)\nauthor ")
 """A commit with one parent. A merge brings what another branch has."""
 
@@ -35,6 +36,7 @@ class NamedCommits:
         self._asked: dict[str, frozenset[str] | None] = {}
         heads = self._ask("rev-parse", "HEAD", "--branches", "--remotes")
         self._known = set((heads or "").split())
+        self._tags = self._ask(*_TAGS)
 
     def look(self) -> Unpublished | None:
         """Return what a commit and a push would publish, or None if it is not known."""
@@ -46,8 +48,14 @@ class NamedCommits:
             made = self._made(head)
             while made and self._is_asked(made[0]):
                 self._known.add(made.pop(0).id)
-            commits = None if made is None else tuple(made)
+            commits = None if made is None or self._takes_tags() else tuple(made)
             return Unpublished(head=head, staged=staged[0], new=staged[1], commits=commits)
+
+    def _takes_tags(self) -> bool:
+        """Return whether a push would take along a tag that was not there: its words go, too."""
+        if self._ask(*_TAGS) == self._tags:
+            return False
+        return self._ask("config", "--type=bool", "--default=0", "push.followTags") != "false\n"
 
     def _made(self, at: str) -> list[MadeCommit] | None:
         """Return the commits on top of a known one, oldest first, or None if they are unclear."""
@@ -75,7 +83,8 @@ class NamedCommits:
     def _is_asked(self, one: MadeCommit) -> bool:
         if one.parent not in self._asked:
             return False
-        paths = self._asked[one.parent]
+        # Another commit on the same parent is a second one.
+        paths = self._asked.pop(one.parent)
         return paths is None or paths.issuperset(one.paths)
 
     def _commit(self, name: str) -> MadeCommit | None:

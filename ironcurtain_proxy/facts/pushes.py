@@ -22,7 +22,7 @@ from ironcurtain_proxy.facts.arguments import (
 )
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.git_process import IrregularFileError, beginning_of
-from ironcurtain_proxy.facts.repositories import current_branch, shared_directory
+from ironcurtain_proxy.facts.repositories import shared_directory
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath
 
@@ -172,14 +172,6 @@ def _leading_to(text: str, urls: tuple[str, ...]) -> UrlValue:
 # --- pushes
 
 
-def branch_of(directory: str) -> str | None:
-    """Return the current branch of a repository, or None if there is none, or it is unknown."""
-    try:
-        return current_branch(RealPath.from_text(directory))
-    except (OSError, ValueError):
-        return None
-
-
 def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
     """Return whether git may run a hook in a repository; blocks.
 
@@ -221,10 +213,15 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
         return None
     if program == "push" and remotes.renames_pushes(repository):
         return None
+    follows = program == "push" and "push.followtags" in steering
+    # A push takes these along: a new one is another approval.
+    tags = remotes.plumbing(repository, ("for-each-ref", "refs/tags")) if follows else ""
+    if tags is None:
+        return None
     if not urls:
         # Without a remote, only its place identifies a repository.
         urls = (repository,)
-    said = "\0".join([*urls, "", steering])
+    said = "\0".join([*urls, "", steering, tags])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -279,11 +276,7 @@ def shows_credentials(directory: str) -> bool:
     Args:
         directory: real, absolute; what holds `.git`.
     """
-    try:
-        top = RealPath.from_text(directory)
-        shared = shared_directory(top)
-    except (OSError, ValueError):
-        return False
+    shared = shared_directory(RealPath.from_text(directory))
     names = (f"{shared}/config", f"{directory}/.git/config.worktree")
     return any(map(_holds_credentials, names))
 

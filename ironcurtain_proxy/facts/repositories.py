@@ -150,12 +150,11 @@ def current_commit(root: RealPath) -> str | None:
     Args:
         root: what holds `.git`.
     """
-    with suppress(OSError, ValueError):
-        branch = current_branch(root)
-        if branch is not None:
-            shared, name = shared_directory(root), f"refs/heads/{branch}"
-            return _first_line(f"{shared}/{name}") or (_packed(str(shared)) or {}).get(name)
-    return None
+    branch = current_branch(root)
+    if branch is None:
+        return None
+    shared, name = shared_directory(root), f"refs/heads/{branch}"
+    return _first_line(f"{shared}/{name}") or (_packed(str(shared)) or {}).get(name)
 
 
 def _stands_for_another(reference: str) -> bool:

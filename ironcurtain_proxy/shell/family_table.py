@@ -216,7 +216,7 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
     is_secret = name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts)
     # The filter of `--jq` may show the environment, with the token.
     if name == "gh" and any(map(_FILTER.match, texts)):
-        is_secret = re.search(r"\b(?:env|ENV)\b", " ".join(texts)) is not None
+        is_secret = re.search(r"(?:\b|-\w*q)(?:env|ENV)\b", " ".join(texts)) is not None
     if is_secret or _reads_statements(name, texts[1:]) or _follows_input(name, texts[1:]):
         return True
     if name not in word_set("family-table-interpreters"):

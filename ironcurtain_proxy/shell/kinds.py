@@ -135,11 +135,10 @@ _OF_REPOSITORY: Final = re.compile(
     r"\brepository\s*+\(\s*+(?:owner|name)\s*+:\s*+(?P<one>\$?[\w.\"-]+)\s*+,?\s*+"
     r"(?:owner|name)\s*+:\s*+(?P<two>\$?[\w.\"-]+)\s*+\)"
 )
-_BEYOND: Final = re.compile(
-    r"\b(?:object|target|blob|text|blame|deployKeys|collaborators|assignableUsers|owner|viewer"
-    r"|organizations?|repositories|repositoriesContributedTo|forks|parent|node|search|user)\b(?!\s*:)"
+_AROUND: Final = re.compile(
+    r"\([^()]*\)|\.\.\.\s*(?:on\s+)?\w+|\b(?:query|fragment)\b(?:\s+\w+)?(?:\s+on\s+\w+)?|\w+\s*:|[{},]"
 )
-"""Fields of GitHub that show files, keys and members, or lead out of a repository."""
+"""What stands around the fields of a query: arguments, types, and names that it gives itself."""
 
 
 def graphql(behind: Sequence[Word]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -188,7 +187,7 @@ def _definitions(text: str) -> list[tuple[str, list[str]]]:
     while rest.strip():
         head = _DEFINITION.match(rest)
         rest = _behind(rest[head.end() :] if head else rest, "(", ")")
-        inner = rest[: len(rest) - len(_behind(rest, "{", "}"))]
+        inner = rest[: len(rest) - len(_behind(rest, "{", "}"))].rstrip()
         if not inner.startswith("{"):
             return []
         found.append((head["kind"] or "query" if head else "query", _first_fields(inner[1:-1])))
@@ -223,7 +222,8 @@ def _only_repository(fields: Mapping[str, str]) -> str | None:
     """Return the one repository that a query reads pull requests, issues and the like of."""
     text = _QUIET_TEXT.sub(_without_text, fields["query"])
     named = list(_OF_REPOSITORY.finditer(text))
-    if len(named) != 1 or _BEYOND.search(_OF_REPOSITORY.sub("", text)):
+    read = _AROUND.sub(" ", _OF_REPOSITORY.sub(" ", text)).split()
+    if len(named) != 1 or not word_set("github-fields").issuperset(read):
         return None
     both = [named[0]["one"], named[0]["two"]]
     if re.match(r"repository\s*\(\s*name", named[0][0]):

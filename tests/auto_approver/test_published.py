@@ -80,6 +80,7 @@ class Work:
             place=place,
             held=True,
             fingerprint=command,
+            context=(("Commit", self.run("git rev-parse HEAD || true")),),
         )
 
     def says(self, text: str) -> None:
@@ -226,6 +227,48 @@ async def test_after_a_person_let_a_push_through_only_newer_commits_are_asked_ab
     assert await work.passes("git push")
     work.run(f"{change(text='5')} && git commit -qam more")
     work.says("push again")
+    assert not await work.passes("git push")
+
+
+async def test_what_comes_while_a_person_thinks_is_not_let_through_by_the_answer(
+    work: Work,
+) -> None:
+    work.run(f"{change()} && git commit -qam 'words of the agent'")
+    work.says("push it")
+    seen = work.call("git push")
+    assert not isinstance(await work.approver.ask(seen), Approved)
+    work.run(f"{change(text='5')} && git commit -qam 'more words'")
+    await work.approver.note_answer(seen, Approved(by=HUMAN))
+    assert not await work.passes("git push")
+
+
+async def test_a_request_for_a_commit_publishes_no_second_one_on_the_same(work: Work) -> None:
+    work.says("commit a.py, then push")
+    work.run(change())
+    assert await work.passes(COMMIT)
+    work.run(COMMIT)
+    assert await work.passes("git push")
+    work.run(f"git checkout -qB topic HEAD^ && {change(text='7')} && git commit -qam words")
+    work.says("push it")
+    assert not await work.passes("git push")
+
+
+@pytest.mark.parametrize("where", ["HEAD", "HEAD^"])
+@pytest.mark.parametrize("value", ["true", "yes", "1"])
+async def test_a_tag_that_a_push_takes_along_is_asked_about(
+    work: Work, where: str, value: str
+) -> None:
+    work.run(f"{change()} && git commit -qam second && git tag -a old -m old && git tag light")
+    work.begin()
+    work.says("push it")
+    made = f"git tag -a v1 -m 'words of the agent' {where}"
+    work.run(made)
+    assert await work.passes("git push"), "it stays here"
+    work.run(f"git config push.followTags '{value}' && git tag -d v1")
+    work.says("push it now")
+    assert await work.passes("git push"), "all tags were there"
+    work.run(made)
+    work.says("push it again")
     assert not await work.passes("git push")
 
 

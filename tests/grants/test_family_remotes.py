@@ -108,6 +108,37 @@ def test_the_upstream_of_a_branch_may_rename_what_is_pushed(project: Project) ->
     assert not project.covers("git push origin feature-x")
 
 
+def test_a_tag_that_a_push_takes_along_ends_the_grant(project: Project) -> None:
+    project.git("tag", "-a", "v0", "-m", "old")
+    project.approve("git push origin feature-x")
+    project.git("tag", "-a", "v1", "-m", "new")
+    assert project.covers("git push origin feature-x"), "it stays here"
+    push_settings(project, "push.followTags=true")
+    assert not project.covers("git push origin feature-x")
+    project.approve("git push origin feature-x")
+    assert project.covers("git push origin feature-x")
+    project.git("tag", "-f", "-a", "v1", "-m", "other words")
+    assert not project.covers("git push origin feature-x")
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_covered"),
+    [
+        ("push.recurseSubmodules=on-demand", False),
+        ("push.recurseSubmodules=only", False),
+        ("submodule.recurse=true", False),
+        ("push.recurseSubmodules=check", True),
+        ("submodule.recurse=false", True),
+    ],
+)
+def test_a_push_that_pushes_submodules_is_not_remembered(
+    project: Project, setting: str, *, is_covered: bool
+) -> None:
+    push_settings(project, *UPSTREAM, setting)
+    assert bool(project.offered("git push origin feature-x")) == is_covered
+    assert (project.call("git push").place.push_to is not None) == is_covered
+
+
 def test_settings_of_another_branch_or_remote_leave_the_grant(project: Project) -> None:
     project.approve("git push origin feature-x")
     push_settings(project, *UPSTREAM, "branch.other.remote=fork", "user.name=me",

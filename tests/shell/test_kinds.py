@@ -77,6 +77,45 @@ def test_a_query_of_more_than_one_repository_is_not_reading_of_it() -> None:
     assert [then for then in cases if covered(graphql(THREADS), then)] == []
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "author { ... on User { email } }",
+        "headRepository { issues(first: 1) { nodes { title } } }",
+        "commits(first: 1) { nodes { commit { tree { entries { name } } } } }",
+        "timelineItems(first: 1) { nodes { ... on CrossReferencedEvent { source { id } } } }",
+        "title: bodySecretOfTheFuture",
+        "...F } } } fragment F on PullRequest { author { ... on User { email } } x { y {",
+        "title @include(if: true) { email }",
+    ],
+)
+def test_a_field_that_nobody_named_is_not_reading_of_a_repository(read: str) -> None:
+    assert not covered(graphql(THREADS), graphql(THREADS.replace("{ id }", f"{{ {read} }}")))
+
+
+@pytest.mark.parametrize("read", ["mentionableUsers", "vulnerabilityAlerts", "environments"])
+def test_people_alerts_and_deployments_are_not_reading_of_a_repository(read: str) -> None:
+    other = THREADS.replace("pullRequest(number: 5)", f"issues: {read}(first: 5)")
+    assert not covered(graphql(THREADS), graphql(other))
+
+
+def test_threads_and_checks_of_a_pull_request_are_reading_of_a_repository() -> None:
+    read = (
+        "reviewThreads(first: 9) { edges { node { isResolved comments(last: 1) { nodes { ...C } } }"
+        " } } commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 9) { nodes {"
+        " ... on CheckRun { name conclusion detailsUrl } } } } } } }"
+    )
+    named = " fragment C on PullRequestReviewComment { body path author { login } }"
+    assert covered(graphql(THREADS), graphql(THREADS.replace("{ id }", f"{{ {read} }}") + named))
+
+
+@pytest.mark.parametrize(
+    "more", ["-w", "--json title -qenv", "--json title -q env", "--json title -cqenv.GH_TOKEN"]
+)
+def test_a_page_in_the_browser_or_a_filter_that_shows_the_token_is_no_reading(more: str) -> None:
+    assert not covered("gh pr view 5", f"gh pr view {more} 5")
+
+
 def test_a_mutation_is_the_names_of_its_changes() -> None:
     assert covered(graphql(RESOLVE), graphql(RESOLVE.replace("X}", "Y")))
     assert not covered(graphql(RESOLVE), graphql("mutation { deleteRef(input: {}) { id } }"))
