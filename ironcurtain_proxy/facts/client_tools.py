@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Arguments, Json, word_list
+from ironcurtain_proxy.model.values import Arguments, Json, list_of, word_list
 
 FILES: Final = "filesystem"
 FETCH: Final = "fetch"
@@ -45,8 +45,9 @@ def client_servers(workspace: str | None) -> tuple[ServerSpec, ...]:
     ])  # fmt: skip
 
 
-_URL: Final = re.compile(r"https?://[\w.-]+(?::\d+)?(?:[/?#][^\s\\]*)?", re.IGNORECASE)
-"""A whole address. In one that has more, such as `https://a)@b`, clients find another host."""
+_URL: Final = re.compile(r"https?://[\w.-]+(?::\d+)?(?:[/?#][^\s\\\ufeff]*)?", re.IGNORECASE)
+"""A whole address. In one that has more, such as `https://a)@b`, clients find another host, and
+some begin another one behind a byte order mark."""
 _WILD: Final = re.compile(r"[*?\[{]")
 _NAMING: Final = re.compile(
     r"[\s\ufeff]*\*\*\*[\s\ufeff]*((add|update|delete)\s*file|move\s*to)\b", re.IGNORECASE
@@ -73,6 +74,30 @@ EquivalentCall: TypeAlias = ServerCall | Literal["none", "broken"]
 """`none`: no server has such a tool. `broken`: the arguments are not those of the tool."""
 
 
+class _Edit(Struct, frozen=True):
+    old_string: str = "a"
+    """Transcripts of some clients hold the path alone."""
+    new_string: str = "b"
+    new_source: str = ""
+
+    def shown(self) -> Json:
+        return {"oldText": self.old_string, "newText": self.new_source or self.new_string}
+
+
+class _Given(_Edit, frozen=True):
+    """The arguments of all tools of the table. One of another type is not understood."""
+
+    command: str | None = None
+    cwd: str | None = None
+    url: str | None = None
+    path: str | None = None
+    pattern: str | None = None
+    file_path: str | None = None
+    notebook_path: str | None = None
+    content: str = ""
+    edits: list[_Edit] = []
+
+
 def as_server_call(tool: str, given: Arguments, here: str) -> EquivalentCall:
     """Return the equivalent call of a server.
 
@@ -81,81 +106,58 @@ def as_server_call(tool: str, given: Arguments, here: str) -> EquivalentCall:
         given: the arguments as the client has them.
         here: the directory of the call, absolute.
     """
+    try:
+        return _judged(tool, convert(given, _Given), here)
+    except ValidationError:
+        return "none" if _judged(tool, _Given(), here) == "none" else "broken"
+
+
+def _judged(tool: str, asked: _Given, here: str) -> EquivalentCall:
     match tool:
-        case "Bash":
-            return _command(given, here)
-        case "WebFetch":
-            found = _URL.fullmatch(str(given.get("url", "")).strip())
-            return "broken" if found is None else ServerCall(FETCH, "fetch", {"url": found[0]})
+        case "Bash" if asked.command is not None:
+            cwd = _absolute(asked.cwd or here, here)
+            return ServerCall(SHELL, "run_command", {"command": asked.command, "cwd": cwd})
+        case "WebFetch" if found := _URL.fullmatch((asked.url or "").strip()):
+            return ServerCall(FETCH, "fetch", {"url": found[0]})
+        case "Bash" | "WebFetch":
+            return "broken"
         case "Grep" | "Glob" | "LS":
-            path = given.get("path")
-            if path is not None and not isinstance(path, str):
-                return "broken"
-            place = _searched(tool, given, _absolute(path or here, here))
+            sought = (asked.pattern or "") if tool == "Glob" else ""
+            place = _searched(sought, _absolute(asked.path or here, here))
             name = "list_directory" if tool == "LS" else "search_files"
             pattern: dict[str, Json] = {} if tool == "LS" else {"pattern": "*"}
             return ServerCall(FILES, name, {"path": place, **pattern})
         case "Read" | "Write" | "Edit" | "MultiEdit" | "NotebookEdit" | "NotebookRead" | "Delete":
-            return _file(tool, given, here)
+            return _file(tool, asked, here)
         case _:
             return "none"
 
 
-def _command(given: Arguments, here: str) -> EquivalentCall:
-    command, where = given.get("command"), given.get("cwd")
-    if not isinstance(command, str):
-        return "broken"
-    cwd = _absolute(where, here) if isinstance(where, str) else here
-    return ServerCall(SHELL, "run_command", {"command": command, "cwd": cwd})
-
-
-def _file(tool: str, given: Arguments, here: str) -> EquivalentCall:
-    named = [given[key] for key in ("file_path", "notebook_path") if key in given]
-    path = named[0] if named else None
-    if not isinstance(path, str) or not path or named.count(path) != len(named):
+def _file(tool: str, asked: _Given, here: str) -> EquivalentCall:
+    path, *others = {asked.file_path, asked.notebook_path} - {None} or {None}
+    if not path or others:
         return "broken"
     place = _absolute(path, here)
     match tool:
         case "Read" | "NotebookRead":
             return ServerCall(FILES, "read_text_file", {"path": place})
         case "Write":
-            content = _text(given.get("content"), "")
-            return ServerCall(FILES, "write_file", {"path": place, "content": content})
+            return ServerCall(FILES, "write_file", {"path": place, "content": asked.content})
         case "Delete":
             # No server of a preset deletes files: moving one away is the nearest.
             gone = {"source": place, "destination": f"{place}.deleted"}
             return ServerCall(FILES, "move_file", gone)
         case _:
-            return ServerCall(FILES, "edit_file", {"path": place, "edits": _edits(given)})
+            edits = [one.shown() for one in asked.edits or [asked]]
+            return ServerCall(FILES, "edit_file", {"path": place, "edits": edits})
 
 
-def _searched(tool: str, given: Arguments, place: str) -> str:
+def _searched(pattern: str, place: str) -> str:
     """Return the directory of a search: a pattern may lead out of the one that is named."""
-    pattern = given.get("pattern")
-    if tool != "Glob" or not isinstance(pattern, str):
-        return place
     fixed = _WILD.split(pattern, maxsplit=1)[0]
     if not pattern.startswith(("/", "~")) and ".." not in pattern.split("/"):
         return place
     return posixpath.normpath(_absolute(posixpath.dirname(fixed) or "/", place))
-
-
-def _edits(given: Arguments) -> list[Json]:
-    """Return the edits of a call; transcripts of some clients hold the path alone."""
-    several = given.get("edits")
-    parts = several if isinstance(several, list) else [given]
-    return [
-        {
-            "oldText": _text(one.get("old_string"), "a"),
-            "newText": _text(one.get("new_string", one.get("new_source")), "b"),
-        }
-        for one in parts
-        if isinstance(one, dict)
-    ]
-
-
-def _text(value: Json, otherwise: str) -> str:
-    return value if isinstance(value, str) else otherwise
 
 
 def _absolute(path: str, here: str) -> str:
@@ -198,8 +200,8 @@ class ClientTools(Struct, frozen=True, kw_only=True):
     """The client's names of arguments, each with that in the common table."""
     patches: tuple[str, ...] = ()
     """The arguments that may hold a patch."""
-    addresses: tuple[str, ...] = ("url",)
-    """The arguments in which each address is fetched: `url` is one, others have words around it."""
+    addresses: tuple[str, ...] = ()
+    """The arguments beside `url` in which each address is fetched that has words around it."""
 
     def calls(self, name: str, given: Arguments) -> ClientCalls:
         """Return the calls of a tool: one, or one for each file, place or page."""
@@ -217,19 +219,21 @@ class ClientTools(Struct, frozen=True, kw_only=True):
                 texts = [given[key] for key in self.patches if key in given]
                 return of_patch(texts[0] if len(texts) == 1 else None) or (("Edit", {}),)
             case "WebFetch":
-                said = [(key, str(given.get(key, ""))) for key in self.addresses]
-                urls = [u for key, text in said for u in ([text] if key == "url" else text.split())]
-                return tuple([(tool, {"url": u}) for u in urls if "://" in u]) or ((tool, {}),)
+                said = [word for key in self.addresses for word in str(given.get(key, "")).split()]
+                urls: list[Json] = [given["url"]] if "url" in given else []
+                urls += [word for word in said if "://" in word]
+                return tuple([(tool, {"url": one}) for one in urls]) or ((tool, {}),)
             case "Glob" | "Grep" | "LS":
-                several = given.get(self.places)
-                found = several if isinstance(several, list) and several else [several or path]
-                return tuple([(tool, {**named, "path": one if is_clear else 0}) for one in found])
+                _, several = _one_of(given, (self.places,))
+                more = list_of(several) or [several]
+                places: list[Json] = [one for one in (*more, path) if one is not None] or [None]
+                return tuple([(tool, {**named, "path": one if is_clear else 0}) for one in places])
             case _:
                 return ((tool, {**named, "file_path": path}),)
 
 
 def _one_of(given: Arguments, names: tuple[str, ...]) -> tuple[bool, Json]:
     """Return whether not more than one place is named, and that place."""
-    found = [given[name] for name in names if given.get(name)]
+    found = [given[name] for name in names if given.get(name) not in (None, "")]
     is_clear = not found or found.count(found[0]) == len(found)
     return is_clear, found[0] if found and is_clear else None

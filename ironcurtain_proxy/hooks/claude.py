@@ -15,7 +15,6 @@ from ironcurtain_proxy.hooks.events import (
     WHY,
     AnswerForms,
     HookDialect,
-    HookLine,
     ShellPrefix,
     ShellText,
     UnreadableEventError,
@@ -56,7 +55,7 @@ def _calls(tool: str, given: Arguments) -> ClientCalls:
         # The client knows no such argument, so it must not move what is judged.
         given = {name: value for name, value in given.items() if name != "cwd"}
     if tool == "CronCreate" and given.get("durable"):
-        return (("Write", {"file_path": _SCHEDULED, "content": given.get("prompt")}),)
+        return (("Write", {"file_path": _SCHEDULED, "content": str(given.get("prompt"))}),)
     is_command = tool == "Monitor" and "ws" not in given
     return (("Bash", {"command": given.get("command")}) if is_command else (tool, given),)
 
@@ -143,12 +142,6 @@ def _unquoted(word: str) -> str | None:
     return "".join(parts)
 
 
-def _entry(line: HookLine) -> Json:
-    first, *rest = line.words
-    hook: Json = {"type": "command", "command": first, "args": [*rest], "timeout": line.seconds}
-    return {"hooks": [hook]}
-
-
 def before_call(decision: str) -> Json:
     """Return the form of an answer to `PreToolUse`."""
     return {
@@ -221,7 +214,7 @@ DIALECT: Final = HookDialect(
     ),
     place=".claude",
     file="settings.json",
-    entry=_entry,
+    entry=lambda line: line.hook(command=line.words[0], args=[*line.words[1:]]),
     notice="`ironcurtain-proxy doctor` says what the sandbox for its commands lacks",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),

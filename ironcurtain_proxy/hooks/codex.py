@@ -22,6 +22,7 @@ from ironcurtain_proxy.hooks.events import (
     WHY,
     AnswerForms,
     HookDialect,
+    HookLine,
     event_kinds,
     table,
 )
@@ -130,9 +131,7 @@ DIALECT: Final = HookDialect(
     ),
     place=".codex",
     file="hooks.json",
-    entry=lambda line: {
-        "hooks": [{"type": "command", "command": line.text, "timeout": line.seconds}]
-    },
+    entry=HookLine.hook,
     notice="Codex skips hooks that you have not trusted: accept them in its /hooks first",
     project_files=(".codex/config.toml",),
     server_files=((".codex/config.toml", "mcp_servers"),),

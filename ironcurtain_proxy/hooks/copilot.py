@@ -24,6 +24,7 @@ from ironcurtain_proxy.hooks.events import (
     table,
     text_of,
 )
+from ironcurtain_proxy.hooks.paths import PathForm
 from ironcurtain_proxy.model.values import Arguments, Json, words
 
 _MOST_FILES: Final = 100
@@ -97,6 +98,7 @@ DIALECT: Final = HookDialect(
     ),
     our_tools=("ironcurtain-",),
     tools=COPILOT_TOOLS,
+    paths=PathForm(sought=lambda tool, path: tool in {"Glob", "Grep"} and " " in path),
     asks="always",
     before=AnswerForms(approve=_before("allow"), ask=_before("ask"), refuse=_before("deny")),
     place=".copilot",

@@ -18,21 +18,19 @@ from ironcurtain_proxy.hooks.events import (
     AnswerForms,
     FieldNames,
     HookDialect,
-    HookLine,
     directory_of,
     event_kinds,
     table,
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, Json, list_of, words
+from ironcurtain_proxy.model.values import Arguments, list_of, word_list, words
 
 _SERVER: Final = "MCP:"
 """The beginning of the names of servers' tools. Which server it is, only the event before the
 server's call says."""
-_PATHS: Final = (
-    *("file_path", "path", "target_file", "target_notebook", "target_directory"),
-    "working_directory",
+_PATHS: Final = word_list(
+    "file_path path target_file target_notebook target_directory working_directory"
 )
 
 
@@ -50,11 +48,6 @@ def _server(payload: Arguments) -> str:
 def _directory(payload: Arguments) -> str:
     roots = list_of(payload.get("workspace_roots"))
     return directory_of({"cwd": payload.get("cwd") or next(iter(roots), None)})
-
-
-def _entry(line: HookLine) -> Json:
-    # What fails would let the call run, unless it says so.
-    return {"command": line.text, "timeout": line.seconds, "failClosed": line.denies}
 
 
 CURSOR_TOOLS: Final = ClientTools(
@@ -102,7 +95,8 @@ DIALECT: Final = HookDialect(
     place=".cursor",
     file="hooks.json",
     document={"version": 1},
-    entry=_entry,
+    # What fails would let the call run, unless it says so.
+    entry=lambda line: {"command": line.text, "timeout": line.seconds, "failClosed": line.denies},
     project_files=(".cursor/hooks.json",),
     # Where the answers of two hooks differ, that of the project's counts.
     overrules=lambda document: bool(document.get("hooks")),

@@ -279,6 +279,11 @@ class HookLine(Struct, frozen=True, kw_only=True):
         """The command for a client that hands it to a shell."""
         return "exec " + shlex.join(self.words)
 
+    def hook(self, **more: Json) -> Json:
+        """Return an entry as most clients have it; `more`: what one of them has instead."""
+        one: Json = {"type": "command", "command": self.text, "timeout": self.seconds, **more}
+        return {"hooks": [one]}
+
 
 class ShellPrefix(Struct, frozen=True, kw_only=True):
     """How a client lets another program start the commands of its shell."""

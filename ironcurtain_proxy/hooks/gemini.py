@@ -19,19 +19,14 @@ from ironcurtain_proxy.hooks.events import (
     WHY,
     AnswerForms,
     HookDialect,
-    HookLine,
     event_kinds,
     table,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, Json, object_of, words
+from ironcurtain_proxy.model.values import Arguments, object_of, words
 
+_PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
 _NAME: Final = re.compile(r"[\w-]+", re.ASCII)
-
-
-def _entry(line: HookLine) -> Json:
-    hook: dict[str, Json] = {"type": "command", "command": line.text, "name": "ironcurtain"}
-    return {"hooks": [{**hook, "timeout": 1000 * line.seconds}]}
 
 
 def _is_off(document: Mapping[str, object]) -> bool:
@@ -63,10 +58,10 @@ GEMINI_TOOLS: Final = ClientTools(
         web_fetch WebFetch
         """
     ),
-    paths=("absolute_path", "file_path", "dir_path", "path", "directory"),
-    directories=("absolute_path", "file_path", "dir_path", "path", "directory"),
+    paths=_PATHS,
+    directories=_PATHS,
     texts={one: one for one in ("content", "old_string", "new_string", "pattern")},
-    addresses=("url", "prompt"),
+    addresses=("prompt",),
 )
 
 DIALECT: Final = HookDialect(
@@ -106,7 +101,7 @@ DIALECT: Final = HookDialect(
     ),
     place=".gemini",
     file="settings.json",
-    entry=_entry,
+    entry=lambda line: line.hook(name="ironcurtain", timeout=1000 * line.seconds),
     # The client takes variables from the others.
     project_files=(".gemini/settings.json", ".gemini/.env", ".env"),
     server_files=((".gemini/settings.json", "mcpServers"),),

@@ -6,6 +6,7 @@ a question that nobody of ours answers is a denial. A sub-agent has a session of
 prompt, which the model wrote, comes like a user's.
 """
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +19,11 @@ from ironcurtain_proxy.hooks.events import (
     event_kinds,
     table,
 )
+from ironcurtain_proxy.hooks.paths import PathForm
 from ironcurtain_proxy.model.values import words
 
+_BACKSLASH: Final = re.compile(r"\\")
+"""Its search takes it for a slash, and searches the directory above what is not there."""
 OPENCODE_TOOLS: Final = ClientTools(
     client="opencode",
     names=table(
@@ -49,6 +53,7 @@ DIALECT: Final = HookDialect(
     own_tools=words("invalid plan_enter plan_exit question skill task todoread todowrite"),
     our_tools=("ironcurtain_",),
     tools=OPENCODE_TOOLS,
+    paths=PathForm(decoded=_BACKSLASH, sought=lambda tool, _: tool == "Grep"),
     asks="never",
     before=AnswerForms(silence={"decision": "allow"}, refuse={"decision": "deny", "reason": WHY}),
     place=".config/opencode",

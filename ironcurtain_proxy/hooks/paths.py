@@ -3,13 +3,15 @@
 What is judged must be what the client opens. A path that it may read in another way than the table
 of tools does is refused, with the words for the agent to write it plainly. Tried with the real
 clients: only Claude Code takes `~` for the home, Gemini CLI decodes `%2e` and looks for a file that
-is not there in other directories, and Copilot CLI and opencode follow a link before `..`.
+is not there in other directories, and Copilot CLI and opencode follow a link before `..`. Copilot
+CLI searches each word of a path that is not there, and opencode takes a backslash for `/`.
 """
 
 import os
 import posixpath
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -50,7 +52,7 @@ class PathForm(Struct, frozen=True, kw_only=True):
         if self.decoded is not None and self.decoded.search(text):
             return True
         place = posixpath.join(here, text)
-        if self.sought(tool, text) and not os.path.lexists(place):
+        if self.sought(tool, text) and not Path(place).exists():
             return True
         # Some take away what stands before `..`, and others go through it.
         through = ".." in text.split("/") and not is_in_home

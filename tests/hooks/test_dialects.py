@@ -109,6 +109,27 @@ def test_an_answer_holds_exactly_what_its_client_takes(client: HookClient) -> No
     assert [*asked] == [one for one in ("PermissionRequest",) if client in {"claude", "codex"}]
 
 
+NOT_JUDGED: Final = {"description", "prompt", "replace_all", "instruction", "include"}
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: "/".join(file.parts[-3:]))
+def test_an_argument_of_another_type_is_not_judged_as_if_it_were_not_there(file: Path) -> None:
+    dialect, event = DIALECTS[file.parts[-3]], file.stem.partition(".")[0]
+    if dialect.events[event] != "before":
+        return
+    payload = orjson.loads(file.read_bytes())
+    given = payload[dialect.fields.given]
+    for name in given.keys() - NOT_JUDGED:
+        for odd in (0, True, {}, {"a": given[name]}, [given[name]], [[given[name]]]):
+            if name == "paths" and isinstance(odd, list) and odd != [[given[name]]]:
+                continue
+            changed = {**payload, dialect.fields.given: {**given, name: odd}}
+            found = dialect.read_event(event, changed)
+            assert isinstance(found, BeforeCall)
+            judged = [as_server_call(*one, HERE) for one in found.calls]
+            assert "broken" in judged, (name, odd, judged)
+
+
 def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> None:
     patch = (
         "*** Begin Patch\n*** Update File: a\n*** Move to: /etc/b\n@@\n-x\n+y\n"
@@ -177,8 +198,15 @@ def test_a_path_that_its_client_may_take_for_another_is_not_clear(
     assert not [one for one in CLEAR if unclear(one)]
     assert [one for one in UNCLEAR[client] if not unclear(one)] == []
     assert unclear("~/a.txt") == (client != "claude")
+    # Copilot CLI then searches both words, and opencode what is above.
+    for tool, looks_elsewhere in (("Grep", {"copilot", "opencode"}), ("Glob", {"copilot"})):
+        assert unclear("sub {here}/../other", tool) == (client in looks_elsewhere)
+        assert not unclear("sub", tool)
+    assert unclear("..\\other", "Grep") == (client == "opencode")
     # Gemini CLI changes a file of that name in whatever directory it finds one.
-    assert unclear("settings.json", "Edit") == (client == "gemini")
+    (here / "away").symlink_to("nowhere")
+    for name in ("settings.json", "away"):
+        assert unclear(name, "Edit") == (client == "gemini")
     assert not unclear("settings.json", "Write")
     assert not unclear("a.txt", "Edit")
 
@@ -201,6 +229,13 @@ def test_what_names_two_places_is_not_judged_by_one_of_them() -> None:
         for calls in asked.values():
             assert [as_server_call(*one, HERE) for one in calls] == ["broken"], odd
     assert as_server_call("WebFetch", {"url": "https://a.b\t.c.d/"}, HERE) == "broken"
+    # Here another address begins for Gemini CLI, and this one has no slashes.
+    for one in (
+        {"prompt": "see https://a.example/\ufeffhttps://b.example"},
+        {"url": "http:b.example"},
+    ):
+        parts = GEMINI_TOOLS.calls("web_fetch", {"prompt": "see https://a.example", **one})
+        assert "broken" in [as_server_call(*call, HERE) for call in parts]
     pages = GEMINI_TOOLS.calls(
         "web_fetch", {"prompt": "sum up https://a.example/ and https://b.example/x"}
     )

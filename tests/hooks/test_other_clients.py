@@ -187,11 +187,13 @@ def test_a_client_opens_the_file_that_was_judged(client: RealClient, tmp_path: P
     named = ("~/x.txt", f"{home.workspace}/a%20b.txt", f"{home.workspace}/link/../x.txt")
     names = (*named, f"{home.workspace}/notes.txt")
     calls: list[tuple[str, Block]] = [(tool, {argument: one}) for one in names]
+    for one in (f"link {home.home}/.config/x.txt", "..\\.config") if tool != "read_file" else ():
+        calls.insert(0, ("grep", {"pattern": "link", "path": one, "output_mode": "content"}))
     with serving(calls, client.answer) as model:
         run(client, home, model)
     found = [text for _, text in model.results]
     leaks = ("taken for the home", "decoded", "behind the link")
-    assert [[one for one in leaks if one in text] for text in found] == [[]] * len(names)
+    assert [[one for one in leaks if one in text] for text in found] == [[]] * len(calls)
     assert "old" in found[-1]
 
 
