@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Origin, OriginReason
 from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Json, RealPath
@@ -20,6 +20,15 @@ ETC = GrantPattern(
     description="Allow files/read_file read-path within /etc",
 )
 
+
+_ORIGINS: tuple[Origin, ...] = ("policy", "policy", "capability", "tool-policy", "target")
+FIVE_REASONS = tuple(
+    [
+        OriginReason(origin=origin, ground=Ground(f"rule-{number}", f"reason {number} to ask"))
+        for number, origin in enumerate(_ORIGINS)
+    ]
+)
+"""Why one call is asked about; the last is the worst."""
 
 SRV = replace(ETC, description="Allow files/read_file read-path within /srv")
 

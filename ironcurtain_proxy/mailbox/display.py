@@ -70,13 +70,19 @@ def _escape(char: str) -> str:
 
 
 def reasons_of(one: PendingRequest) -> list[Field]:
-    """Return a question's reasons, what an approval opens, and what else was found out."""
+    """Return a question's worst reason, what an approval opens, and what else was found out."""
     request = one.request
-    fields = [Field("why", tuple([visible(text) for text in _why(request)]), is_prose=True)]
+    fields = [Field("why", _why(request)[: len(request.told) + 1], is_prose=True)]
     if request.asking:
         named = [_named(name) for name in dict.fromkeys(request.asking)]
         fields.append(Field("allows", (visible(f"{', '.join(named)}: for this session"),)))
     return fields + _named_fields(request.context)
+
+
+def also_of(one: PendingRequest) -> list[Field]:
+    """Return the reasons after the worst one, which need not be read before an answer."""
+    rest = _why(one.request)[len(one.request.told) + 1 :]
+    return [Field("also", rest, is_prose=True)] if rest else []
 
 
 def metadata_of(one: PendingRequest) -> list[Field]:
@@ -101,18 +107,14 @@ def _named_fields(named: Sequence[tuple[str, str]]) -> list[Field]:
     return [Field(visible(name), (visible(text),), is_prose=True) for name, text in named if text]
 
 
-def _why(request: Request) -> list[str]:
+def _why(request: Request) -> tuple[str, ...]:
     """Return what the call does, then the reasons, the worst first, each with its origin."""
     if not request.told and len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
-        return [request.reason]
-    order = [*_ASKING]
-    why = sorted(
-        request.why, key=lambda one: order.index(one[0]) if one[0] in order else len(order)
-    )
-    return [
-        *request.told,
-        *[f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in why],
-    ]
+        return (visible(request.reason),)
+    order = {name: at for at, name in enumerate(_ASKING)}
+    why = sorted(request.why, key=lambda one: order.get(one[0], len(order)))
+    reasons = [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in why]
+    return tuple([visible(text) for text in (*request.told, *reasons)])
 
 
 def _named(capability: str) -> str:
@@ -207,6 +209,7 @@ def banner(
         *arguments_of(one, "argument "),
         *([Field("changes", tuple(diff))] if diff else []),
         *reasons_of(one),
+        *also_of(one),
         remembered(one),
         *metadata_of(one),
     ]

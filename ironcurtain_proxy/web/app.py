@@ -53,6 +53,7 @@ from ironcurtain_proxy.mailbox.answering import (
 )
 from ironcurtain_proxy.mailbox.display import (
     Field,
+    also_of,
     arguments_of,
     metadata_of,
     reasons_of,
@@ -410,6 +411,7 @@ def shown_question(
         "arguments": _fields(arguments_of(one, without=change.shows)),
         "changes": [*change.lines],
         "reasons": _fields(reasons_of(one)),
+        "also": _fields(also_of(one)),
         "candidates": [visible(words) for words in request.candidates],
         "record": _fields(metadata_of(one)),
         "objection": objection(request, credential),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.mailbox.answering import changes_of, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
+    also_of,
     banner,
     margin,
     reasons_of,
@@ -255,8 +256,11 @@ def test_a_device_that_an_agent_names_is_not_opened() -> None:
 def test_the_worst_reason_stands_first() -> None:
     one = pending({"path": "/etc/hosts"})
     why = (("tool-policy", "mode"), ("engine", "odd"), ("policy", "outside"), ("secrets", "a key"))
-    shown = reasons_of(PendingRequest(one.directory, replace(one.request, why=why)))[0].lines
-    assert shown == ("secrets: a key", "policy: outside", "approval mode: mode", "engine: odd")
+    asked = PendingRequest(one.directory, replace(one.request, why=why))
+    assert reasons_of(asked)[0].lines == ("secrets: a key",)
+    (others,) = also_of(asked)
+    assert others.lines == ("policy: outside", "approval mode: mode", "engine: odd")
+    assert also_of(one) == []
 
 
 def test_what_the_call_does_stands_before_every_reason() -> None:
@@ -264,6 +268,11 @@ def test_what_the_call_does_stands_before_every_reason() -> None:
     told = ("Reads /etc/hosts, outside the workspace.",)
     for why in ((("policy", "outside"),), (("policy", "outside"), ("secrets", "a key"))):
         request = replace(one.request, told=told, why=why)
-        shown = reasons_of(PendingRequest(one.directory, request))[0].lines
+        asked = PendingRequest(one.directory, request)
+        shown = reasons_of(asked)[0].lines
         assert shown[0] == told[0]
-        assert "policy: outside" in shown
+        assert len(shown) == len(told) + 1, "the worst reason is read with it"
+        assert "policy: outside" in (
+            *shown,
+            *[text for one in also_of(asked) for text in one.lines],
+        )

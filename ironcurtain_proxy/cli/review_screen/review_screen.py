@@ -65,7 +65,7 @@ class ReviewScreen(App[None]):
     AUTO_FOCUS: ClassVar[str | None] = None
     CSS: ClassVar[str] = """
     #title { height: 1; background: $primary; color: $text; padding: 0 1; }
-    #list { height: auto; max-height: 35%; overflow-x: hidden; }
+    #list { height: auto; max-height: 25%; overflow-x: hidden; }
     #detail { height: 1fr; border-top: solid $primary; padding: 0 1; }
     #note, #words, #change { display: none; }
     #status { height: 1; padding: 0 1; color: $text-muted; }

@@ -19,6 +19,7 @@ from textual.widgets._footer import FooterKey
 from ironcurtain_proxy.mailbox.answering import ShownChange, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
+    also_of,
     arguments_of,
     margin,
     metadata_of,
@@ -126,7 +127,8 @@ class Search:
 
 def holds(one: PendingRequest, words: str) -> bool:
     """Return whether each word occurs in the call, its reasons, or the description of its asker."""
-    fields = (*arguments_of(one), *reasons_of(one), Field("rule", (visible(one.request.rule),)))
+    rule = Field("rule", (visible(one.request.rule),))
+    fields = (*arguments_of(one), *reasons_of(one), *also_of(one), rule)
     parts = [summary(one), visible(one.session), asker_of(one).told()]
     parts += [line for field in fields for line in (field.name, *field.lines)]
     text = "\n".join(parts).casefold()
@@ -162,8 +164,8 @@ def detail_of(
 ) -> Detail:
     """Return all details of a request, in lines of at most `width` columns.
 
-    The reason of the question comes first, then what would be done and what can be remembered. The
-    names for the record come last.
+    The worst reason of the question comes first, then what would be done, the other reasons, and
+    what can be remembered. The names for the record come last.
 
     Args:
         one: the question.
@@ -172,7 +174,10 @@ def detail_of(
         asker: who asks, in words; empty where it is not known.
         equal: the calls that are answered with it, each in full.
     """
-    lines = [Text(part, style="bold") for part in fold(summary(one), width)]
+    first, *rest = fold(summary(one), width)
+    # All of its arguments stand below.
+    second = rest if len(rest) < 2 else [f"{rest[0][:-1]}…"]  # noqa: PLR2004  lines
+    lines = [Text(part, style="bold") for part in (first, *second)]
     if asker:
         lines += [Text(part, style="dim") for part in fold(asker, width)]
     for field in reasons_of(one):
@@ -186,6 +191,8 @@ def detail_of(
         other_change = file_change(other.request.tool, other.request.arguments)
         lines += _call(other, other_change, width)
     needed = len(lines)
+    for field in also_of(one):
+        lines += _field(field, width, "")
     first, *others = remembered(one).lines
     named = f"r: {first}" if one.request.candidates else first
     lines += _field(Field("remember", (named, *others), is_prose=True), width, "")

@@ -98,6 +98,7 @@ function show({ questions, gone, passkeys }) {
   state.passkeys = Boolean(passkeys) && "PublicKeyCredential" in window;
   $("passkey").hidden = !state.passkeys;
   const before = new Map(state.waiting.map((one) => [one.id, one]));
+  const place = state.waiting.findIndex((one) => state.shown && one.id === state.shown.id);
   const came = questions.filter((one) => !before.has(one.id));
   const known = gone ? before : new Map();
   for (const id of gone || []) known.delete(id);
@@ -120,7 +121,8 @@ function show({ questions, gone, passkeys }) {
     if (state.shown && !shown && state.shown.id !== state.answered) {
       tell(`No longer waits, or was answered elsewhere: ${state.shown.headline}`);
     }
-    choose(state.waiting[0] || null, true);
+    // The next one stands where the answered one stood: who goes through a list stays there.
+    choose(state.waiting[Math.max(0, Math.min(place, state.waiting.length - 1))] || null, true);
   }
   drawList();
 }
@@ -164,8 +166,11 @@ function newRow(one, name) {
 }
 
 function update(button, one) {
-  if (state.shown && one.id === state.shown.id) button.setAttribute("aria-current", "true");
-  else button.removeAttribute("aria-current");
+  if (!state.shown || one.id !== state.shown.id) button.removeAttribute("aria-current");
+  else if (!button.hasAttribute("aria-current")) {
+    button.setAttribute("aria-current", "true");
+    button.scrollIntoView({ block: "nearest" });
+  }
   if (one.ends === null) return;
   const left = Math.max(0, Math.round((one.ends - performance.now()) / 1000));
   const time = button.querySelector("small");
@@ -186,7 +191,7 @@ function choose(one, byItself) {
   $("headline").replaceChildren(...inOrder(one.headline));
   $("asker").replaceChildren(...inOrder(one.asker));
   $("body").replaceChildren(...parts(one, more));
-  $("remembered").replaceChildren(...rememberedBy(one));
+  $("remembered").replaceChildren(list(one.also, "reasons"), ...rememberedBy(one));
   $("names").replaceChildren(list(one.record, ""));
   $("kind").replaceChildren(...one.candidates.map((words, place) =>
     element("option", { value: String(place) }, words)));

@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.decision import HUMAN, Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
 from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until, within
-from tests.questions import ETC, SRV
+from tests.questions import ETC, FIVE_REASONS, SRV
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
@@ -131,15 +131,35 @@ async def test_an_edit_that_fits_a_small_screen_is_approved_without_scrolling(
         asked = replace(
             escalation(arguments={"path": str(file), "edits": edits}, candidates=(ETC, SRV)),
             tool="edit_file",
+            told=("Changes calc.py, outside the workspace.",),
+            reasons=FIVE_REASONS,
         )
         async with box.asked(asked), a_screen(box.path) as (screen, pilot):
             await pilot.resize_terminal(80, 24)
             await ready(screen, pilot, asked)
             assert "-a = 1" in text_of(screen)
             assert "oldText" not in text_of(screen)
+            for reason in FIVE_REASONS:
+                assert reason.ground.reason in text_of(screen)
             await pilot.press("a")
             await shown(pilot, lambda: asked.id in box.rulings)
         assert isinstance(box.rulings[asked.id], Approved)
+
+
+async def test_a_long_path_stands_once_in_full_and_its_headline_in_two_lines(
+    tmp_path: Path,
+) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation(arguments={"path": f"/srv/{'long-name/' * 40}end"})
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            first, second, third, *_ = text_of(screen).splitlines()
+            assert first.lstrip().startswith("files/read_file")
+            assert second.endswith("…")
+            assert "long-name" not in third
+            assert text_of(screen).count("/end") == 1
+            await pilot.press("d")
+            await shown(pilot, lambda: asked.id in box.rulings)
 
 
 async def test_what_would_be_remembered_must_be_seen_only_by_who_remembers_it(
