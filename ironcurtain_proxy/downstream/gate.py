@@ -6,6 +6,7 @@ clients omit the host.
 
 import re
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -69,10 +70,13 @@ class Gate(Struct, eq=False):
         """The hosts requested so far, each once."""
         return tuple(self._seen)
 
-    def asked_since(self, count: int) -> str:
-        """Return the first host requested after this number of requests, or empty if none was."""
-        later = [(number, host) for host, number in self._seen.items() if number > count]
-        return min(later)[1] if later else ""
+    def asked_since(self, count: int, is_forbidden: Callable[[str], bool]) -> str:
+        """Return the first host requested after this number of requests, or empty if none was.
+
+        A forbidden host does not count: no approval opens it, so nobody need be asked.
+        """
+        later = sorted((at, host) for host, at in self._seen.items() if at > count)
+        return next((host for _, host in later if not is_forbidden(host)), "")
 
     async def run(self) -> None:
         """Refuse until cancelled."""

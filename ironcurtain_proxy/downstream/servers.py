@@ -423,7 +423,7 @@ class DownstreamServers:
         if closed_by.views is not None:
             result, refused = with_report(result)
         closed = Closed.to(closed_by.profile, call.request)
-        host = refused if gate is None else gate.asked_since(before)
+        host = refused if gate is None else gate.asked_since(before, closed_by.profile.forbids)
         if host and not closed.hosts:
             closed = replace(closed, hosts=(host,))
         answer = _annotated(result, closed)

@@ -398,7 +398,8 @@ class Runner:
                 place = Path(self._setup.views.directory)
                 view = CommandView(place, self._setup.views.workspace, self._repositories)
             status = await self._in_restrictions(command, view)
-            command.host = "" if gate is None else gate.asked_since(asked)
+            forbids = self._setup.profile.forbids
+            command.host = "" if gate is None else gate.asked_since(asked, forbids)
             command.stopped.set()
             if command.fetched is not None:
                 await command.fetched.wait()

@@ -163,6 +163,8 @@ class SandboxSurroundings(Struct, frozen=True, kw_only=True):
     workspace: str | None
     writable: tuple[str, ...]
     """Directories that rules may let this server change."""
+    never: tuple[str, ...] = ()
+    """Hosts to which this server reports about its use, and which its work does not need."""
 
 
 def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
@@ -174,8 +176,7 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
     files = object_of(entry.get("filesystem"))
     network = object_of(entry.get("network"))
     said = {key: _paths(files, key, around) for key in files}
-    cwd = spec.cwd or "/"
-    mine = (cwd, *([around.workspace] if around.workspace else ()), *around.writable)
+    mine = (spec.cwd or "/", *([around.workspace] if around.workspace else ()), *around.writable)
     own = tuple([path for path in around.own if path != "/"])
     opened = {
         key: [path for path in said.get(key, ()) if not is_in(path, *own)]
@@ -208,7 +209,7 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
             )
         ),
         allowed_domains=_strings(network, "allowedDomains"),
-        denied_domains=_strings(network, "deniedDomains"),
+        denied_domains=(*_strings(network, "deniedDomains"), *around.never),
         services=_strings(network, "services"),
         limits=limits_of(object_of(entry.get("limits"))),
         lent=hidden.lent,

@@ -221,15 +221,14 @@ def confinements(
     confined: dict[str, Confinement] = {}
     home = str(real(settings.home))
     # A client may start the proxy without the variable.
-    runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
-    places = places_of(home, {**runtime, **os.environ})
+    places = places_of(home, {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ})
     there = present(places)
     shells = _shells(settings)
     for spec in specs:
         if not is_confined(spec):
             _refuse_if_gone(spec, settings)
             continue
-        needed = _needed(spec, settings)
+        needed, needs = _needed(spec, settings), _needs(spec, settings)
         around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
@@ -239,8 +238,8 @@ def confinements(
             real=lambda text: str(real(Path(text))),
             workspace=None if settings.workspace is None else str(settings.workspace),
             writable=writable[spec.name],
+            never=needs.closed,
         )
-        needs = _needs(spec, settings)
         profile = profile_of(spec, around)
         try:
             SrtSettings.of(profile)
@@ -381,7 +380,7 @@ def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str
     own = _own_place(spec, settings)
     if spec.env.get(_MEMORY, "").startswith(f"{own}/"):
         places.append(own)
-    return _real([place for place in places if place.is_dir()])
+    return _real([one for one in places if os.path.isdir(one)])  # noqa: PTH112  raises nothing
 
 
 def _may_change(rule: Rule, spec: ServerSpec) -> bool:

@@ -38,6 +38,8 @@ def section(results: Mapping[str, Mapping[str, str]]) -> str:
             said.append(f"Has for itself: {', '.join(f'`~/{one}`' for one in needs.private)}.")
         if needs.hosts:
             said.append(f"`init` opens {', '.join(f'`{one}`' for one in needs.hosts)}.")
+        if needs.closed:
+            said.append(f"Keeps closed: {', '.join(f'`{one}`' for one in needs.closed)}.")
         if needs.advice:
             said.append(needs.advice)
         if note := cases.get(name, {}).get("note"):

@@ -11,6 +11,11 @@ from ironcurtain_proxy.downstream.gate import Gate
 pytestmark = pytest.mark.anyio
 
 
+def nothing(_host: str) -> bool:
+    """No host is forbidden."""
+    return False
+
+
 def say(port: int, *parts: bytes) -> bytes:
     """What the gate answers to these parts, one after another."""
     heard = b""
@@ -40,8 +45,20 @@ async def test_a_host_is_refused_and_known(parts: tuple[bytes, ...], host: str) 
         heard = await run_sync(say, gate.port, *parts)
         group.cancel_scope.cancel()
     assert b"403" in heard or heard[2:4] == b"\x05\x02"
-    assert gate.asked_since(0) == host
-    assert gate.asked_since(gate.count) == ""
+    assert gate.asked_since(0, nothing) == host
+    assert gate.asked_since(gate.count, nothing) == ""
+
+
+async def test_a_forbidden_host_is_refused_and_is_no_reason_to_ask() -> None:
+    gate = Gate.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(gate.run)
+        for host in (b"telemetry.example", b"wanted.example"):
+            heard = await run_sync(say, gate.port, b"CONNECT " + host + b":443 HTTP/1.1\r\n\r\n")
+            assert b"403" in heard
+        group.cancel_scope.cancel()
+    assert gate.asked_since(0, lambda host: host == "telemetry.example") == "wanted.example"
+    assert gate.asked_since(0, lambda host: True) == ""
 
 
 async def test_what_is_no_request_does_not_stop_the_gate() -> None:
@@ -55,4 +72,4 @@ async def test_what_is_no_request_does_not_stop_the_gate() -> None:
                 await run_sync(end.sendall, junk)
         await run_sync(say, gate.port, b"CONNECT last.example:1 HTTP/1.1\r\n\r\n")
         group.cancel_scope.cancel()
-    assert gate.asked_since(0) == "last.example"
+    assert gate.asked_since(0, nothing) == "last.example"

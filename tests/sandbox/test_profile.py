@@ -8,6 +8,7 @@ import orjson
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.config.servers.recognition import needs_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
@@ -49,6 +50,14 @@ def test_by_default_no_network_and_writes_only_where_policy_may_let_them() -> No
             *("/home/me/.npm/_logs", "/home/me/.claude/debug"),
         ),
     )
+
+
+def test_what_a_server_reports_to_stays_closed_although_everything_else_is_open() -> None:
+    around = replace(AROUND, never=needs_of("desktop-commander").closed)
+    profile = profile_of(spec({"network": {"allowedDomains": ["*.app", "github.com"]}}), around)
+    assert profile.forbids("telemetry.desktopcommander.app")
+    assert not profile.may_reach("telemetry.desktopcommander.app")
+    assert profile.may_reach("github.com")
 
 
 @pytest.mark.requirement("C-13")

@@ -61,6 +61,8 @@ class PackNeeds(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     """Folders below the home directory that it writes, and gets for itself."""
     hosts: tuple[str, ...] = ()
     """Hosts that all its work goes to. `init` proposes to open them."""
+    closed: tuple[str, ...] = ()
+    """Hosts that it reports to about its use, and that its work does not need."""
     variables: Mapping[str, str] = {}
     """Variables that it needs in a sandbox alone."""
     stateful: bool = False
