@@ -238,9 +238,7 @@ def lint_live_operations(
 ) -> None:
     """Report prompts without an annotation, and resources that no rule covers."""
     engine = LoadedEngine(
-        loaded=loaded,
-        home=settings.home,
-        container_workspace_dir=settings.container_workspace_dir,
+        loaded=loaded, home=settings.home, container_workspace_dir=settings.container_workspace_dir
     )
     kernel = Kernel.of(engine, check_schemas=True)
     for spec in settings.servers:

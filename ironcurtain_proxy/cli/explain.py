@@ -264,13 +264,7 @@ def _as_text(
         if policy.ground.rule == decision.ground.rule
         else (f"  (the policy alone: {effect_of(policy)} by {policy.ground.rule})")
     )
-    lines = [
-        head,
-        f"  {decision.ground.reason}",
-        *([said] if said else []),
-        "",
-        "arguments",
-    ]
+    lines = [head, f"  {decision.ground.reason}", *([said] if said else []), "", "arguments"]
     for fact in gathered.request.arguments:
         values = ", ".join(shown(value) or '""' for value in fact.values) or "(not given)"
         lines.append(f"  {fact.name} [{', '.join(fact.roles)}]: {values}")

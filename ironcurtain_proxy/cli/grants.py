@@ -385,10 +385,7 @@ def try_families(options: argparse.Namespace) -> int:
     workspace = str(options.workspace or Path.cwd())
     answer_row = partial(answer_to, workspace=workspace, config=options.config)
     if options.jsonl:
-        refusal: dict[str, Json] = {
-            "covered": False,
-            "family": "nothing: the line cannot be read",
-        }
+        refusal: dict[str, Json] = {"covered": False, "family": "nothing: the line cannot be read"}
         return answer_lines(answer_row, refusal)
     if options.then is None:
         complain("grants try: name APPROVED and THEN, or --jsonl")

@@ -57,6 +57,7 @@ from ironcurtain_proxy.cli.init_wants import (
     installations,
     known_needs,
     near_services,
+    not_installed,
     opens_network,
     read_with_wants,
     short,
@@ -185,7 +186,7 @@ def _carry_out(
 
     entries = _entries(wish, moving, present)
     before = settings_of(entries)
-    install_packages(talk, before, own_machine(before), wish.seconds)
+    faults = install_packages(talk, before, own_machine(before), wish.seconds)
     talk.say(
         f"\nreading the tools of {counted(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
@@ -195,7 +196,10 @@ def _carry_out(
     later = wanting_login(settings, servers)
     errors = frozenset([one.name for one in servers if one.error])
     silent = errors - present.keys() - {*later}
-    outcome.failures |= {name: one for name, one in failures.items() if name in silent}
+    outcome.failures |= {
+        name: not_installed(*faults[name]) if name in faults else failures[name]
+        for name in silent & {*failures, *faults}
+    }
     for line in summed_up(servers, preset(wish.preset)):
         talk.say(f"  {clean(line, 200)}")
     lasting = lasting_entries(entries, settings, servers, wish.workspace)
@@ -270,9 +274,7 @@ def _changes(
 
 
 def _entries(
-    wish: SetupOptions,
-    moving: Sequence[MovingServer],
-    present: Mapping[str, Mapping[str, Json]],
+    wish: SetupOptions, moving: Sequence[MovingServer], present: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, dict[str, Json]]:
     """Return the servers behind the proxy, which start the same from any directory."""
     entries = servers_behind_proxy(moving, present)

@@ -236,16 +236,19 @@ def digests(files: Sequence[PlannedFile], before: Mapping[str, str]) -> dict[str
 # What a launcher fetches anew at each start cannot run in a sandbox; what is installed can.
 
 
-def install_packages(talk: Dialogue, settings: Settings, machine: Machine, seconds: float) -> None:
+def install_packages(
+    talk: Dialogue, settings: Settings, machine: Machine, seconds: float
+) -> dict[str, tuple[str, str]]:
     """Ask, and install the packages that launchers of servers would fetch.
 
-    A failed installation is printed, and the launcher starts the server as before.
+    A failed installation is printed, and the launcher starts the server as before. Return the
+    fault and the command of each that failed, by the name of its server.
 
     Args:
         talk: with the person.
         settings: with the servers.
         machine: where installed programs are searched.
-        seconds: the limit for each command.
+        seconds: the limit for a start. A command that downloads may take five times as long.
     """
     wanted = {
         fetch: spec
@@ -253,22 +256,25 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
         if isinstance(look_up(spec, machine), NotInstalled) and (fetch := fetch_of(spec))
     }
     if not wanted:
-        return
+        return {}
     talk.say("These packages would be fetched at each start, which no sandbox lets a server do. "
              "Installed once,\nthe servers run in sandboxes:")  # fmt: skip
     for command in wanted:
         talk.say(f"  {clean(shlex.join(masked_arguments(command)), 300)}")
     if talk.ask(f"Install {counted(len(wanted), 'package')} first?", is_step=True) == "n":
-        return
+        return {}
     done: list[Json] = []
+    faults: dict[str, tuple[str, str]] = {}
     for command, spec in wanted.items():
-        talk.say(f"installing for {clean(spec.name)} (up to {seconds:g} s) …")
-        fault = _install(command, spec, machine.environ, seconds)
-        if fault:
+        talk.say(f"installing for {clean(spec.name)} (up to {5 * seconds:g} s) …")
+        shown = shlex.join(masked_arguments(command))
+        if fault := _install(command, spec, machine.environ, 5 * seconds):
             talk.say(f"  not installed: {clean(fault, 300)}")
+            faults[spec.name] = fault, shown
         else:
-            done.append(shlex.join(masked_arguments(command)))
+            done.append(shown)
     talk.answer["installed"] = done
+    return faults
 
 
 def _install(
@@ -301,7 +307,7 @@ def _run(command: tuple[str, ...], environ: Mapping[str, str], seconds: float) -
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"{seconds:g} s were too short: run the command yourself, and then init again"
+            return f"{seconds:g} s were too short"
         except OSError as error:
             return str(error)
     if done.returncode == 0:

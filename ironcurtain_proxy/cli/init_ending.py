@@ -127,11 +127,7 @@ def say_ending(
 
 
 def _lines(
-    inside: Sequence[str],
-    left: Sequence[Unprotected],
-    ending: InitEnding,
-    *,
-    is_first: bool,
+    inside: Sequence[str], left: Sequence[Unprotected], ending: InitEnding, *, is_first: bool
 ) -> Iterator[str]:
     total = len(inside) + len(left)
     what = "server" if is_first else "added server"

@@ -126,7 +126,7 @@ def _places(path: str, workspace: Path) -> list[str]:
         place
         for place in path.split(os.pathsep)
         if place.startswith("/")
-        and Path(place).is_dir()
+        and os.path.isdir(place)  # noqa: PTH112  the other one raises where we may not look
         and not Path(os.path.realpath(place)).is_relative_to(closed)
     ]
 

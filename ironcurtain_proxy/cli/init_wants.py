@@ -174,6 +174,12 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     return Failure(why=f"it does not start: {words}", remedy=remedy)
 
 
+def not_installed(fault: str, command: str) -> Failure:
+    """Return why a server stays whose package could not be installed."""
+    why = f"its package is not installed: {fault}"
+    return Failure(why=why, remedy=f"run `{command}`, and init again")
+
+
 def _only(settings: Settings, names: Collection[str]) -> Settings:
     return replace(settings, servers=tuple([one for one in settings.servers if one.name in names]))
 

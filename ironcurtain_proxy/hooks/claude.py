@@ -215,7 +215,7 @@ DIALECT: Final = HookDialect(
     place=".claude",
     file="settings.json",
     entry=lambda line: line.hook(command=line.words[0], args=[*line.words[1:]]),
-    notice="`ironcurtain-proxy doctor` says what the sandbox for its commands lacks",
+    notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,

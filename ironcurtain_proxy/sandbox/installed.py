@@ -335,7 +335,8 @@ def _project(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
 def project_of(directory: Path) -> Path | None:
     """Return the nearest directory that holds a project."""
     around = (directory, *directory.parents)
-    return next((place for place in around if (place / "pyproject.toml").is_file()), None)
+    # `Path.is_file` raises where we may not look.
+    return next((one for one in around if os.path.isfile(one / "pyproject.toml")), None)  # noqa: PTH113
 
 
 # --- both

@@ -146,7 +146,7 @@ def test_what_hooks_install_added_is_known_to_the_next_init(tmp_path: Path) -> N
     assert "doctor" not in done.stdout
     words[words.index("gemini")] = "claude"
     done = program.run(words, machine.environ, machine.workspace)
-    assert "`ironcurtain-proxy doctor` says what the sandbox for its commands lacks" in done.stdout
+    assert "`ironcurtain-proxy doctor` says whether its commands run in a sandbox" in done.stdout
     assert program.run([*PROXY, "hooks", "remove", "claude"], machine.environ).returncode == 0
     assert machine.run("--undo")[0] == 0
     code, said, faults = machine.run("--yes")

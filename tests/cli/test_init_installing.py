@@ -85,9 +85,12 @@ def test_an_installation_that_fails_is_told_and_leaves_the_launcher_in_its_place
     code, said, _ = machine.run("--yes", "--seconds", "20")
     assert code == 1
     assert "  not installed:" in said
-    assert "1 of 2 servers protected. NOT protected:\n  other (Cursor): it does not start:" in said
-    advice = said.partition("check --live:")[2]
-    assert "uv tool install" not in advice, "what cannot be installed is not proposed again"
+    why = "other (Cursor): its package is not installed:"
+    assert f"1 of 2 servers protected. NOT protected:\n  {why}" in said
+    assert "\n    next: run `uv tool install " in said
+    assert said.partition("check --live:")[2].count("uv tool install") == 1, (
+        "what cannot be installed is not proposed again"
+    )
     assert not machine.tool().exists()
     servers = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
     assert servers.keys() == {"ironcurtain", "other"}
@@ -100,10 +103,11 @@ def test_an_installation_that_takes_too_long_says_so_in_words(machine: Packages)
     launcher.chmod(0o755)
     machine.give_cursor(slow={"command": str(launcher), "args": ["-y", "slow-server"]})
     machine.variables["PATH"] = f"{launcher.parent}:{os.environ['PATH']}"
-    words = [*PROXY, "init", "--yes", "--seconds", "1"]
+    words = [*PROXY, "init", "--yes", "--seconds", "0.2"]
     environ = {**machine.environ, **machine.variables}
     said = program.run(words, environ, machine.workspace).stdout
-    assert "  not installed: 1 s were too short: run the command yourself" in said
+    assert "  not installed: 1 s were too short\n" in said
+    assert "next: run `npx --yes --package=slow-server -- true`, and init again" in said
 
 
 def test_nothing_is_installed_by_a_dry_run_or_for_what_is_there(machine: Packages) -> None:

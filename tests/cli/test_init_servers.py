@@ -6,10 +6,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
+from ironcurtain_proxy.cli.init_servers import lasting_entries, path_to, settings_for
 from ironcurtain_proxy.cli.init_wants import near_services
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.installed import project_of
 from tests import program
 from tests.program import PROXY
 
@@ -32,6 +33,19 @@ def test_a_shell_server_works_in_the_workspace_also_under_a_launcher(
 ) -> None:
     assert lasting(tmp_path, *line.split())["cwd"] == "@workspace"
     assert "cwd" not in lasting(tmp_path, *line.split(), kind="files")
+
+
+def test_a_place_that_cannot_be_looked_at_counts_as_not_there(tmp_path: Path) -> None:
+    program_here = tmp_path / "bin" / "only-here"
+    program_here.parent.mkdir()
+    program_here.write_text("#!/bin/sh\n")
+    program_here.chmod(0o755)
+    # Too long for the kernel: as a directory of another user, it fails otherwise than by absence.
+    closed = f"/{'a' * 300}"
+    environ = {"PATH": f"{closed}:{program_here.parent}"}
+    found = path_to(["only-here"], tmp_path / "workspace", environ)
+    assert found.split(":")[0] == str(program_here.parent)
+    assert project_of(Path(closed)) is None
 
 
 def test_the_project_of_a_launcher_stays_its_own(tmp_path: Path) -> None:

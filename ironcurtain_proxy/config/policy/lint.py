@@ -346,8 +346,8 @@ def lint_live(
     for spec in servers:
         if spec.name not in live.answered:
             why = live.silent.get(spec.name, "")
-            words = f"did not answer: not compared{why and f' ({why})'}"
             # No reason means that the server is still starting: fetching a package takes time.
+            words = f"did not answer: not compared ({why or '`--seconds 60` waits longer'})"
             say = report.error if why else report.warning
             say(f"server {shown(spec.name)}", (), words)
             continue

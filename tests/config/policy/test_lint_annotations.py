@@ -142,7 +142,10 @@ def test_a_relative_path_beside_an_argument_that_says_where_it_begins_is_not_poi
 def test_a_server_that_did_not_answer_is_not_compared() -> None:
     report = Report()
     lint_live({("filesystem", "read_file"): READ}, LiveTools((), frozenset()), [FILES], report)
-    assert [str(p) for p in report.problems] == ['server "files": did not answer: not compared']
+    advice = "`--seconds 60` waits longer"
+    assert [str(p) for p in report.problems] == [
+        f'server "files": did not answer: not compared ({advice})'
+    ]
 
 
 def test_why_a_server_did_not_answer_is_said_if_it_is_known() -> None:
