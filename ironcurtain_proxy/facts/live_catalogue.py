@@ -22,6 +22,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ironcurtain_proxy.facts.client_tools import SHELL
 from ironcurtain_proxy.model.annotation import (
     Annotations,
     RoleSpec,
@@ -497,13 +498,13 @@ class LiveCatalogue:
         """SHA-256 of the tool's definition as it is now, in hexadecimal.
 
         It is that of the other door's tool where this one takes the same arguments, so that what is
-        remembered of one counts for both.
+        remembered of one counts for both. A shell's commands may run elsewhere at each door.
         """
         found = self.lookup(server, tool)
         if found is None:
             return ""
         own = found.definition
-        other = self.beside and self.beside.lookup(server, tool)
+        other = self.beside and server != SHELL and self.beside.lookup(server, tool)
         if other and not other.held and other.definition.input_schema == own.input_schema:
             own = other.definition
         return fingerprint(server, tool, own.raw)

@@ -97,7 +97,7 @@ class CommandCandidates(Struct, frozen=True, kw_only=True):
     """The candidates for a command."""
 
     patterns: tuple[FamilyPattern | CallPattern, ...]
-    """The most probable choice first: the families of all its parts."""
+    """The most probable choice first: the families of all its parts, else the identical call."""
     is_general: bool
     """Whether the whole tool may be remembered: no part leaves, or is of a kind that never may."""
 
@@ -146,7 +146,9 @@ def command_candidates(
         ]
     identical = identical_call(call)
     if identical is not None:
-        patterns.append(identical)
+        # Without a family for each part, whoever chose the others would be asked the same again.
+        is_whole = all(map(_may_be_general, needed or ()))
+        patterns.insert(len(patterns) if is_whole else 0, identical)
     return CommandCandidates(
         patterns=tuple(patterns),
         is_general=not (is_never_general(call) or leaves(call)),

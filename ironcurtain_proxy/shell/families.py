@@ -320,14 +320,12 @@ def _of_task(
     files = () if task is None else task.files
     at = place.directory if files else None
     defined = tuple(posixpath.join(at, name) for name in files) if at else ()
-    service = None if outside or launcher != () else service_of(rest, place)
-    if service is not None:
+    is_plain = launcher == () and not outside
+    if is_plain and (service := service_of(rest, place)) is not None:
         return Family(program=(SERVICES,), kept=(service,))
-    database = None if outside or launcher != () else database_of(rest)
-    if database is not None:
+    if is_plain and (database := database_of(rest)) is not None:
         return Family(program=(rest[0].text or "", ONLY_READS), kept=database)
-    account = None if outside or launcher != () else containers_of(rest)
-    if account is not None:
+    if is_plain and (account := containers_of(rest)) is not None:
         return Family(program=("ssh", "docker", ONLY_READS), kept=account)
     is_api = task is not None and task.path == ("gh", "api")
     asks_graphql = is_api and any(word.text == "graphql" for word in rest)
@@ -394,10 +392,9 @@ def _reading_of_files(part: Part) -> Family | None:
     place = part.place
     if part.effect != "beyond" or not only_reads_elsewhere(part.command, place):
         return None
-    redirected = [one.target for one in part.command.redirections]
     words = [word for word in part.command.words[1:] if not word.prefix.startswith("-")]
     found: set[str] = set()
-    for word in (*words, *redirected):
+    for word in (*words, *[one.target for one in part.command.redirections]):
         path = path_of(word, place)
         if path is None or is_inside(path, place) or may_write(path, place):
             continue

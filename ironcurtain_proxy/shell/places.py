@@ -238,6 +238,15 @@ def is_inside(path: str, place: CommandPlace) -> bool:
     return not any(is_within(path, stray) for stray in place.strays)
 
 
+def _is_shown(path: str, place: CommandPlace) -> bool:
+    """Return whether a path lies in the workspace, or in the data of the repository it is one of.
+
+    git shows in each worktree what the repository of all of them holds.
+    """
+    data = place.repository
+    return is_inside(path, place) or (data is not None and is_within(path, data))
+
+
 def is_of_project(path: str, place: CommandPlace) -> bool:
     """Return whether a path lies in the workspace, and in no directory that steers programs.
 
@@ -293,7 +302,7 @@ def _why_not_named(word: Word, place: CommandPlace) -> str | None:
     path = path_of(word, place)
     if path is None:
         return "it names a file that is not known"
-    if path in _STREAMS or is_inside(path, place):
+    if path in _STREAMS or _is_shown(path, place):
         return None
     # A workspace below `/tmp` has links, too.
     if any(is_within(path, stray) for stray in place.strays):
@@ -321,7 +330,7 @@ def glob_directory(word: Word, place: CommandPlace) -> str | None:
 
 def _why_not_glob(word: Word, place: CommandPlace) -> str | None:
     directory = glob_directory(word, place)
-    if directory is None or not is_inside(directory, place):
+    if directory is None or not _is_shown(directory, place):
         return "it names files that are not known"
     if any(is_within(stray, directory) for stray in place.strays):
         return LED_OUT

@@ -9,6 +9,7 @@ import pytest
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import Json
 
 pytestmark = pytest.mark.anyio
 
@@ -175,3 +176,22 @@ async def test_a_tool_that_is_held_or_of_another_server_is_like_none() -> None:
     }
     assert catalogue.alike("files", "unknown") == {}
     assert catalogue.alike("files", "absent") == {}
+
+
+@pytest.mark.parametrize(("server", "is_shared"), [("fetch", True), ("shell", False)])
+async def test_both_doors_have_one_tool_of_the_same_arguments_and_never_one_shell(
+    server: str, *, is_shared: bool
+) -> None:
+    """Else what was approved for the client's shell would run wherever a server runs it."""
+    schema: Mapping[str, Json] = {"type": "object", "properties": {"what": {"type": "string"}}}
+    own, others = Starting(), Starting()
+    catalogues = []
+    for door, said in ((own, "here"), (others, "on another machine")):
+        raw: dict[str, Json] = {"name": "go", "description": said, "inputSchema": {**schema}}
+        door.listed[server] = (ToolDefinition(server, "go", raw),)
+        catalogue = catalogue_of(door, server)
+        catalogue.refresh()
+        catalogues.append(catalogue)
+    hook, served = catalogues
+    hook.beside = served
+    assert (hook.definition(server, "go") == served.definition(server, "go")) is is_shared

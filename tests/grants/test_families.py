@@ -77,6 +77,34 @@ def test_what_is_never_general_is_offered_as_the_identical_call_alone(project: P
     assert one.description.endswith("; what `tar` unpacks is not listed here")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "go test ./... && npx other-tool",
+        "cp a .env && bash scripts/check.sh",
+        "git push --force origin feature-x && gh pr view 1",
+        "git reset --hard && npm test",
+        "go test ./...",
+        "go test ./... && npm test",
+        "cat ../a.txt && python -c 1",
+    ],
+)
+def test_whoever_remembers_the_first_choice_is_not_asked_the_same_again(
+    project: Project, command: str
+) -> None:
+    project.approve(command)
+    assert project.covers(command)
+    assert not project.covers(f"{command} --all")
+
+
+def test_families_of_some_parts_are_offered_behind_the_identical_call(project: Project) -> None:
+    first, *others = project.offered("git reset --hard && go test ./...")
+    assert isinstance(first, CallPattern)
+    assert [one.description for one in others] == [
+        "`go test` in ~/project and other worktrees of its repository"
+    ]
+
+
 def test_a_compound_is_covered_when_each_part_was_approved_by_itself(project: Project) -> None:
     project.approve("go test ./...")
     assert not project.covers("go test ./... && go vet ./...")
@@ -127,6 +155,23 @@ def test_commands_that_only_read_can_be_remembered_as_such(project: Project) -> 
     assert project.covers("cat Makefile")
     assert not project.covers("cat .env")
     assert not project.covers("touch x")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("python -m pytest", "python3 -m pytest"),
+        ("pip install -r r.txt", "pip3 install -r r.txt"),
+        ("node --version", "nodejs --version"),
+    ],
+)
+def test_another_name_of_a_program_may_find_another_program(
+    project: Project, one: str, other: str
+) -> None:
+    for approved, then in ((one, other), (other, one)):
+        project.grants.clear()
+        project.approve(approved)
+        assert not project.covers(then)
 
 
 def test_another_project_is_not_covered(project: Project, tmp_path: Path) -> None:

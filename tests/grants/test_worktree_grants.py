@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts import repositories
 from ironcurtain_proxy.facts.repositories import repository_of
+from ironcurtain_proxy.grants.families import only_reads
 from tests.grants.family_projects import Project
 from tests.tables import table
 
@@ -44,6 +47,56 @@ def test_a_family_of_a_worktree_covers_commands_in_the_repository(project: Proje
     other = worktree(project)
     other.approve("go test ./...")
     assert project.covers("go test -v ./internal/...")
+
+
+READS: Final = (
+    "cat {0}/HEAD",
+    "ls {0}/hooks",
+    "wc -c {0}/objects/pack/*.idx | sort",
+    "xxd {0}/index",
+)
+
+
+@pytest.mark.parametrize("command", READS)
+def test_the_data_of_its_repository_is_read_in_a_worktree_as_in_the_repository(
+    project: Project, tmp_path: Path, command: str
+) -> None:
+    other = worktree(project)
+    there = command.format(project.path / ".git")
+    assert only_reads(other.call(there))
+    assert only_reads(project.call(there))
+    project.git("clone", "-q", str(project.path), "../clone")
+    assert not only_reads(Project((tmp_path / "clone").resolve()).call(there)), "another repository"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat {0}/../.env",
+        "cat {0}/../README.md",
+        "cat {0}/credentials",
+        "cat {0}config",
+        "cp a {0}/hooks/post-commit",
+        "sed -i s/a/b/ {0}/HEAD",
+        "cat {0}/HEAD > {0}/index",
+        "cat {0}/$X",
+    ],
+)
+def test_nothing_else_of_the_repository_is_read_in_a_worktree(
+    project: Project, command: str
+) -> None:
+    other = worktree(project)
+    assert not only_reads(other.call(command.format(project.path / ".git")))
+
+
+def test_settings_of_the_repository_with_a_password_are_not_read_in_a_worktree(
+    project: Project,
+) -> None:
+    other = worktree(project)
+    call = other.call(f"cat {project.path}/.git/config")
+    assert only_reads(call)
+    held = replace(call, place=replace(call.place, shows_credentials=True))
+    assert not only_reads(held)
 
 
 def test_another_clone_is_no_worktree(project: Project, tmp_path: Path) -> None:
