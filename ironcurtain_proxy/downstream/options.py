@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -14,7 +14,9 @@ from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.watchman import Watchman
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.watchman import Watchman
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
 """`restarting`: it was ready and ended. `failed`: the last attempt to start it came to nothing; it
@@ -46,7 +48,7 @@ class DownstreamOptions(Struct, frozen=True, kw_only=True):
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
     """The confinement of each server; a server that is missing here runs unconfined."""
-    watchman: Watchman | None = None
+    watchman: "Watchman | None" = None
     """Looks after what second instances may write besides, or None if nobody does."""
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -35,7 +35,9 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.second_instance import in_views, left_closed, widened
-from ironcurtain_proxy.sandbox.watchman import Watchman
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.watchman import Watchman
 
 IDLE: Final = 60.0
 """Seconds that a second instance lives without a call."""
@@ -55,7 +57,7 @@ class SecondInstance(Struct, eq=False):
     supervisor: Supervisor
     confinement: Confinement
     idle_since: float
-    watch: Watchman | None = None
+    watch: "Watchman | None" = None
     """Looks after what was opened for it, or None if nothing was, besides hosts."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)

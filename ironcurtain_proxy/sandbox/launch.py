@@ -122,6 +122,14 @@ class Launch(Struct, frozen=True):
             self.directory.remove()
 
 
+def watched(confined: Mapping[str, Confinement]) -> Mapping[str, Confinement]:
+    """Return the confinements in which files of the workspace are changed at once.
+
+    A command in a view changes nothing until the proxy brings it in.
+    """
+    return {name: one for name, one in confined.items() if one.views is None}
+
+
 def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
     """Return variables whose `PATH` leads to no program in the workspace.
 

@@ -30,7 +30,7 @@ from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
-from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.launch import Confinement, watched
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import is_in
 from ironcurtain_proxy.sandbox.putting_back import (
@@ -436,14 +436,6 @@ class Watchman(Struct):
             elif len(self._said) == _MOST_SAID:
                 _LOGGER.warning("more was put back: see putBack in the audit log")
             self._said.add(text)
-
-
-def watched(confined: Mapping[str, Confinement]) -> Mapping[str, Confinement]:
-    """Return the confinements in which files of the workspace are changed at once.
-
-    A command in a view changes nothing until the proxy brings it in.
-    """
-    return {name: one for name, one in confined.items() if one.views is None}
 
 
 def looked_after(

@@ -45,10 +45,9 @@ from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.installed import without_launcher
-from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
+from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents, watched
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.call_facts import (
     command_argument,
@@ -76,6 +75,7 @@ from ironcurtain_proxy.wiring.reviewers import (
 from ironcurtain_proxy.wiring.shared import Shared, open_log, shared_parts
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.watchman import Watchman
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry.export import Telemetry
     from ironcurtain_proxy.wiring.views import ShellViews
@@ -147,7 +147,7 @@ def _closes(rule: Rule, spec: ServerSpec, endpoint: RemoteEndpoint) -> bool:
 
 
 _log: Final = logging.getLogger(__name__)
-_MOST_SECONDS: Final = 86400.0
+_A_DAY: Final = 86400.0
 
 
 class AgentTools(Servers, ToolLists, Protocol):
@@ -189,7 +189,7 @@ class Proxy(Struct, kw_only=True):
     """The telemetry, or None if no spans and metrics are sent."""
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
-    watchman: Watchman | None = None
+    watchman: "Watchman | None" = None
     """The watch over confined servers, or None if none of them may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
     """The timeline, or None if no call can be taken back."""
@@ -331,9 +331,16 @@ def _served(
     return [spec for spec in specs if spec.name in wired], wired, views
 
 
-def _patient(options: DownstreamOptions) -> DownstreamOptions:
-    """Return options under which no call takes too long: a client ends its own commands."""
-    return replace(options, call_timeout=_MOST_SECONDS)
+def _looked_after(
+    confined: Mapping[str, Confinement], state_dir: Path
+) -> "tuple[Watchman | None, Mapping[str, Confinement]]":
+    """Return the watch over confined servers, and their confinements with what it closes."""
+    if not confined:
+        return None, confined
+    # It brings ten modules, which no other server needs.
+    from ironcurtain_proxy.sandbox.watchman import looked_after  # noqa: PLC0415
+
+    return looked_after(confined, state_dir)
 
 
 def assemble(  # noqa: PLR0913  the ends of one proxy
@@ -365,9 +372,10 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     batch = Batch() if beside is None else beside.batch
     audit = open_log(settings, batch, in_process=in_process) if beside is None else beside.audit
     specs, confined, views = _served(settings, environ, sandbox, loaded, own)
-    watchman, confined = looked_after(confined, settings.state_dir)
+    watchman, confined = _looked_after(confined, settings.state_dir)
     options = replace(downstream_options(settings, environ, confined), watchman=watchman)
-    servers = DownstreamServers(specs, _patient(options) if own else options)
+    # A client ends its own commands.
+    servers = DownstreamServers(specs, replace(options, call_timeout=_A_DAY) if own else options)
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     pins = pins_of(settings, loaded.bundle)
