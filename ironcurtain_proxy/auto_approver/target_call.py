@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from ironcurtain_proxy.audit.redaction import redact_text
+from ironcurtain_proxy.auto_approver.vocabulary import TABLE, these
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.history import Unpublished
@@ -241,47 +242,22 @@ def _leads_to_one_place(fact: ArgumentFact) -> bool:
 # --- values that a message names -----------------------------------------------------------------
 
 
-class _Tool(Struct, frozen=True):
-    """A tool that does one thing to the values of some arguments."""
+class _Tool(Struct, frozen=True, forbid_unknown_fields=True):
+    """Tools that do one thing to the values of some arguments."""
 
+    names: tuple[str, ...]
     verb: SpelledVerb
     values: tuple[str, ...]
-    text: str
+    text: str = ""
     """The argument whose text has to be quoted, or empty."""
-    others: tuple[str, ...]
+    others: tuple[str, ...] = ()
     """Arguments that say nothing of what is done."""
-    kind: Literal["file", "directory"] | None
+    kind: Literal["file", "directory"] | None = None
 
 
-_Row = tuple[str, SpelledVerb, str, str, str, Literal["file", "directory"] | None]
-
-
-def _rows(*rows: _Row) -> tuple[_Row, ...]:
-    return rows
-
-
-_TOOLS: Final[Mapping[str, _Tool]] = {
-    name: _Tool(verb, tuple(values.split()), text, tuple(others.split()), kind)
-    for names, verb, values, text, others, kind in _rows(
-        ("read_file read_text_file", "read", "path paths", "", "head tail", "file"),
-        ("read_media_file read_multiple_files", "read", "path paths", "", "", "file"),
-        ("write_file", "write", "path paths", "content", "", "file"),
-        ("delete_file remove_file", "delete", "path paths", "", "", "file"),
-        ("delete_directory remove_directory", "delete", "path paths", "", "", "directory"),
-        ("create_directory", "mkdir", "path", "", "", None),
-        ("list_directory", "list", "path", "", "", None),
-        ("move_file", "move", "source destination", "", "", None),
-        ("copy_file", "copy", "source destination", "", "", None),
-        ("merge_pull_request", "merge", "pull_number owner repo", "", "", None),
-        ("create_issue", "issue", "owner repo", "title", "", None),
-        ("add_issue_comment", "comment", "issue_number owner repo", "body", "", None),
-        ("post_message", "post", "channel", "text", "", None),
-        ("send_email", "mail", "to", "body", "", None),
-        ("fetch fetch_url http_fetch web_fetch", "get", "url", "", "max_length start_index raw",
-         None),
-    )
-    for name in names.split()
-}  # fmt: skip
+_TOOLS: Final = {
+    name: one for one in convert(TABLE["tools"], tuple[_Tool, ...]) for name in one.names
+}
 _PATHS: Final = frozenset({"path", "paths", "source", "destination"})
 ON_FILES: Final = frozenset({"read", "write", "delete"})
 """Of these a message may name more than one call does, and by paths of the workspace."""
@@ -347,10 +323,7 @@ def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool
     )
 
 
-_SAFE_WHEN_OFF: Final = frozenset(
-    {"force", "force_with_lease", "delete", "all", "mirror", "prune", "tags", "amend", "dry_run",
-     "set_upstream", "no_verify", "recursive", "rebase", "allow_empty"}
-)  # fmt: skip
+_SAFE_WHEN_OFF: Final = these("safe-when-off")
 """Switches that ask for nothing when they are false."""
 
 
