@@ -218,6 +218,7 @@ DIALECT: Final = HookDialect(
     notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
+    rereads=True,
     is_off=lambda document: document.get("disableAllHooks", False) is not False,
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),

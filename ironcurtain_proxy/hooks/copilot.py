@@ -7,6 +7,7 @@ repository's hooks may write one: neither is the user's.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -38,11 +39,12 @@ _SETTINGS: Final = tuple(
 
 def _prompt(payload: Arguments) -> str:
     """Return the user's words; empty if a repository's own hooks may have written them."""
-    try:
-        found = any('"prompt"' in read_text(one) for one in _hook_files(payload) if one.exists())
-    except (OSError, ConfigurationError):
-        found = True
-    return "" if found else text_of(payload, "prompt")
+    with suppress(OSError, ConfigurationError):
+        files = [one for one in _hook_files(payload) if one.exists()]
+        return (
+            "" if any('"prompt"' in read_text(one) for one in files) else text_of(payload, "prompt")
+        )
+    return ""
 
 
 def _hook_files(payload: Arguments) -> Iterator[Path]:

@@ -28,6 +28,7 @@ from ironcurtain_proxy.hooks.client_end import CURRENT, HeldRun, OpenCall
 from ironcurtain_proxy.hooks.events import (
     GATES,
     AfterCall,
+    Approve,
     AskInClient,
     BeforeCall,
     CallingAgent,
@@ -66,6 +67,7 @@ UNREAD: Final = "unreadable"
 """Stands for the tool in the record of such an event."""
 _UNKNOWN_TOOL: Final = "client-tool"
 _OWN: Final = Ground("client-own-tool", "The tool changes the client's own state alone.")
+_GRAVER: Final[tuple[type[Verdict], ...]] = (NoObjection, Approve, AskInClient)
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
 
@@ -469,10 +471,7 @@ def _object(raw: bytes) -> Arguments:
 
 def _graver(one: Verdict, other: Verdict) -> Verdict:
     """Return the answer for a call of two parts, neither of which is refused."""
-    for verdict in (one, other):
-        if isinstance(verdict, AskInClient):
-            return verdict
-    return one if not isinstance(one, NoObjection) else other
+    return max(one, other, key=lambda verdict: _GRAVER.index(type(verdict)))
 
 
 def _in_words(reply: Reply, tool: str) -> str:

@@ -346,6 +346,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     server_files: tuple[tuple[str, str], ...] = ()
     """A project's own files with servers, as patterns, each with the key of its table; without a
     key it is a text that may declare servers of a sub-agent."""
+    rereads: bool = False
+    """Whether a running session obeys what is changed in them."""
     is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether such a file switches them off."""
     overrules: Callable[[Mapping[str, object]], bool] = lambda _document: False

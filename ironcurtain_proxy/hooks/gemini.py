@@ -7,6 +7,7 @@ only where it has one.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,12 +42,11 @@ def _has_failed(payload: Arguments) -> bool:
 
 
 def _project(home: Path, project: str) -> str:
-    try:
+    with suppress(ConfigurationError, ValueError):
         known = object_of(orjson.loads(read_text(home / ".gemini/projects.json")))
-    except (ConfigurationError, ValueError):
-        return ""
-    name = str(object_of(known.get("projects")).get(project, ""))
-    return name if _NAME.fullmatch(name) else ""
+        name = str(object_of(known.get("projects")).get(project, ""))
+        return name if _NAME.fullmatch(name) else ""
+    return ""
 
 
 GEMINI_TOOLS: Final = ClientTools(

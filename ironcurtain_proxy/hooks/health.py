@@ -7,9 +7,7 @@ settings out. What shows it is that the client goes on and no event comes.
 
 import logging
 import os
-import re
 import subprocess
-import tomllib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,7 +21,6 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -43,8 +40,9 @@ from ironcurtain_proxy.hooks.launching import (
     fired_file,
     hook_words,
     is_ours,
-    places_of,
     problem_file,
+    settings_of,
+    switched_off_by,
 )
 from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
@@ -55,15 +53,6 @@ from ironcurtain_proxy.wiring.proxy import Proxy
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
 
-_REACHES: Final = re.compile(
-    r"\b(?:LD_(?:AUDIT|LIBRARY_PATH|PRELOAD|SHOW_AUXV|TRACE_LOADED_OBJECTS)|SHELLOPTS|BASH_ENV)\b"
-)
-"""Variables by which a project reaches into every program that its client starts, also into our
-hook: with its own library, or so that nothing is run, or something is printed before the answer."""
-_COMMENT: Final = re.compile(
-    r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
-)
-"""A text of JSON, which stays, or a comment. What does not end goes on to the end of the file."""
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
@@ -174,21 +163,14 @@ def _kernels(client: HookClient, state: Path) -> Iterator[str]:
 
 def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> list[str]:
     """Return what a project's own files do to our hooks."""
-    off = switched_off_by(client, project, home)
+    off = switched_off_by(DIALECTS[client], project, home)
     said = f"{off} SWITCHES OUR HOOKS OFF, answers before them, or cannot be read"
     found = [] if off is None else [said]
-    for file in _files_of(client, project, home) if DIALECTS[client].prefix else ():
+    for file in settings_of(DIALECTS[client], project, home) if DIALECTS[client].prefix else ():
         with suppress(OSError, ValueError, ConfigurationError, RecursionError):
             if prefix_of(client, file, state) == "another":
                 found.append(f"{file} REPLACES OUR SHELL PREFIX in this project")
     return found
-
-
-def _files_of(client: HookClient, project: Path, home: Path) -> Iterator[Path]:
-    """Give the settings of a project: a client that starts below its root obeys those there."""
-    home = Path(os.path.realpath(home))
-    for place in places_of(Path(os.path.realpath(project)), home):
-        yield from [place / name for name in DIALECTS[client].project_files]
 
 
 def state_of(client: HookClient, home: Path) -> HookState:
@@ -207,33 +189,6 @@ def state_of(client: HookClient, home: Path) -> HookState:
     if is_loaded and all(is_first(found.get(event)) for event in DIALECTS[client].events):
         return "installed"
     return "incomplete" if is_ours(orjson.dumps(found).decode()) else "absent"
-
-
-def switched_off_by(client: HookClient, project: Path, home: Path) -> Path | None:
-    """Return the file of a project that switches hooks off or overrules them, or None.
-
-    Clients obey such a file without a word.
-    """
-    # What we may not read, and a directory such as an environment of Python, no client reads.
-    files = [one for one in _files_of(client, project, home) if os.access(one, os.R_OK)]
-    return next((one for one in files if not one.is_dir() and _is_against_us(client, one)), None)
-
-
-def _is_against_us(client: HookClient, file: Path) -> bool:
-    """Return whether a file does that, or might: its client may read what we cannot."""
-    try:
-        text = read_text(file).removeprefix("\ufeff")
-        document: Mapping[str, object] = {}
-        if file.suffix == ".toml":
-            document = tomllib.loads(text)
-        elif file.name != ".env":
-            # Gemini CLI takes comments.
-            document = orjson.loads(_COMMENT.sub(r"\1", text))
-        dialect = DIALECTS[client]
-        is_found = _REACHES.search(f"{text}{document}") is not None
-        return is_found or dialect.is_off(document) or dialect.overrules(document)
-    except (ConfigurationError, ValueError, AttributeError, RecursionError):
-        return True
 
 
 def _starts(client: HookClient, state: Path) -> bool:
@@ -294,7 +249,7 @@ class HookWatch:
     def __init__(self, state: Path, pid: int) -> None:
         self._state = state
         self._client = _client_above(pid)
-        self._is_settled = self._client is None
+        self._has_come = False
         self._must = are_kept()
         self._is_told = False
 
@@ -315,20 +270,23 @@ class HookWatch:
 
     def __call__(self) -> str:
         """Return why a call is refused; empty if nothing is wrong."""
-        if self._is_settled or self._client is None:
+        if self._client is None:
             return ""
         client, pid = self._client
         kept = kept_file(self._state, client)
-        # The door may be there before any hook: this proxy itself may hold it.
-        has_come = _look(self._state / DOORS / f"{pid}-{start_of(pid)}.lock")[1] > 0
         # A client that was there before the hooks were has none: its next session does.
-        is_asked_for = self._must or (kept.exists() and not was_before(pid, kept))
-        self._is_settled = not is_asked_for or has_come
-        place = directory_of(pid)
-        project = str(place or "")
-        if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
+        if not (self._must or (kept.exists() and (self._has_come or not was_before(pid, kept)))):
             return ""
-        off = switched_off_by(client, Path(project or "/"), self._state.parent)
+        # The door may be there before any hook: this proxy itself may hold it.
+        door = self._state / DOORS / f"{pid}-{start_of(pid)}.lock"
+        self._has_come = self._has_come or _look(door)[1] > 0
+        project = str(directory_of(pid) or "")
+        off = switched_off_by(
+            DIALECTS[client], Path(project or "/"), self._state.parent, is_running=self._has_come
+        )
+        is_held = self._has_come and off is None
+        if is_held or (not self._must and is_accepted(self._state, client, project)):
+            return ""
         why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
         if not self._is_told:
             self._is_told = True

@@ -36,8 +36,6 @@ from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
 
-_FOR_ALL: Final = 0o644
-
 
 class _Kept(Struct, frozen=True):
     """What was in a client's file before."""
@@ -85,9 +83,7 @@ class HookPlace(Struct, frozen=True, kw_only=True):
     @property
     def kept(self) -> Path:
         """The file that keeps what was there before."""
-        if self.is_managed:
-            return self.state / "clients" / f"hooks-{self.client}-managed.json"
-        return kept_file(self.state, self.client)
+        return kept_file(self.state, f"{self.client}-managed" if self.is_managed else self.client)
 
 
 def place_in(client: HookClient, home: Path, state: Path, managed: Path | None = None) -> HookPlace:
@@ -240,7 +236,7 @@ def _take_prefix(document: dict[str, Json], place: HookPlace) -> bool:
 
 def _write(place: HookPlace, raw: bytes) -> None:
     """Write a client's file in one step, with the mode that it has."""
-    mode = _FOR_ALL if place.is_managed else PRIVATE
+    mode = 0o644 if place.is_managed else PRIVATE
     with suppress(FileNotFoundError):
         mode = stat.S_IMODE(place.file.stat().st_mode)
     write_whole(place.file, raw)

@@ -42,8 +42,9 @@ from ironcurtain_proxy.hooks.launching import (
     prefix_file,
     problem_file,
     server_of_our_name,
+    switched_off_by,
 )
-from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, short_path
+from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, serve_at
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
@@ -379,28 +380,27 @@ class _Listener(Struct, frozen=True):
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
-                runs, home = self.place.beside("run"), str(self.proxy.settings.home)
-                tasks.start_soon(ClientRuns(door, self.place.client, runs, home).run)
+                home = str(self.proxy.settings.home)
+                tasks.start_soon(ClientRuns(door, self.place, home, self._switched_off).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
 
             async def serve(stream: SocketStream) -> None:
                 async with stream, limiter:
                     await self._serve(door, limiter, stream)
 
-            with short_path(self.place.path) as place:
-                async with await anyio.create_unix_listener(place, mode=0o600) as listener:
-                    try:
-                        await listener.serve(serve)
-                    finally:
-                        # At once: what ends meanwhile may take longer than a client waits before
-                        # it kills its proxy, and a door where nobody is denies all that follows.
-                        self.place.path.unlink(missing_ok=True)
+            await serve_at(self.place.path, serve)
+
+    @property
+    def _places(self) -> tuple[Path, Path]:
+        """The client's directory and the home."""
+        here, home = directory_of(self.place.client.pid), self.proxy.settings.home
+        return Path(str(here or home)), Path(os.path.realpath(home))
+
+    def _switched_off(self) -> Path | None:
+        return switched_off_by(self.dialect, *self._places, is_running=True)
 
     def _is_foreign(self) -> bool:
-        here, home = directory_of(self.place.client.pid), self.proxy.settings.home
-        found = here and server_of_our_name(
-            self.dialect, Path(str(here)), Path(os.path.realpath(home))
-        )
+        found = server_of_our_name(self.dialect, *self._places)
         if found:
             _log.warning("%s has a server of our name: its calls are asked about", found)
         return bool(found)

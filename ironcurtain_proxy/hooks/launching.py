@@ -41,6 +41,18 @@ _SERVERS: Final = re.compile("mcp[-_]?servers", re.IGNORECASE)
 """What begins the servers of a sub-agent's file, a text that is not read further."""
 _IN_TIME: Final = 10
 """Seconds by which an answer comes before the client stops waiting."""
+_REACHES: Final = re.compile(
+    r"\b(?:LD_(?:AUDIT|DEBUG|LIBRARY_PATH|PRELOAD|SHOW_AUXV|TRACE_LOADED_OBJECTS)"
+    r"|SHELLOPTS|BASH_ENV|GCONV_PATH|LOCPATH)\b"
+)
+"""Variables by which a project reaches into every program that its client starts, also into our
+hook: with its own library, or so that nothing is run, or something is printed before the answer."""
+_STOPS: Final = re.compile(r"\bLD_(?:DEBUG|TRACE_LOADED_OBJECTS)\b")
+"""Those with which no program starts: it says what it would load, or the words of a help."""
+_COMMENT: Final = re.compile(
+    r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
+)
+"""A text of JSON, which stays, or a comment. What does not end goes on to the end of the file."""
 DOORS: Final = "doors"
 """The directory of the sockets of kernels, in that of the proxy's own files."""
 HOME: Final = "~"
@@ -117,6 +129,50 @@ def places_of(project: Path, home: Path) -> Iterator[Path]:
     """
     above = (project, *project.parents)
     yield from takewhile(lambda place: place != home, above)
+
+
+def settings_of(dialect: HookDialect, project: Path, home: Path) -> Iterator[Path]:
+    """Give the settings of a project: a client that starts below its root obeys those there."""
+    home = Path(os.path.realpath(home))
+    for place in places_of(Path(os.path.realpath(project)), home):
+        yield from [place / name for name in dialect.project_files]
+
+
+def switched_off_by(
+    dialect: HookDialect, project: Path, home: Path, *, is_running: bool = False
+) -> Path | None:
+    """Return the file of a project that switches hooks off or overrules them, or None.
+
+    Clients obey such a file without a word.
+
+    Args:
+        dialect: of the client.
+        project: its directory.
+        home: its user's.
+        is_running: whether a session has begun with the hooks, so that only what stops them counts.
+    """
+    if is_running and not dialect.rereads:
+        return None
+    # What we may not read, and a directory such as an environment of Python, no client reads.
+    files = [one for one in settings_of(dialect, project, home) if os.access(one, os.R_OK)]
+    reaches = _STOPS if is_running else _REACHES
+    return next((one for one in files if _is_against_us(dialect, one, reaches)), None)
+
+
+def _is_against_us(dialect: HookDialect, file: Path, reaches: re.Pattern[str]) -> bool:
+    """Return whether a file does that, or might: its client may read what we cannot."""
+    try:
+        text = "" if file.is_dir() else read_text(file).removeprefix("\ufeff")
+        document: Mapping[str, object] = {}
+        if file.suffix == ".toml":
+            document = tomllib.loads(text)
+        elif text and file.name != ".env":
+            # Gemini CLI takes comments.
+            document = orjson.loads(_COMMENT.sub(r"\1", text))
+        is_found = reaches.search(f"{text}{document}") is not None
+        return is_found or dialect.is_off(document) or dialect.overrules(document)
+    except (ConfigurationError, ValueError, AttributeError, RecursionError):
+        return True
 
 
 def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path | None:

@@ -61,9 +61,7 @@ DIALECT: Final = HookDialect(
     entry=lambda line: {"command": [*line.words]},
     plugin=("plugins/ironcurtain.js", Path(__file__).with_name("opencode_plugin.js")),
     server_files=(
-        ("opencode.json", "mcp"),
-        ("opencode.jsonc", "mcp"),
-        (".opencode/opencode.json", "mcp"),
+        *[(f"{at}opencode.json{end}", "mcp") for at in ("", ".opencode/") for end in ("", "c")],
     ),
     transcripts=".local/share/opencode/opencode.db*",
     reads=(".local/share/opencode/tool-output", ".config/opencode/skills"),

@@ -19,7 +19,7 @@ import socket
 import stat
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,19 @@ def short_path(place: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{directory}/{place.name}"
     finally:
         os.close(directory)
+
+
+async def serve_at(place: Path, serve: Callable[[SocketStream], Awaitable[None]]) -> None:
+    """Serve those who connect at a path, until cancelled."""
+    place.unlink(missing_ok=True)  # noqa: ASYNC240  before anybody can connect
+    with short_path(place) as path:
+        async with await anyio.create_unix_listener(path, mode=0o600) as listener:
+            try:
+                await listener.serve(serve)
+            finally:
+                # At once: what ends meanwhile may take longer than a client waits before it kills
+                # its proxy, and a door where nobody is denies all that follows.
+                place.unlink(missing_ok=True)  # noqa: ASYNC240  as above
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
@@ -194,28 +207,19 @@ class _Asked(Struct, kw_only=True):
 class ClientRuns:
     """The socket at which commands start."""
 
-    def __init__(self, door: Door, client: Owner, place: Path, home: str) -> None:
+    def __init__(self, door: Door, held: HeldDoor, home: str, off: Callable[[], object]) -> None:
         self._door = door
-        self._client = client
-        self._place = place
+        self._client = held.client
+        self._place = held.beside("run")
         self._home = home
+        self._switched_off = off
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        self._place.unlink(missing_ok=True)
-        try:
-            with short_path(self._place) as place:
-                async with await anyio.create_unix_listener(place, mode=0o600) as listener:
+        await serve_at(self._place, self._serve)
 
-                    async def serve(stream: SocketStream) -> None:
-                        assert isinstance(stream, UNIXSocketStream)  # noqa: S101  its listener is one
-                        await self._serve(stream)
-
-                    await listener.serve(serve)
-        finally:
-            self._place.unlink(missing_ok=True)
-
-    async def _serve(self, stream: UNIXSocketStream) -> None:
+    async def _serve(self, stream: SocketStream) -> None:
+        assert isinstance(stream, UNIXSocketStream)  # noqa: S101  its listener is one
         raw_socket: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
         pid, user = peer_of(raw_socket)
         is_of_client = is_below(pid, self._client)
@@ -261,6 +265,8 @@ class ClientRuns:
         elif call is not None and call.digest:
             call.end("its client started it in a form that is not known")
             await self._start_unread(stream, _UNKNOWN)
+        elif call is None and (off := self._switched_off()):
+            await _refuse(stream, f"{off} switches the hooks off, which tell whose it is")
         else:
             # Where no agent is at work, it is the user's own.
             await _let_run(stream, found.shell)

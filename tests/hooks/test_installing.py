@@ -9,8 +9,9 @@ import pytest
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import SHELL
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.health import state_of, switched_off_by
+from ironcurtain_proxy.hooks.health import state_of
 from ironcurtain_proxy.hooks.installing import (
     file_of,
     install,
@@ -19,6 +20,7 @@ from ironcurtain_proxy.hooks.installing import (
     remove,
     write_policy,
 )
+from ironcurtain_proxy.hooks.launching import switched_off_by
 from ironcurtain_proxy.model.values import Json
 from tests.hooks.hooked import HookedHome
 
@@ -159,6 +161,8 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
         ("claude", ".claude/settings.json", '\ufeff{"disable\\u0041llHooks": true}'),
         ("claude", ".claude/settings.json", '{"env": {"LD\\u005fTRACE_LOADED_OBJECTS": "1"}}'),
         ("claude", ".claude/settings.json", '{"env": {"LD_SHOW_AUXV": "1"}}'),
+        ("claude", ".claude/settings.json", '{"env": {"LD_DEBUG": "help"}}'),
+        ("claude", ".claude/settings.json", '{"env": {"LOCPATH": "."}}'),
         ("gemini", ".env", "SHELLOPTS=noexec\n"),
     ],
 )
@@ -167,25 +171,32 @@ def test_a_project_that_switches_hooks_off_is_told(
 ) -> None:
     project, file = tmp_path / "project", tmp_path / "project" / name
     file.mkdir(parents=True)
-    assert switched_off_by(client, project, tmp_path) is None
+
+    def off(place: Path, home: Path = tmp_path, *, is_running: bool = False) -> Path | None:
+        return switched_off_by(DIALECTS[client], place, home, is_running=is_running)
+
+    assert off(project) is None
     file.rmdir()
     file.symlink_to("nowhere")
-    assert switched_off_by(client, project, tmp_path) is None
+    assert off(project) is None
     file.unlink()
     (project / "deep/down").mkdir(parents=True)
-    assert switched_off_by(client, project, tmp_path) is None
+    assert off(project) is None
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("{")
     # What we cannot read, its client may.
-    assert switched_off_by(client, project, tmp_path) == (None if name == ".env" else file)
+    assert off(project) == (None if name == ".env" else file)
     file.write_text("{}" if file.suffix == ".json" else "# nothing")
-    assert switched_off_by(client, project, tmp_path) is None
+    assert off(project) is None
     file.write_text(text)
-    assert switched_off_by(client, project, tmp_path) == file
+    assert off(project) == file
+    # Of a running session, only Claude Code obeys it, if it stops the hooks.
+    stops = client == "claude" and any(one in text for one in ("llHooks", "TRACE", "DEBUG"))
+    assert off(project, is_running=True) == (file if stops else None)
     # Codex obeys the file of the root also where it was started below that.
-    assert switched_off_by(client, project / "deep/down", tmp_path) == file
+    assert off(project / "deep/down") == file
     # What lies in the home is the user's own.
-    assert switched_off_by(client, project, project) is None
+    assert off(project, project) is None
 
 
 @pytest.mark.parametrize("client", ["claude", "codex", "gemini", "cursor"])
