@@ -5,6 +5,7 @@ Every file that grants something is read here.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys without a word
+from collections import Counter
 
 import orjson
 
@@ -21,11 +22,12 @@ def strict_json(raw: bytes) -> Json:
     try:
         # Integers stay text: Python refuses to convert very long ones.
         json.loads(raw, object_pairs_hook=_each_once, parse_int=str)
-    except (ValueError, RecursionError):
-        raise orjson.JSONDecodeError("a key stands twice in an object", "", 0) from None
+    except (ValueError, RecursionError) as error:
+        raise orjson.JSONDecodeError(f"a key stands twice in an object: {error}", "", 0) from None
     return document
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key occurs twice")
+    count = Counter([key for key, _ in pairs])
+    if len(count) != len(pairs):
+        raise ValueError(json.dumps(count.most_common(1)[0][0][:80]))

@@ -177,7 +177,10 @@ class _Parser(argparse.ArgumentParser):
         named = re.findall(r"[\w./-]+", message.partition("choose from ")[2])
         known = [word for word in named or _options(self) if found and word != found[1]]
         near = get_close_matches(found[1], known, n=1) if found else []
-        super().error(f"{message}: did you mean {near[0]}?" if near else message)
+        hint = f": did you mean {near[0]}?" if near else ""
+        if found and found[1] in COMMANDS:
+            hint = f": the command stands first: ironcurtain-proxy {found[1]} …"
+        super().error(message + hint)
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -481,9 +481,8 @@ def _process(name: str, spec: ReviewerForm, environ: Mapping[str, str]) -> Check
         return CheckResult(name, "fail", f"{spec.command[0]} not found", remedy)
     # `/usr/bin/env python3 /srv/review.py`: a file that is not there ends the program at each
     # question. A relative word may mean anything.
-    files = [word for word in spec.command[1:] if word.startswith("/")]
     # `Path.exists` raises where we may not look.
-    missing = [word for word in files if not os.path.exists(word)]  # noqa: PTH110
+    missing = [one for one in spec.command[1:] if one[:1] == "/" and not os.path.exists(one)]  # noqa: PTH110
     if missing:
         remedy = "correct the reviewer's command, if it reads this file"
         return CheckResult(name, "warn", f"{found}, and {missing[0]} does not exist", remedy)

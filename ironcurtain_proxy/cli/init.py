@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_clients import NoServerFoundError, SetupOptions, set_up
 from ironcurtain_proxy.cli.init_dialogue import (
+    NAMES,
     Dialogue,
     clean,
     install_packages,
@@ -111,7 +112,7 @@ def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
 def add_policy(
     state: Path, workspace: Path, name: PresetName, observed: Collection[HookClient]
 ) -> list[str]:
-    """Add what is said of clients' tools to the proxy's files. What `init` wrote stays known.
+    """Add what is said of clients' tools to the proxy's files. What we wrote stays known.
 
     Returns:
         The names of the files that were made or changed.
@@ -120,13 +121,14 @@ def add_policy(
 
     with only_one(state):
         journal = read_undo_record(state)
+        files = {name: state / name for name in NAMES}
         ours = [
             name
-            for name, known in journal.written.items()
-            if (state / name).exists() and digest((state / name).read_bytes()) == known
+            for name, file in files.items()
+            if not file.exists() or digest(file.read_bytes()) == journal.written.get(name)
         ]
         changed = write_policy(state, str(workspace), name, observed)
-        now = {name: digest((state / name).read_bytes()) for name in ours}
+        now = {name: digest(files[name].read_bytes()) for name in ours if files[name].exists()}
         if now.items() - journal.written.items():
             write_undo_record(state, replace(journal, written={**journal.written, **now}))
         return changed
@@ -221,13 +223,14 @@ def proposed_workspace(given: Path | None, here: Path, home: Path) -> tuple[Path
     Raises:
         ConfigurationError: no directory can be proposed.
     """
-    if given is not None:
-        return Path(os.path.realpath(given)), "as given"
+    if given is not None and not given.is_dir():
+        raise ConfigurationError(f"--workspace: {given} is no directory: make it, or name another")
+    here = here if given is None else Path(os.path.realpath(given))
     root = next((one for one in (here, *here.parents) if (one / ".git").exists()), None)
-    if root is not None and _is_fit(root, home):
+    if given is None and root is not None and _is_fit(root, home):
         return root, "the repository around this directory" if root != here else "this repository"
     if _is_fit(here, home):
-        return here, "this directory"
+        return here, "this directory" if given is None else "as given"
     raise ConfigurationError(
         f"{here} is too much for an agent: run init in a project, or name one with --workspace"
     )

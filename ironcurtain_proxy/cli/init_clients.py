@@ -301,6 +301,7 @@ def _changeable(
         if why:
             talk.say(f"{short(file.path, wish.home)}: {why}: stays unchanged")
             remedy = f'`sudo chown "$USER:$(id -gn)" {shlex.quote(str(file.path))}`, and init again'
+            remedy = "make it writable, and run init again" if "not writable" in why else remedy
             outcome.refused[id(file)] = Failure(why=f"its file {why}", remedy=remedy)
     return [one for one in moving if id(one.file) not in outcome.refused]
 
@@ -375,7 +376,8 @@ def _nothing(talk: Dialogue, outcome: Outcome, every: Sequence[MovingServer]) ->
         say_ending(talk, outcome, every, InitEnding())
     if talk.as_json:
         return talk.end(1)
-    raise NoServerFoundError(_NOTHING, leaves_some=bool(left))
+    none_moved = "nothing was changed: no server is protected"
+    raise NoServerFoundError(none_moved if left else _NOTHING, leaves_some=bool(left))
 
 
 def _dry_run(

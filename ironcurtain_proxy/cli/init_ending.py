@@ -155,13 +155,14 @@ def _lines(
     if inside and clients:
         whose = " to the protected servers" if left else ""
         yield f"Restart {clients}: from then on every tool call{whose} passes the proxy."
-    yield ("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves open. "
-           "(`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip
+    if inside:
+        yield ("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves "
+               "open. (`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip
 
 
-def _lacks_sandbox(doctor: object) -> bool:
+def _lacks_sandbox(doctor: Json) -> bool:
     """Return whether `doctor` found that no sandbox starts on this machine."""
-    found = doctor if isinstance(doctor, list) else []
+    found = map(object_of, list_of(doctor))
     return any(one.get("name") == "sandbox" and one.get("state") != "ok" for one in found)
 
 

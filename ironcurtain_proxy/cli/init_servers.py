@@ -200,11 +200,7 @@ def lasting_entries(
 
 
 def _place(
-    spec: ServerSpec,
-    server: ReadServer,
-    settings: Settings,
-    entry: Mapping[str, Json],
-    base: Path,
+    spec: ServerSpec, server: ReadServer, settings: Settings, entry: Mapping[str, Json], base: Path
 ) -> Mapping[str, Json]:
     """Return the keys of an entry that depend on the working directory of the client."""
     # Relative paths in the command start at the client's directory, not at the server's new one.

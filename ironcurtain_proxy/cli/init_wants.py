@@ -313,7 +313,7 @@ def found_lines(
             yield f"  {clean(stays.name)}: stays as it is: {clean(stays.why)}"
     for unusable in found.unusable:
         yield ""
-        yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
+        yield f"{short(unusable.path, home)}: {clean(unusable.why, 300)}: stays as it is"
 
 
 def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:

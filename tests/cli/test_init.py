@@ -184,6 +184,27 @@ def test_the_home_directory_is_no_workspace(machine: Machine) -> None:
     assert "--workspace" in faults
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("", "too much for an agent"), ("/", "too much for an agent"), ("none", "is no directory")],
+)
+def test_a_workspace_that_is_no_place_for_an_agent_is_refused_although_it_was_named(
+    machine: Machine, place: str, why: str
+) -> None:
+    before = machine.files()
+    code, _, faults = machine.run("--yes", "--workspace", str(machine.home / place))
+    assert (code, machine.files()) == (2, before)
+    assert why in faults
+    assert "--workspace" in faults
+
+
+def test_a_key_that_stands_twice_is_named(machine: Machine) -> None:
+    machine.cursor.parent.mkdir(exist_ok=True)
+    machine.cursor.write_text('{"mcpServers": {"twice": {}, "twice": {}}}')
+    _, said, _ = machine.run("--dry-run")
+    assert 'a key stands twice in an object: "twice"' in said
+
+
 @contextmanager
 def terminal(machine: Machine) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     ours, theirs = pty.openpty()

@@ -133,6 +133,30 @@ def test_files_of_ours_that_somebody_changed_are_the_reason_that_init_ends_with(
     assert machine.run("--undo")[0] == 0
 
 
+def test_who_installs_what_a_server_lacked_runs_init_again_without_force(machine: Machine) -> None:
+    machine.give_cursor(files={"command": "not-there-yet"})
+    code, said, _ = machine.run("--yes")
+    assert code == 1
+    assert "next: install not-there-yet, and run init again" in said
+    assert "ironcurtain-proxy review" not in said, "nothing would be asked"
+    assert hooks(machine), "its own shell is under the policy already"
+    machine.give_cursor(files=machine.server("files"))
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    assert "The server is protected." in said
+
+
+def test_hooks_that_were_installed_first_are_no_reason_to_force_init(machine: Machine) -> None:
+    words = [*PROXY, "hooks", "install", "claude", "--workspace", str(machine.workspace)]
+    done = program.run(words, machine.environ, machine.workspace)
+    assert done.returncode == 0, done.stderr
+    machine.give_cursor(files=machine.server("files"))
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    policy = machine.home / ".ironcurtain/generated/compiled-policy.json"
+    assert orjson.loads(policy.read_bytes())["commandServers"] == ["shell"]
+
+
 def test_what_hooks_install_added_is_known_to_the_next_init(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     # A client without hooks, so that init itself adds nothing for them.

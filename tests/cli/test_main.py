@@ -69,6 +69,12 @@ def test_an_unknown_option_or_word_is_answered_with_the_nearest(line: str, meant
     assert result.stderr.endswith(f": did you mean {meant}?\n")
 
 
+def test_options_before_a_command_are_answered_with_the_order() -> None:
+    result = run("--config", "x.json", "status")
+    assert result.returncode == 2
+    assert "the command stands first: ironcurtain-proxy status" in result.stderr
+
+
 def test_a_terminal_of_another_encoding_is_shown_escapes(tmp_path: Path) -> None:
     wrong = tmp_path / "ü.json"
     wrong.write_text('{"x…": 1}', "utf-8")
