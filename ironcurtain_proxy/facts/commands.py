@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.pushes import may_run_hooks, shows_credentials
+from ironcurtain_proxy.facts.pushes import may_run_hooks, repository_root, shows_credentials
 from ironcurtain_proxy.facts.repositories import (
     OriginBranches,
     current_branch,
@@ -91,9 +91,17 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
         text=text_of(facts.arguments.get(argument)),
     )
     request = _in_directory(facts, place.directory)
-    if place.directory is not None and _names(command, "push"):
-        facts = replace(facts, head=current_commit(RealPath.from_text(place.directory)))
+    if _names(command, "push"):
+        facts = replace(facts, head=_pushed_commits(grounds.sought(command, place), place))
     return replace(facts, command=command, place=place, request=request)
+
+
+def _pushed_commits(sought: DiskLookups, place: CommandPlace) -> str | None:
+    """Return the commits that pushes would publish, each where it runs: `cd sub && git push`."""
+    at = [one for family, one in sought.reaching if "push" in family.words().split()]
+    roots = [repository_root(RealPath.from_text(one)) for one in at or [place.directory] if one]
+    heads = [current_commit(one) for one in roots if isinstance(one, RealPath)]
+    return " ".join([one for one in dict.fromkeys(heads) if one]) or None
 
 
 def _in_directory(facts: Facts, directory: str | None) -> AccessRequest:

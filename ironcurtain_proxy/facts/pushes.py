@@ -209,19 +209,14 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     named = None if "--all" in family.kept else named
     # All spellings of a fetch mean the same: also those that leave the remote to git.
     steering = remotes.steering(repository, None if program in _FETCHES else named)
-    if urls is None or steering is None:
-        return None
-    if program == "push" and remotes.renames_pushes(repository):
-        return None
-    follows = program == "push" and "push.followtags" in steering
     # A push takes these along: a new one is another approval.
+    follows = program == "push" and "push.followtags" in (steering or "")
     tags = remotes.plumbing(repository, ("for-each-ref", "refs/tags")) if follows else ""
-    if tags is None:
+    is_renamed = program == "push" and remotes.renames_pushes(repository)
+    if is_renamed or urls is None or steering is None or tags is None:
         return None
-    if not urls:
-        # Without a remote, only its place identifies a repository.
-        urls = (repository,)
-    said = "\0".join([*urls, "", steering, tags])
+    # Without a remote, only its place identifies a repository.
+    said = "\0".join([*(urls or (repository,)), "", steering, tags])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 

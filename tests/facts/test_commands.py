@@ -54,6 +54,37 @@ def test_a_command_runs_where_its_server_does_unless_the_call_says(project: Path
     assert facts_of(project, said=(said,), cwd="whatever").place.directory == str(project)
 
 
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        ("git push", [""]),
+        ("cd src && git push", [""]),
+        ("cd other && git push", ["other"]),
+        ("git -C other push origin topic", ["other"]),
+        ("cd other/deep; git add . && git commit -m x && git push", ["other"]),
+        ("git push; cd other && git push", ["", "other"]),
+        ("cd $X && git push", [""]),
+        ("git status", []),
+    ],
+)
+def test_the_commit_of_a_push_is_that_of_the_repository_it_runs_in(
+    project: Path, command: str, where: list[str]
+) -> None:
+    made = {"": "1" * 40, "other": "2" * 40}
+    for name, commit in made.items():
+        (project / name / ".git/refs/heads").mkdir(parents=True)
+        (project / name / ".git/objects").mkdir()
+        (project / name / ".git/HEAD").write_text("ref: refs/heads/topic\n")
+        (project / name / ".git/refs/heads/topic").write_text(f"{commit}\n")
+    (project / "other/deep").mkdir()
+    grounds = CommandContext(
+        workspace=str(project), directory={"shell": str(project)}.get, sought=sought
+    )
+    facts = Facts(request=facts_of(project).request, arguments={"command": command})
+    found = with_command(facts, "command", "shell", grounds).head
+    assert found == (" ".join(made[name] for name in where) or None)
+
+
 @pytest.mark.parametrize("cwd", ["src", "~", "~/x", "", ["/a", "/b"], {"a": 1}, 7, "/a\0b"])
 def test_a_directory_that_is_not_absolute_is_not_known(project: Path, cwd: Json) -> None:
     expected = str(project) if cwd == "" else None
