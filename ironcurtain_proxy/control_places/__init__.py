@@ -10,6 +10,7 @@ listed as harmless.
   configuration of git, a waiting rebase or a cherry-pick is harmless
 - `commands`: what the texts of settings and hooks name
 - `leads`: the paths of a workspace that settings, hooks and links lead to
+- `outside`: the user's settings in the home directory, above a workspace, and of the system
 - `links`: settings that are judged by content, and links by where they lead
 - `python_modules`: the files that Python would take first for a module that settings start
 

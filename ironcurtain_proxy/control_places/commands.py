@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_files import other_settings
-from ironcurtain_proxy.control_places.python_modules import modules_of
+from ironcurtain_proxy.control_places.python_modules import LARGEST, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
@@ -25,6 +25,9 @@ _NAMED: Final = lazy(
 
 _WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
+_QUOTED: Final = (lazy(r"\"([^\"\n]{1,256})\""), lazy(r"'([^'\n]{1,256})'"))
+"""A path may hold blanks, or signs that end a word."""
+_ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/]))")
 _SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
 _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
@@ -36,8 +39,9 @@ _FILE_KEYS: Final = ("file", "path", "info", "cert")
 _COMMANDS: Final = lazy(
     # The first letters are in both cases, as `re` then skips to the next of them.
     r"(?:[Cc](?i:ommand|md)|[Aa](?i:rgs)|[Rr](?i:un|unner)|[Ee](?i:ntry|nter|xec)|[Ll](?i:inker)"
-    r"|[Ww](?i:rapper)|[Pp](?i:lugin|reload))(?i:s?)[\"']?\s*[:=]\s*"
-    r"(\[[^\]]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})"
+    r"|[Ww](?i:rapper)|[Pp](?i:lugin|reload|rogram)|[Ss](?i:cript))(?i:s?)[\"']?(?:\s+value)?\s*[:=]"
+    r"\s*([|>][+-]?[ \t]*(?:\n[ \t]+[^\n]{0,4096}){1,64}|\[[^\]]{0,4096}"
+    r"|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})"
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _NAMES_OPENED_FILES: Final = "xml"
@@ -58,7 +62,7 @@ _DIRECTORIES: Final = lazy(
 )
 """Where settings say that programs, or a library that is loaded, lie."""
 _LOADED: Final = lazy(
-    r"(?:^|[;&|]|\b(?:then|do)\b)[ \t]*"
+    r"(?:^|[;&|{(!]|\b(?:then|do|else)\b)[ \t]*"
     r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
     r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?",
     re.MULTILINE,
@@ -67,19 +71,21 @@ _LOADED: Final = lazy(
 _PATH_OF_ENVRC: Final = lazy(
     r"(?:\b(?:PATH|path)\+?=|\b(?:load_prefix|fish_add_path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
-_FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path)\b([^\n;]{0,4096})")
+_FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
 """Where a shell finds functions and completions, which it loads by themselves."""
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
-_PATH_OF_MISE: Final = lazy(r"_\.path\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
+_PATH_OF_SETTINGS: Final = lazy(
+    r"(?:\b_\.path|(?<!\w)PATH[\"']?)\s*[:=]\s*"
+    r"(\[[^\]]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
+)
 _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
-_OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+|\{[\w.-]+\})|\{\{[^}]*\}\}|~|%h)/|/+")
-LONGEST: Final = 1 << 16
-"""The characters of a script that are read."""
+_OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+\$?|\{[^}]*\})|\{\{[^}]*\}\}|~|%h)/|/+")
 _INTERPRETERS: Final = r"(?:[bdkz]?a?sh|python[\d.]*|node|perl|ruby|source)\b"
 _BEFORE_COMMANDS: Final = (
     r"(?:^|[;&|){`]|(?<!=)\(|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
     rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-x(?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
 )
+_BY_NAME: Final = lazy(_BEFORE_COMMANDS + r"([\w.+@-]{1,99})(?=[\s;&|)`\"',\]]|\Z)", re.MULTILINE)
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
 """What a script of a shell starts, loads, or looks for before it does; its quotes are left out."""
 _RUNS_EACH: Final = lazy(
@@ -91,16 +97,26 @@ _LISTED: Final = lazy(
     r"\bfor[ \t]+\w+[ \t]+in[ \t]+([^;\n]+)|\b(?:find|ls|fd|run-parts)\b([^;&|)\n]*)"
 )
 """What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
+_ASSIGNED: Final = lazy(r"\w=([^\s;&|()=/]*/[^\s;&|()=]+)")
+_OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
+"""What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
 _GLOB: Final = lazy(r"[*?\[{$]")
 _STEERS: Final = lazy(
     r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|RC|SHELL|HOOKS?)"
-    r"=([^\n]{0,4096})"
+    r"[\"']?\s*[:=]\s*(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""
 _ENVIRONMENT: Final = lazy(
     r"\b(?:anaconda|activate)[ \t]+(?:-\w[ \t]+)?[\"']?([^\s\"';&|)-][^\s\"';&|)]*)"
 )
 _PYTHONS: Final = lazy(r"\bPYTHONPATH\b([^;\n]{0,4096})")
+_LIBRARIES: Final = lazy(
+    r"\b(LD_LIBRARY_PATH|PERL5LIB|RUBYLIB)\b([^;\n]{0,4096})"
+    r"|\b(perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-I[\s\"',]{0,9}([^\s\"',]+)"
+)
+"""Where programs look first for what they load."""
+_RUNTIME: Final = lazy(r"\b(?:rtp|runtimepath|packpath|Plug|load-path|dir[ \t]*=)([^\n]{0,4096})")
+"""Of editors: directories of which they load what lies in some others."""
 _STARTS_PYTHON: Final = lazy(
     r"(?:python|pypy)[\d.]*(?:[\"',\s\\]+-(?!-|[A-Z]*[IP])|[ \t]*(?:[<|;&)]|$)|\.venv"
     r"|\\?[\"'](?!\s*,\s*[\"'][^-\"'][^\"']*[\"'](?!\s*:)"
@@ -127,6 +143,7 @@ def named_programs(text: str) -> Iterator[str]:
             yield value
         # What the user types speaks of many files.
         ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
+        yield from [one for kind in _QUOTED for one in kind.findall(value)]
         for word in _WORDS.findall(value):
             # A program without a slash does not lie there, but what follows it may.
             if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
@@ -143,7 +160,9 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     ending, table = name.rpartition(".")[2], read_names().commands
-    if _is_script(name):
+    for kind in _QUOTED:
+        yield from [_relative(one) for one in kind.findall(text) if _WORDS.fullmatch(one) is None]
+    if is_shells(name):
         words = [*map(_relative, _WORDS.findall(text))]
         yield from words
         if "node" in text.partition("\n")[0]:
@@ -184,7 +203,21 @@ def _relative(word: str) -> str:
     return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
 
 
-def _is_script(name: str) -> bool:
+def is_code(name: str) -> bool:
+    """Return whether a file is a script, by its name."""
+    return is_shells(name) or _SCRIPTS.search(name) is not None
+
+
+def _unescaped(name: str, text: str) -> str:
+    """Return a text with what JSON escapes as it is meant, and quotes in strings as apostrophes."""
+    if is_shells(name) or "\\" not in text:
+        return text
+    return _ESCAPED.sub(
+        lambda one: chr(int(one[1], 16)) if one[1] else one[2].replace('"', "'"), text
+    )
+
+
+def is_shells(name: str) -> bool:
     """Return whether a file is a script of a shell, by its name."""
     stem, _, ending = name.rpartition(".")
     return not stem or ending in read_names().commands["shells"] or name.startswith(".envrc")
@@ -203,6 +236,12 @@ class Commands(Struct, frozen=True):
     """Modules of Python that are started or imported, with slashes for dots."""
     places: frozenset[str]
     """Where Python looks for modules first, by a variable that is set."""
+    libraries: frozenset[tuple[str, str]]
+    """A variable, and a directory in which programs look first for what they load by it."""
+    path: frozenset[str]
+    """Directories in which programs are looked for by their names."""
+    by_name: frozenset[str]
+    """The names of programs that are started."""
     starts_python: bool
     """Whether Python looks for modules first where the commands start, and not beside a program."""
 
@@ -234,7 +273,7 @@ def read_commands(name: str, text: str) -> Commands:
         name: the file's.
         text: what it holds. Of a long one only the beginning is read.
     """
-    text = text[:LONGEST]
+    text = _unescaped(name, text[:LARGEST])
     first, _, rest = text.partition("\n")
     named = frozenset(words_of_commands(name, text))
     return Commands(
@@ -245,6 +284,9 @@ def read_commands(name: str, text: str) -> Commands:
         places=frozenset(
             [_relative(one) for part in _PYTHONS.findall(text) for one in _WORDS.findall(part)]
         ),
+        libraries=frozenset(_libraries_of(text)),
+        path=frozenset(map(_relative, _path_of(name, text))),
+        by_name=frozenset(_names_of(name, text)),
         # A program of Python looks beside itself.
         starts_python=_STARTS_PYTHON.search(rest if first.startswith("#!") else text) is not None,
     )
@@ -260,47 +302,66 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
         text: what it holds.
         named: the words of its commands.
     """
-    if _is_script(name):
+    if is_shells(name):
         yield from _of_script(text)
         yield from _of_envrc(text)
     if name.startswith(".envrc"):
         return
-    if name.endswith(".lua"):
-        for module in map(_relative, _REQUIRED.findall(text)):
-            forms = read_names().commands["lua_modules"]
-            yield from [form.format(module.strip(".").replace(".", "/")) for form in forms]
+    yield from _of_editors(name, text)
     for part in _COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
     yield from map(_relative, _DIRECTORIES.findall(text))
     for part in _LOADED_BY_MISE.findall(text):
         yield from map(_relative, _WORDS.findall(part))
-    directories = " ".join(_PATH_OF_MISE.findall(text))
-    yield from _programs_in(_WORDS.findall(directories), ())
+    yield from _of_variables(text)
+
+
+def _of_editors(name: str, text: str) -> Iterator[str]:
+    table = read_names().commands
+    for part in _RUNTIME.findall(text):
+        words = [*map(_relative, _WORDS.findall(part)), *["."][: "getcwd" in part]]
+        inner = [""] if name.endswith(".el") else [f"{one}/" for one in table["of_editors"]]
+        yield from [f"{word}/{one}" for word in words for one in inner]
+    for module in _REQUIRED.findall(text) if name.endswith(".lua") else ():
+        path = _relative(module).strip(".").replace(".", "/")
+        yield from [form.format(path) for form in table["lua_modules"]]
+
+
+def _of_variables(text: str) -> Iterator[str]:
+    for part in _STEERS.findall(text):
+        words = [one for one in map(_relative, _WORDS.findall(part)) if "/" in part]
+        yield from [one for one in words if not is_in_cache(one.split("/"))]
 
 
 def _of_envrc(text: str) -> Iterator[str]:
-    directories: list[str] = []
-    for path in loaded_by_shell(text):
-        if path.endswith("/"):
-            directories.append(path)
-        else:
-            yield path
-    for part in _STEERS.findall(text):
-        yield from [one for one in map(_relative, _WORDS.findall(part)) if "/" in part]
+    yield from [path for path in loaded_by_shell(text) if not path.endswith("/")]
+    yield from _of_variables(text)
     for part in _FUNCTIONS.findall(text):
         yield from [f"{one}/" for one in map(_relative, _WORDS.findall(part)) if "/" in part]
     for one in map(_relative, _ENVIRONMENT.findall(text)):
         yield f"{one}/etc/conda/activate.d/"
-    # Whatever it starts by name is looked for there, too.
-    yield from _programs_in(directories, [one for one in _WORDS.findall(text) if "/" not in one])
 
 
-def _programs_in(directories: Iterable[str], started: Iterable[str]) -> Iterator[str]:
-    for word in map(_relative, directories):
-        yield from [
-            f"{word.rstrip('/')}/{one}" for one in {*read_names().acted_on.programs, *started}
-        ]
+def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
+    for variable, those, program, one in _LIBRARIES.findall(text):
+        for word in _WORDS.findall(those or one):
+            yield variable or read_names().commands[program][0], _relative(word)
+
+
+def _path_of(name: str, text: str) -> Iterator[str]:
+    """Yield the directories in which commands, or what they set up, find programs."""
+    if is_shells(name):
+        yield from [one for one in loaded_by_shell(text) if one.endswith("/")]
+    else:
+        yield from [one for part in _PATH_OF_SETTINGS.findall(text) for one in _WORDS.findall(part)]
+
+
+def _names_of(name: str, text: str) -> Iterator[str]:
+    """Yield the names of programs that commands start: `npx` of `"command": "npx"`."""
+    parts = [text] if is_shells(name) else _COMMANDS.findall(text)
+    for part in parts:
+        yield from _BY_NAME.findall(part.replace('"', "").replace("'", "").lstrip("[ \n\t>|-+"))
 
 
 def _of_script(text: str) -> Iterator[str]:
@@ -309,12 +370,16 @@ def _of_script(text: str) -> Iterator[str]:
     Not what it only speaks of: of `for f in src/*; do lint "$f"` nothing is run.
     """
     text = text.replace('"', "").replace("'", "").replace("\\\n", " ")
+    text = _OF_COMMAND.sub("", text)
     started = [one for one in _STARTED.findall(text) if not one.endswith("/")]
     started += [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
     runs_each = _RUNS_EACH.search(text) is not None
     for items, directories in _LISTED.findall(text) if runs_each or "run-parts" in text else ():
         started += [one for one in items.split() if "/" in one]
         started += [one if _GLOB.search(one) else f"{one}/*" for one in _operands(directories)]
+    if runs_each:
+        started += _ASSIGNED.findall(text)
+        started += [one for one in _WORDS.findall(text) if _SCRIPTS.search(one)]
     for one in map(_relative, started):
         holder, _, name = one.rpartition("/")
         if is_in_cache(one.split("/")):

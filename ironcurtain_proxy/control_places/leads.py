@@ -2,56 +2,49 @@
 
 A file at a path that a control place leads to acts like one, even if it does not exist yet. So do
 files that the user's own settings and hooks name: `"command": "./tools/lint.sh"` in the settings of
-an agent makes the agent run that file by itself. The user's settings may lie outside: in the home
-directory, in a directory above the workspace, or in the repository of which it is a worktree.
-
-    ~/.claude/settings.json, ~/.codex/config.toml, ~/.claude.json     agents
-    ~/.config/*/*, ~/.config/systemd/user/*.service, ~/.vimrc         what starts by itself
-    ../.envrc, ../.vscode/tasks.json, ../../.mcp.json                 above the workspace
+an agent makes the agent run that file by itself. The user's settings may lie outside
+(`outside`): in the home directory, in a directory above the workspace, or in the repository of
+which it is a worktree.
 """
 
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-import orjson
+from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.commands import (
-    LONGEST,
     Commands,
+    is_code,
+    is_shells,
     loaded_by_shell,
-    may_lead,
     named_files,
     named_programs,
     read_commands,
 )
-from ironcurtain_proxy.control_places.python_modules import LedModules, above, entries_of, is_below
-from ironcurtain_proxy.control_places.rules import is_acted_on, is_inert_hook, read_names
+from ironcurtain_proxy.control_places.outside import OF_PROJECTS, settings_outside
+from ironcurtain_proxy.control_places.python_modules import (
+    LARGEST,
+    LedModules,
+    above,
+    entries_of,
+    is_below,
+    text_of,
+)
+from ironcurtain_proxy.control_places.rules import is_in_cache, is_inert_hook, read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
 _HOME: Final = lazy(r"\A(?:~|\$HOME|\$\{HOME\})/")
+_OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
 _OF_SERVERS: Final = "mcp"
 """In the name of settings that start servers alone."""
 _STARTED_BY_HAND: Final = "launch.json"
 _MOST_PLACES: Final = 32
 """The most directories to which the commands of one file may go."""
-_LARGEST_OUTSIDE: Final = 1 << 16
-"""The bytes of settings. What is larger is a program's memory, or nobody has written it."""
-_LARGEST_STATE: Final = 16 << 20
-_STATE: Final = ".claude.json"
-"""Claude Code's memory, in which it keeps the servers of each project."""
-_MOST_ENTRIES: Final = 1000
-"""The most entries of one directory. In a larger one a program keeps what it makes."""
-_DEEPEST: Final = 3
-_OF_PROJECTS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
-"""Settings that hold where an agent, or an editor, is started."""
+_AT_ITS_OWN: Final = ".envrc"
 CONFIGURATIONS: Final = ("config", "config.worktree")
-_LARGEST: Final = 1 << 20
 _MOST_FOLLOWED: Final = 1000
 """The most configurations that are followed from one: they may include each other without end."""
 _HUSKY: Final = "_"
@@ -87,6 +80,13 @@ class Leads:
         """Relative paths of hooks that the user's own settings name for every repository."""
         self._in_linked: set[str] = set()
         """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
+        self._at: set[str] = set()
+        """Directories in which programs are looked for by their names."""
+        self._by_name = {*read_names().acted_on.programs}
+        self._links_to_ours: tuple[str, ...] = ()
+        """The paths by which links lead to a root: the user's settings may say these."""
+        self._read: set[str] = set()
+        """The scripts outside that were read in this look."""
         self._hooks: list[Commands] = []
         """The hooks of repositories, which run in their worktrees, too."""
         self.know(known, {})
@@ -138,44 +138,52 @@ class Leads:
         for file in (*files, os.environ.get("GIT_CONFIG_GLOBAL") or files[0]):
             self._follow(file, top=None)
         for file in read_names().commands["files_of_shells"]:
-            text = _text(f"{home}/{file}")
-            self._of_shell(home, loaded_by_shell(text), read_commands("", text).named)
-        self._of_shell(home, [f"{one}/" for one in os.environ.get("PATH", "").split(":")])
-        for directory in filter(None, os.environ.get("PYTHONPATH", "").split(":")):
-            self.modules.import_from(directory)
-        for place in read_names().commands["places_of_links"]:
-            with suppress(OSError), os.scandir(f"{home}/{place}") as found:
-                for one in found:
-                    if one.is_symlink() and (place or one.name.startswith(".")):
-                        target = os.path.join(home, place, os.readlink(one))  # noqa: PTH115, PTH118  text
-                        self._run(target, None, set())
+            text = text_of(f"{home}/{file}")
+            names = read_commands("", text).by_name if text else ()
+            self._of_shell(home, loaded_by_shell(text), names)
+        variables = "\n".join([f"{name}={value}" for name, value in os.environ.items()])
+        said = read_commands("", variables)
+        self._start(replace(said, named=frozenset()), [""])
 
-    def _of_shell(self, home: str, words: Iterable[str], started: Collection[str] = ()) -> None:
+    def _of_shell(self, home: str, words: Iterable[str], names: Collection[str] = ()) -> None:
         """Add what the user's shell loads, and the programs of a directory of its `PATH`.
 
-        `started`: what it may start by name.
+        `names`: what it starts by name.
         """
-        programs = {*read_names().acted_on.programs, *[one for one in started if "/" not in one]}
         for word in words:
             path = _HOME.sub(f"{home}/", word)
-            real = os.path.realpath(path) if path.startswith("/") else "/"
-            for program in programs if path.endswith("/") else ():
-                self._add(f"{real}/{program}")
-            if path.startswith("/") and not path.endswith("/"):
+            if path.startswith("/") and path.endswith("/"):
+                self._start_by_name([path], names)
+            elif path.startswith("/"):
                 self._run(path, None, set())
+
+    def _start_by_name(self, directories: Iterable[str], names: Collection[str]) -> None:
+        """Add the programs of these names, in these directories and those that are known."""
+        places = [one for one in map(os.path.realpath, directories) if self._is_ours(one)]
+        # What packages bring counts as data there.
+        places = [one for one in places if one not in self._at and not is_in_cache(one.split("/"))]
+        new = {*names} - self._by_name
+        self._by_name |= new
+        for directory in self._at if new else ():
+            for name in new:
+                self._add(f"{directory}/{name}")
+        self._at.update(places)
+        for directory in places:
+            for name in self._by_name:
+                self._add(f"{directory}/{name}")
 
     def of_link(self, path: str, target: str, top: str, *, is_hook: bool = False) -> None:
         """Add where a link of a control place leads to, and what a hook there starts."""
         self._follow(os.path.join(_holder(path), target), top=top)  # noqa: PTH118  text
         if is_hook:
-            self.of_commands(path, _text(path), is_hook=True)
+            self.of_commands(path, text_of(path), is_hook=True)
 
     def of_git(self, path: str, top: str) -> None:
         """Add the paths that a directory of git, and the settings in it, lead to."""
         if os.path.islink(f"{path}/hooks"):  # noqa: PTH114  text
             self._follow(f"{path}/hooks", top=top)
         for name in CONFIGURATIONS:
-            self.of_configuration(_text(f"{path}/{name}"), path, top)
+            self.of_configuration(text_of(f"{path}/{name}"), path, top)
         self._of_hooks(f"{path}/hooks", top)
         self.of_repository(top, is_pointer=False)
 
@@ -195,8 +203,48 @@ class Leads:
                 git = directory_of_git(f"{directory}/.git")
                 if not self._is_ours(git):
                     self.of_git(git, directory)
-        for path, text in _settings_outside(self._roots):
-            self.of_commands(path, text, self._roots if path.endswith(_OF_PROJECTS) else ())
+        self._read.clear()
+        self._links_to_ours = self._aliases()
+        self._inner.clear()
+        for path, text in settings_outside(self._roots, [*self._roots, *self._links_to_ours]):
+            if os.path.islink(path):  # noqa: PTH114  text
+                self._run(path, None, set())
+            self._of_outer(path, text)
+
+    def _aliases(self) -> tuple[str, ...]:
+        """Return the paths by which links of the home directory lead to a root."""
+        home, found = os.path.expanduser("~"), list[str]()  # noqa: PTH111  text
+        with suppress(OSError), os.scandir(home) as entries:
+            for one in entries:
+                target = os.path.realpath(one.path) if one.is_symlink() else one.path
+                below = [root for root in self._roots if f"{root}/".startswith(f"{target}/")]
+                found += [one.path + root[len(target) :] for root in below if target != one.path]
+        return tuple(found)
+
+    def _of_outer(self, path: str, text: str) -> None:
+        """Add what a file outside starts, and what the scripts start that it starts."""
+        waiting, home = [(path, text)], os.path.expanduser("~")  # noqa: PTH111  text
+        while waiting and len(self._read) < _MOST_FOLLOWED:
+            path, text = waiting.pop()
+            name = path.rpartition("/")[2]
+            starts_anywhere = is_shells(name) and not name.startswith(_AT_ITS_OWN)
+            beside = self._roots if starts_anywhere or name.endswith(OF_PROJECTS) else ()
+            said = self.of_commands(path, text, beside)
+            for one in () if said is None else {*said.named, *said.coming}:
+                # Without its slash a word may begin at the root.
+                further = f"/{one}" if f"/{one}".startswith(f"{home}/") else f"{home}/{one}"
+                if "/" in one and further not in self._read and not self._is_ours(further):
+                    waiting += self._scripts(further)
+
+    def _scripts(self, path: str) -> Iterator[tuple[str, str]]:
+        """Yield a script of the home directory, or all of a directory that runs each."""
+        names = entries_of(path) if path.endswith("/") else [""]
+        for one in (path + name for name in names[:_MOST_PLACES]):
+            with suppress(OSError, ValueError):
+                mode = os.stat(one).st_mode  # noqa: PTH116  text
+                if mode & 0o111 or is_code(one.rpartition("/")[2]):
+                    self._read.add(one)
+                    yield one, text_of(one)
 
     def _of_hooks(self, directory: str, top: str | None) -> None:
         """Add what hooks that lie outside start. `top` is `None` if they hold in each repository.
@@ -207,7 +255,7 @@ class Leads:
             return
         with suppress(OSError), os.scandir(directory) as found:
             for one in found:
-                text = "" if is_inert_hook(one.name) else _text(one.path)
+                text = "" if is_inert_hook(one.name) else text_of(one.path)
                 if top is not None:
                     self.of_commands(one.path, text, [top], is_hook=True)
                 elif text:
@@ -231,8 +279,8 @@ class Leads:
 
     def of_commands(
         self, path: str, text: str, beside: Sequence[str] = (), *, is_hook: bool = False
-    ) -> None:
-        """Add the files that the commands of settings, or a hook, name.
+    ) -> Commands | None:
+        """Add the files that the commands of settings, or a hook, name. Return what they say.
 
         Args:
             path: the file's, absolute.
@@ -243,8 +291,8 @@ class Leads:
         name = path.rpartition("/")[2]
         is_prose = name.rpartition(".")[2] in read_names().commands["prose"]
         if is_prose or name == _STARTED_BY_HAND or "\0" in text:
-            return
-        said = read_commands(name, text[:LONGEST])
+            return None
+        said = read_commands(name, text)
         if is_hook and said not in self._hooks:
             self._hooks.append(said)
         # A hook runs at the top of its worktree, settings beside them or at the top of the project.
@@ -253,6 +301,7 @@ class Leads:
         # What is written from the root of the system is read without its first slash.
         tops = [*beside, *around, os.path.expanduser("~"), ""]  # noqa: PTH111  text
         self._start(said, tops, () if is_hook else beside)
+        return said
 
     def _start(self, said: Commands, tops: Sequence[str], many: Sequence[str] = ()) -> None:
         """Add what commands name that start in some directories.
@@ -263,28 +312,42 @@ class Leads:
             many: those of them that are one of many: not each word is the name of a file there.
         """
         follows = _OF_SERVERS not in said.name
-        places = [*tops, *self._gone_to(tops, said.named)]
+        gone_to = self._gone_to(tops, said.named)
+        places = [*tops, *gone_to]
+        path = [f"{top}/{one}" for top in tops for one in self._of_ours(top, said.path)]
+        self._start_by_name(path, said.by_name)
+        # Python runs this of a directory that it is given.
+        files = [f"{one}/__main__.py" for one in gone_to]
         for place in places:
-            for one in self._of_ours(place, said.named):
-                is_name = place not in many or "/" in one or "." in one
-                if is_name and os.path.isfile(f"{place}/{one}"):  # noqa: PTH113  text
-                    self._run(f"{place}/{one}", place, set(), follows=follows)
+            those = self._of_ours(place, said.named)
+            files += [
+                f"{place}/{one}" for one in those if place not in many or "/" in one or "." in one
+            ]
+        for file in filter(os.path.isfile, files):
+            self._run(file, _holder(file), set(), follows=follows)
         # Direnv goes to where its file lies.
-        at = {tops[0], *tops[-2:]} if said.name.startswith(".envrc") else places
-        beside = [one for one in said.coming if "/" not in one.removeprefix("./")]
+        at = {tops[0], *tops[-2:]} if said.name.startswith(_AT_ITS_OWN) else places
         for place in at:
             # Of a directory to which commands may go, no further directories are meant.
             is_top = place in tops or place in self._roots
-            for one in self._of_ours(place, said.coming if is_top else beside):
-                if one.endswith("/"):
-                    self._follow(f"{place}/{one}", top=place)
-                elif not os.path.isdir(f"{place}/{one}"):  # noqa: PTH112  text
-                    self._run(f"{place}/{one}", place, set(), follows=follows)
+            self._load(said, place, is_top=is_top, follows=follows)
             self._start_python(said, place)
+
+    def _load(self, said: Commands, place: str, *, is_top: bool, follows: bool) -> None:
+        """Add what is loaded as soon as it is there."""
+        beside = [one for one in said.coming if "/" not in one.removeprefix("./")]
+        for one in self._of_ours(place, said.coming if is_top else beside):
+            if one.endswith("/"):
+                self._follow(f"{place}/{one}", top=place)
+            elif not os.path.isdir(f"{place}/{one}"):  # noqa: PTH112  text
+                self._run(f"{place}/{one}", place, set(), follows=follows)
 
     def _start_python(self, said: Commands, place: str) -> None:
         for directory in self._of_ours(place, said.places):
             self.modules.import_from(f"{place}/{directory}")
+        for variable, directory in said.libraries:
+            if self._of_ours(place, [directory]):
+                self.modules.load_from(f"{place}/{directory}", variable)
         if (said.starts_python or said.modules) and self._is_ours(place):
             if said.starts_python:
                 self.modules.import_from(place)
@@ -294,7 +357,7 @@ class Leads:
     def _gone_to(self, tops: Iterable[str], named: Collection[str]) -> Sequence[str]:
         """Return the directories to which commands may go: `cd tools && ./x`, `"cwd": "tools"`."""
         found = dict.fromkeys(
-            os.path.normpath(f"{top}/{one}")
+            os.path.realpath(f"{top}/{one}")
             for top in tops
             for one in self._of_ours(top, named)
             if os.path.isdir(f"{top}/{one}")  # noqa: PTH112  text
@@ -305,7 +368,8 @@ class Leads:
         """Return the words that may be paths below the roots, from a directory."""
         inner = self._inner.get(top)
         if inner is None:
-            below = [one[len(top) + 1 :] for one in self._roots if one.startswith(f"{top}/")]
+            known = (*self._roots, *self._links_to_ours)
+            below = [one[len(top) + 1 :] for one in known if one.startswith(f"{top}/")]
             inner = self._inner[top] = ("",) if self._is_ours(top) else tuple(below)
         return [
             one
@@ -337,7 +401,13 @@ class Leads:
             waiting += self._named(one, target, top)
 
     def _add(self, path: str) -> None:
-        if self._is_ours(path) and path not in self._roots and path not in self._paths:
+        # What only sets variables is judged by what it holds.
+        if (
+            _OF_VARIABLES.search(path) is None
+            and self._is_ours(path)
+            and path not in self._roots
+            and path not in self._paths
+        ):
             self._paths.add(path)
             self._above.update(above(path))
 
@@ -350,7 +420,7 @@ class Leads:
         """Yield the paths that the file or directory at a path leads to in turn."""
         if target.endswith(f"/{_HUSKY}"):
             yield target.rpartition("/")[0]
-        text = _text(target)
+        text = text_of(target)
         for program in named_programs(text):
             self._run(program, top, self._in_each if top is None else set())
         for is_hooks, written in named_files(text):
@@ -376,8 +446,8 @@ class Leads:
         if top is not None or program.startswith(("/", "~")):
             path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
             self._add_linked(path)
-            if path.endswith(".py"):
-                real = os.path.realpath(path)
+            real = os.path.realpath(path)
+            if real.endswith(".py") or "python" in text_of(real)[:64].partition("\n")[0]:
                 self.modules.import_from(_holder(real), real, follows=follows)
 
     def _is_ours(self, path: str) -> bool:
@@ -391,89 +461,12 @@ def _holder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _text(path: str) -> str:
-    with suppress(OSError, ValueError):
-        if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                text = file.read(_LARGEST)
-                # A hook may be a link to a program.
-                return "" if "\0" in text else text
-    return ""
-
-
 def directory_of_git(path: str) -> str:
     """Return the directory that holds the settings of a repository, from the path of its `.git`."""
     for name in ("", "/commondir"):
         with suppress(OSError, ValueError):
             with open(path + name, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                named = file.read(LONGEST).removeprefix("gitdir: ").rstrip("\n")
+                named = file.read(LARGEST).removeprefix("gitdir: ").rstrip("\n")
             beside = path if name else _holder(path)
             path = os.path.normpath(os.path.join(beside, named))  # noqa: PTH118  text
     return path
-
-
-# --- outside
-
-
-def _settings_outside(roots: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the paths of settings outside, and what they hold."""
-    home = os.path.expanduser("~")  # noqa: PTH111  text
-    yield f"{home}/{_STATE}", _servers_of(f"{home}/{_STATE}", roots)
-    # Of a home that lies in a root every file is read.
-    tops = frozenset(
-        [one.rpartition("/")[2] for one in roots] if not is_below(home, roots) else [""]
-    )
-    entries = frozenset([one.lstrip(".") for root in roots for one in entries_of(root)]) | tops
-    for directory in sorted({home, *[one for root in roots for one in above(root)]} - {*roots}):
-        for path in (*_below(directory, roots, 0), f"{directory}/.ssh/config"):
-            with suppress(OSError):
-                status = os.lstat(path)
-                if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= _LARGEST_OUTSIDE:
-                    version = (status.st_mtime_ns, status.st_size)
-                    yield path, _leading_text(path, version, tops, entries)
-
-
-def _below(directory: str, roots: Sequence[str], depth: int) -> Iterator[str]:
-    """Yield the files of a directory that programs act on."""
-    skipped = read_names().commands["not_settings"]
-    with suppress(OSError), os.scandir(directory) as found:
-        entries = [*found] if depth == 0 else [*islice(found, _MOST_ENTRIES)]
-        for one in entries:
-            is_settings = depth > 0 or is_acted_on(one.name)
-            if not is_settings or one.path in roots or one.name in skipped:
-                continue
-            if not one.is_dir(follow_symlinks=False):
-                yield one.path
-            elif depth < _DEEPEST:
-                yield from _below(one.path, roots, depth + 1)
-
-
-@lru_cache(maxsize=4096)
-def _leading_text(
-    path: str, _version: tuple[int, int], tops: frozenset[str], entries: frozenset[str]
-) -> str:
-    """Return what settings outside hold, or an empty text if they cannot name what lies in a root.
-
-    Each version is read once: each server's sandbox has a look of its own. What programs keep
-    beside settings is much, and to read all of it as commands would take seconds.
-
-    Args:
-        path: the file's.
-        tops: the names of the roots, of which a path from elsewhere says one.
-        entries: what lies in the roots, where some settings start commands.
-    """
-    text = _text(path)
-    is_led = any(one in text for one in tops)
-    is_led = is_led or (path.endswith(_OF_PROJECTS) and may_lead(text, entries))
-    return text if is_led else ""
-
-
-def _servers_of(state: str, roots: Sequence[str]) -> str:
-    """Return the servers that an agent's memory names for everywhere, and for some projects."""
-    with suppress(OSError, ValueError, AttributeError, KeyError, TypeError):
-        if os.stat(state).st_size <= _LARGEST_STATE:  # noqa: PTH116  text
-            with open(state, "rb") as file:  # noqa: PTH123  text
-                said = orjson.loads(file.read())
-            projects = [said.get("projects", {}).get(root, {}) for root in roots]
-            return orjson.dumps([one.get("mcpServers", {}) for one in (said, *projects)]).decode()
-    return ""

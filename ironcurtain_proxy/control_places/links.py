@@ -28,6 +28,12 @@ _MOST: Final = 100
 _ASSIGNED: Final = lazy(
     r"(?:#.*|(?:export )?(\w+=)(?:[^\s$`;&|()<>\\\"']*|\"[^$`\\\"]*\"|'[^']*'))?[ \t]*", re.ASCII
 )
+_DATA: Final = lazy(
+    r"(?:#.*|(?:export )?\w+=([\"']?)"
+    r"(?:(?!file:)[A-Za-z][\w+.-]*://[^$`\\\"']*|[^$`\\\"'/~]*)\1)?[ \t]*",
+    re.ASCII,
+)
+"""A variable that is data: neither a path, nor what a shell's prompt would run."""
 _VERSIONS: Final = lazy(r"(?:\s|[\w.+*~^<>=|@#-]|(?<=\blts)/|(?<=\d)/envs/)*", re.ASCII)
 
 
@@ -44,7 +50,8 @@ def is_plain(name: str, content: bytes | None, before: bytes | None) -> bool:
         return _VERSIONS.fullmatch(text) is not None and ".." not in text
     lines = [one for one in text.splitlines() if one not in known or not _ASSIGNED.fullmatch(one)]
     # A line that does more than set a variable could set any.
-    new = [f"^{one[1]}" if one else "^path=" for one in map(_ASSIGNED.fullmatch, lines)]
+    found = [_ASSIGNED.fullmatch(one) if _DATA.fullmatch(one) else None for one in lines]
+    new = [f"^{one[1]}" if one else "^path=" for one in found]
     return not any(map("".join(new).lower().__contains__, read_names().commands["variables"]))
 
 

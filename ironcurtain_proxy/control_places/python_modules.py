@@ -16,18 +16,22 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from glob import glob
 from typing import Final
 
+from ironcurtain_proxy.control_places.rules import read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
 _AS_MODULE: Final = lazy(r"(?<![\w-])-[bBdEiIOqsSuvx]*m[\"',\s]*([A-Za-z_][\w.]*)")
 _IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)
-_LARGEST: Final = 1 << 16
-"""The characters of a program that are read."""
+LARGEST: Final = 1 << 20
+"""The characters of a program, or of settings, that are read."""
+_STRINGS: Final = lazy(r"[\"']([\w./-]{1,99})[\"']")
 _OF_PYTHON: Final = frozenset({*sys.stdlib_module_names, "sitecustomize", "usercustomize"})
 _MODULE: Final = lazy(r"(\w+)(?:\.py|(?:\.[\w-]+)*\.(?:pyc|so))")
 """A file that Python takes for a module. Versions and machines stand between name and ending."""
 _OF_PACKAGE: Final = ("__init__", "__main__")
+_OF_PROCESSORS: Final = [f"glibc-hwcaps/x86-64-v{one}" for one in (2, 3, 4)]
 COMPILED: Final = "__pycache__"
 """Where Python keeps what it has compiled. It makes that anew where it is missing."""
 _PACKAGES: Final = ("site-packages", "dist-packages")
@@ -67,6 +71,8 @@ class LedModules:
         holder, _, name = path.rpartition("/")
         found = _MODULE.fullmatch(name)
         holder = holder.removesuffix(f"/{COMPILED}")
+        if "." in name and name in self._names.get(holder, ()):
+            return True
         if found is None or not self._is_searched(holder):
             return False
         return found[1] in _OF_PACKAGE or found[1] in self._names.get(holder, ())
@@ -110,7 +116,11 @@ class LedModules:
             program: a file that is started there, or empty.
             follows: whether the modules beside the program that it imports are added, too.
         """
-        others = {one.partition("/")[0] for one in modules_of(program, _text(program))}
+        text = text_of(program)
+        for one in _STRINGS.findall(text) if "sys.path" in text else ():
+            if os.path.isdir(f"{directory}/{one}"):  # noqa: PTH112  text
+                self.import_from(f"{directory}/{one}")
+        others = {one.partition("/")[0] for one in modules_of(program, text)}
         there = {found[1] for one in entries_of(directory) if (found := _MODULE.fullmatch(one))}
         there |= {one for one in entries_of(directory) if _is_package(f"{directory}/{one}")}
         if directory not in self._first:
@@ -121,6 +131,17 @@ class LedModules:
         self._add(directory, others if follows else others - there)
         for name in beside if follows else ():
             self.import_from(directory, f"{directory}/{name}.py", follows=True)
+
+    def load_from(self, directory: str, variable: str) -> None:
+        """Add what programs would load from a directory in place of what the system has.
+
+        Args:
+            directory: where they look first.
+            variable: by which they are told.
+        """
+        for inner, names in _of_system(variable).items():
+            place = os.path.normpath(f"{directory}/{inner}")
+            self._add(place, names - {*entries_of(place)})
 
     def _add(self, directory: str, names: Iterable[str]) -> None:
         place = os.path.realpath(directory)
@@ -160,6 +181,20 @@ def _installed(path: str, tops: tuple[str, ...]) -> frozenset[str]:
     return frozenset([one for one in names if one.isidentifier() and one != COMPILED])
 
 
+@cache
+def _of_system(variable: str) -> Mapping[str, frozenset[str]]:
+    """Return the names of what the system has, by directories below those of a variable."""
+    found: dict[str, set[str]] = {}
+    for pattern in read_names().libraries[variable]:
+        for place in glob(os.path.expanduser(pattern)):  # noqa: PTH111, PTH207  text
+            if os.path.isfile(place):  # noqa: PTH113  text
+                for inner in ("", *_OF_PROCESSORS):
+                    found.setdefault(inner, set()).add(os.path.basename(place))  # noqa: PTH119  text
+            for directory, below, files in os.walk(place):
+                found.setdefault(os.path.relpath(directory, place), set()).update(below, files)
+    return {inner: frozenset(names) for inner, names in found.items()}
+
+
 def is_compiled(path: str) -> bool:
     """Return whether a file is a module that Python has compiled."""
     return path.endswith(".pyc") and path.rpartition("/")[0].endswith(f"/{COMPILED}")
@@ -187,9 +222,11 @@ def entries_of(directory: str) -> list[str]:
     return []
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
+    """Return the beginning of a text, or nothing of what is none: a hook may link to a program."""
     with suppress(OSError, ValueError):
         if path and stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
             with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                return file.read(_LARGEST)
+                text = file.read(LARGEST)
+                return "" if "\0" in text else text
     return ""

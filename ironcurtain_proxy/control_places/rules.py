@@ -86,6 +86,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     harmless: _Harmless
     commands: dict[str, tuple[str, ...]]
     of_envrc: dict[str, tuple[str, ...]]
+    libraries: dict[str, tuple[str, ...]]
     waiting: dict[str, frozenset[str]]
     settings: dict[str, dict[str, str]]
 

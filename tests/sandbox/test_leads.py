@@ -12,6 +12,7 @@ from py_compile import compile as compile_file
 
 import pytest
 
+from ironcurtain_proxy.control_places import outside
 from tests.sandbox.test_lookout import EVIL, Watched, made
 from tests.tables import table
 
@@ -279,6 +280,87 @@ def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_aw
     evil = w.put(path)
     assert (len(w.look()), evil.exists()) == (1, False)
     assert (w.top / "tools/tool").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "path"), table("sandbox/leads.outside_together", list[tuple[dict[str, str], str]])
+)
+def test_what_several_settings_outside_lead_to_together_is_taken_away(
+    w: Watched, files: dict[str, str], path: str
+) -> None:
+    for there, text in files.items():
+        file = w.top.parent / "home" / there
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> "):
+            file.symlink_to(text.removeprefix("-> "))
+        else:
+            file.write_text(text.replace("{w}", str(w.top)))
+            file.chmod(0o755)
+    w.begin()
+    assert (w.put(path).exists(), len(w.look())) == (True, 1)
+    assert not (w.top / path).exists()
+
+
+@pytest.mark.parametrize("name", [".claude/settings.json", "../home/.claude/settings.json"])
+def test_settings_of_many_words_are_read_to_their_end(w: Watched, name: str) -> None:
+    words = ", ".join([f'"w{number}"' for number in range(10_000)])
+    program = w.put("t/run.sh", "mine")
+    w.put(name, f'{{"words": [{words}], "command": "{program}"}}')
+    assert str(program) in w.begin()
+
+
+@pytest.mark.parametrize("name", ["my tools/run", "app/[id]/run", "a,b/run"])
+def test_a_program_with_signs_in_its_name_is_closed(w: Watched, name: str) -> None:
+    program = w.put(name, "mine")
+    w.put(".claude/settings.json", f'{{"command": "\\"$CLAUDE_PROJECT_DIR\\"/\\"{name}\\" -v"}}')
+    assert str(program) in w.begin()
+
+
+def test_what_settings_start_by_its_name_is_looked_for_where_an_environment_says(
+    w: Watched,
+) -> None:
+    w.put(".envrc", "PATH_add tools")
+    w.put(".mcp.json", '{"mcpServers": {"a": {"command": "npx", "args": ["x"]}}}')
+    lint = w.put("tools/lint", "mine")
+    repository(w)
+    (w.top / "r/.git/hooks/pre-push").write_text("#!/bin/sh\nlint --all\n")
+    assert str(lint) in w.begin()
+    npx = w.put("tools/npx", EVIL)
+    assert (len(w.look()), npx.exists()) == (1, False)
+
+
+def test_the_users_crontab_is_read(w: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = w.put("t/backup", "mine")
+    lists = w.top.parent / "crontab"
+    lists.write_text(f"#!/bin/sh\necho '@hourly cd {w.top}/t && ./backup'\n")
+    lists.chmod(0o755)
+    monkeypatch.setattr(outside, "_LISTS_CRONTAB", str(lists))
+    outside._crontab.cache_clear()
+    assert str(program) in w.begin()
+    outside._crontab.cache_clear()
+
+
+def test_a_program_of_python_without_an_ending_has_its_modules_beside_it(w: Watched) -> None:
+    w.put(".claude/settings.json", '{"command": "tools/hook"}')
+    w.put("tools/hook", "#!/usr/bin/env python3\nimport sys\nsys.path.insert(0, 'vendor')\n")
+    w.put("tools/vendor/own.py", "mine")
+    w.begin()
+    for name in ("tools/json.py", "tools/vendor/json.py"):
+        w.put(name, EVIL)
+        assert (len(w.look()), (w.top / name).exists()) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"), table("sandbox/leads.variables", list[tuple[str, bool]])
+)
+def test_a_file_of_variables_that_an_environment_loads_may_set_data_alone(
+    w: Watched, text: str, *, stays: bool
+) -> None:
+    w.put(".envrc", "dotenv")
+    file = w.put(".env", "A=b\n")
+    w.begin()
+    file.write_text(f"A=b\n{text}\n")
+    assert (len(w.look()), text in file.read_text()) == (not stays, stays)
 
 
 def in_the_repository(w: Watched) -> Path:
