@@ -104,14 +104,9 @@ class AskedClient:
         self._seconds = seconds
         self._pages: set[tuple[str, str]] = set()
 
-    def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
-        """Return whether this caller declared that it takes such questions."""
-        kind: AskKind = "sampling"
-        if method == "elicitation/create":
-            kind = "url" if mode == "url" else "form"
-        return self.client is not None and kind in kinds_shown(
-            self.client.capabilities_of(caller) or {}
-        )
+    def takes(self, caller: Caller | None) -> frozenset[AskKind]:
+        """Return the kinds of questions that this caller declared."""
+        return kinds_shown((self.client and self.client.capabilities_of(caller)) or {})
 
     def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
         """Note that this call waits for a reviewer, meanwhile."""

@@ -7,7 +7,7 @@ about another entry: its request has the same answer whether the entry exists or
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.session import Session
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Case, Judgement
 from ironcurtain_proxy.model.crossing import asked_by, asked_of, named_by
 from ironcurtain_proxy.model.decision import (
     NOT_AVAILABLE,
@@ -33,12 +33,14 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
     label,
 )
+from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import Section, ToolResult
 from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.ports import ProgressListener
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}
+_OTHER_KIND: Final = {"error": {"code": -32602, "message": "Invalid params: of no declared kind"}}
 _REJECTED: Final = -1
 """The code of MCP for sampling that a user rejects."""
 
@@ -52,8 +54,8 @@ _NO_CLIENT: Final = Ground("client-cannot-ask", "the agent's client did not say 
 class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
-    def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
-        """Return whether this caller declared that it takes such questions."""
+    def takes(self, caller: Caller | None) -> frozenset[AskKind]:
+        """Return the kinds of questions that this caller declared."""
 
 
 class ServerQuestions(Struct, frozen=True, kw_only=True):
@@ -61,6 +63,12 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
 
     session: Session
     client: QuestionTarget
+    names: Mapping[str, str]
+    """Under which name the policy knows each server."""
+
+    def allowed(self, server: str) -> frozenset[AskKind]:
+        """Return the kinds of questions that a server may ask."""
+        return self.session.in_force.policy.questions_of(self.names[server])
 
     async def handle(
         self,
@@ -77,45 +85,42 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
             params: as the server sent them.
             under_way: the callers of the agent's operations that the server works on.
         """
-        match method:
-            case "elicitation/create" | "sampling/createMessage":
-                return await self._decide(server, method, params, under_way)
-            case _:
-                await note_unserved(self.session.journal, method, _UNSERVED, server)
-                return _NOT_OFFERED
-
-    async def _decide(
-        self,
-        server: str,
-        method: Method,
-        params: Mapping[str, Json],
-        under_way: Sequence[Caller | None],
-    ) -> Mapping[str, object]:
-        mode = str(params.get("mode", "form")) if method == "elicitation/create" else ""
-        able = [one for one in reversed(under_way) if self.client.can_ask(method, mode, one)]
-        asked = asked_by(server, method, params)
+        if method not in ASK_KINDS:
+            await note_unserved(self.session.journal, method, _UNSERVED, server)
+            return _NOT_OFFERED
+        kind = _kind_of(method, params)
+        able = [one for one in reversed(under_way) if kind in self.client.takes(one)]
+        asked = asked_by(server, cast("Method", method), params)
         case = self.session.journal.open_operation(asked, able[0] if able else None)
         case.note(("underWay", len(under_way)))
         if not able:
             ground = _NO_CLIENT if under_way else _TO_NOTHING
+            case.judge(Judgement(decision=Deny(ground)))
             life = self.session.journal.refuse(case, "policy", ground)
-            return _answer(method, await self.session.journal.guard(case, life))
-        return _answer(method, await self.session.mediator.carry(case))
+            reply: Reply = await self.session.journal.guard(case, life)
+        else:
+            reply = await self.session.mediator.carry(case)
+        if isinstance(reply, Answered):
+            answer = reply.result
+            return {"result": answer.result} if answer.error is None else {"error": answer.error}
+        told = self.allowed(server) & self.client.takes((able or [*under_way] or [None])[-1])
+        if kind not in told:
+            return _OTHER_KIND if told & ASK_KINDS[method] else _NOT_OFFERED
+        if method == "elicitation/create":
+            return {"result": {"action": "decline"}}
+        return {"error": {"code": _REJECTED, "message": "the request was rejected"}}
 
 
-def _answer(method: Method, reply: Reply) -> Mapping[str, object]:
-    if isinstance(reply, Answered):
-        answer = reply.result
-        return {"result": answer.result} if answer.error is None else {"error": answer.error}
-    if isinstance(reply, Refused) and reply.ground.rule in {"server-asks", _NO_CLIENT.rule}:
-        return _NOT_OFFERED
-    if method == "elicitation/create":
-        return {"result": {"action": "decline"}}
-    return {"error": {"code": _REJECTED, "message": "the request was rejected"}}
+def _kind_of(method: str, params: Mapping[str, Json]) -> AskKind | None:
+    """Return the kind of a question, or None if the protocol has none such."""
+    if method == "sampling/createMessage":
+        return "sampling-tools" if params.keys() & {"tools", "toolChoice"} else "sampling"
+    mode = params.get("mode", "form")
+    return next((kind for kind in ASK_KINDS[method] if kind == mode), None)
 
 
 UNKNOWN: Final = "unknown"
-"""The server of a request of the agent's."""
+"""The server in the record of a request that names none."""
 
 _METHOD_LENGTH: Final = 128
 
@@ -140,9 +145,6 @@ async def note_unserved(
 
 
 _log: Final = logging.getLogger(__name__)
-
-_NOBODY: Final = "unknown"
-"""The server in the record of a request that names no server."""
 
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
@@ -242,7 +244,7 @@ class Operations(Struct, kw_only=True):
         self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
     ) -> Reply:
         """Wait for the server; the mediator carries the operation unless its part is held."""
-        if asked.server != _NOBODY:
+        if asked.server != UNKNOWN:
             await self.lists.until_started(asked.server)
         is_hidden = await self._is_hidden(asked)
         if not is_hidden and (held := await self._held(asked)) is not None:
@@ -313,7 +315,7 @@ class Operations(Struct, kw_only=True):
     async def _held(self, asked: ParsedRequest) -> Ground | None:
         """Return why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
-        if kind is None or asked.server == _NOBODY:
+        if kind is None or asked.server == UNKNOWN:
             return None
         section = _SECTIONS[kind]
         pins = self.session.pins
@@ -382,7 +384,7 @@ class Operations(Struct, kw_only=True):
     def _asked(self, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
         kind, exposed = named_by(method, params)
         meant = self.naming.prompt_meant if kind == "prompt" else self.naming.uri_meant
-        server, own = meant(exposed) or (_NOBODY, exposed)
+        server, own = meant(exposed) or (UNKNOWN, exposed)
         return asked_of(method, params, server, own)
 
 

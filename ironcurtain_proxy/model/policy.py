@@ -232,6 +232,12 @@ OTHERS_LAYERS: Final[frozenset[LayerName]] = frozenset({"bundle", "shipped"})
 AskKind: TypeAlias = Literal["form", "url", "sampling", "sampling-tools"]
 """A kind of question of a server. `sampling-tools`: sampling that may hand tools to the model."""
 
+ASK_KINDS: Final[Mapping[str, frozenset[AskKind]]] = {
+    "elicitation/create": frozenset({"form", "url"}),
+    "sampling/createMessage": frozenset({"sampling", "sampling-tools"}),
+}
+"""The kinds of questions of each method."""
+
 
 class ProtectedPath(Struct, frozen=True, kw_only=True):
     """A file or directory that no rule, grant or sandbox makes accessible."""

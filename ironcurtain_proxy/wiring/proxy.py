@@ -275,19 +275,14 @@ class Proxy(Struct, kw_only=True):
 
     async def _policy_changed(self) -> None:
         await self.operations.forget_what_is_denied()
-        for server in self._names:
+        for server in self.questions.names:
             await self.servers.notify_roots_changed(server)
         if self.on_policy_changed is not None:
             await self.on_policy_changed()
 
-    @property
-    def _names(self) -> Mapping[str, str]:
-        return {spec.name: spec.annotations for spec in self.settings.servers}
-
     async def _capabilities(self, server: str, caller: Caller | None) -> Mapping[str, Json]:
         """Return the client capabilities that a server is told."""
-        allowed = self.reloading.in_force.policy.questions_of(self._names[server])
-        return await self.client.mirrored(allowed, ROOTS, caller)
+        return await self.client.mirrored(self.questions.allowed(server), ROOTS, caller)
 
     def _roots(self, server: str) -> list[Mapping[str, Json]]:
         spec = next(spec for spec in self.settings.servers if spec.name == server)
@@ -475,7 +470,11 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         reviewers=reviewers,
         overlay=overlay,
         client=client,
-        questions=ServerQuestions(session=session, client=client),
+        questions=ServerQuestions(
+            session=session,
+            client=client,
+            names={spec.name: spec.annotations for spec in settings.servers},
+        ),
         operations=Operations(naming=catalogue.naming, lists=servers, session=session),
         calls=Calls(
             tools=catalogue,

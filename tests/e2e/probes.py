@@ -257,14 +257,12 @@ SERVER: Final[dict[str, Asked]] = {
     "sampling with tools": question(
         "sampling/createMessage",
         {**SAMPLE, "tools": [{"name": "t"}]},
-        -1,
-        "structural-server-question",
+        -32601,
+        "client-cannot-ask",
         "`sampling-tools`",
     ),
     "a form": question("elicitation/create", FORM, -32601, "server-asks", "`form`"),
-    "a page": question(
-        "elicitation/create", PAGE, ["action"], "structural-server-question", "`url`"
-    ),
+    "a page": question("elicitation/create", PAGE, -32601, "structural-server-question", "`url`"),
     "roots/list": question("roots/list", {}, ["roots"], "", "`roots/list`: answered"),
     "ping": question("ping", {}, [], "", "`ping`: answered"),
     "a method of a vendor": question("vendor/ask", {}, -32601, "not-offered", "Others: `-32601`"),

@@ -43,7 +43,12 @@ def sampling(**more: Json) -> Message:
 ASKED: Message = {"method": "elicitation/create", "params": NAME}
 
 
-def asking(installation: Installation, *questions: Message, ask: Json = "none") -> RawClient:
+def asking(
+    installation: Installation,
+    *questions: Message,
+    ask: Json = "none",
+    capable: Message = CAPABLE,
+) -> RawClient:
     """A connected client that takes every question, and a server that asks these."""
     said: Message = {"questions": [*questions]}
     sandbox: Json = False
@@ -56,7 +61,7 @@ def asking(installation: Installation, *questions: Message, ask: Json = "none") 
     installation.rules += [rule("tools", tool=["ask", "notify"])]
     annotate(installation)
     client = installation.launch()
-    client.initialize(capabilities=CAPABLE)
+    client.initialize(capabilities=capable)
     return client
 
 
@@ -180,9 +185,41 @@ def test_a_page_of_an_allowed_host_is_shown(installation: Installation) -> None:
     assert list(answers(client, call)) == [{"action": "accept"}]
 
 
-@pytest.mark.parametrize("more", [{"maxTokens": 100_000}, {"tools": [{"name": "x"}]}])
-def test_sampling_beyond_its_limits_is_refused(more: Message, installation: Installation) -> None:
-    client = asking(installation, sampling(**more), ask="sampling")
+PAGE = page("https://auth.example.com/login")
+OF_NO_MODE: Message = {"method": "elicitation/create", "params": {**NAME, "mode": "voice"}}
+WITH_TOOLS = sampling(tools=[{"name": "x"}])
+WITH_CHOICE = sampling(toolChoice={"mode": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("question", "ask", "capable", "code"),
+    [
+        (PAGE, ["form"], CAPABLE, -32602),
+        (PAGE, ["form", "url"], {"elicitation": {}}, -32602),
+        (PAGE, ["url"], {"elicitation": {}}, -32601),
+        (PAGE, "none", CAPABLE, -32601),
+        (ASKED, ["url"], CAPABLE, -32602),
+        (ASKED, ["form", "url"], {"elicitation": {"url": {}}}, -32602),
+        (ASKED, ["form"], {"sampling": {}}, -32601),
+        (OF_NO_MODE, ["form", "url"], CAPABLE, -32602),
+        (OF_NO_MODE, "none", CAPABLE, -32601),
+        (WITH_TOOLS, ["sampling"], {"sampling": {"tools": {}}}, -32602),
+        (WITH_TOOLS, ["sampling", "sampling-tools"], CAPABLE, -32602),
+        (WITH_CHOICE, ["sampling", "sampling-tools"], CAPABLE, -32602),
+        (WITH_TOOLS, ["form"], CAPABLE, -32601),
+    ],
+)
+def test_a_kind_that_was_not_declared_is_invalid_where_another_of_its_method_was(
+    question: Message, ask: Json, capable: Message, code: int, installation: Installation
+) -> None:
+    client = asking(installation, question, ask=ask, capable=capable)
+    (found,) = answers(client, client.start_call("ask"))
+    assert at(found, "code") == code
+    assert questions(client) == []
+
+
+def test_sampling_beyond_its_limits_is_refused(installation: Installation) -> None:
+    client = asking(installation, sampling(maxTokens=100_000), ask="sampling")
     (found,) = answers(client, client.start_call("ask"))
     assert at(found, "code") == -1
     assert questions(client) == []
@@ -233,7 +270,7 @@ def test_a_question_that_belongs_to_no_call_is_declined(installation: Installati
     (answer,) = [one for one in map(json.loads, lines) if one.get("id") == "early"]
     assert answer["result"] == {"action": "decline"}
     (record,) = [one for one in installation.outcomes() if one["toolName"] != "ask"]
-    assert record["refusalRule"] == "question-of-no-call"
+    assert at(record, "policyDecision", "rule") == "question-of-no-call"
 
 
 def test_instructions_of_a_server_are_quoted_under_its_name(installation: Installation) -> None:
