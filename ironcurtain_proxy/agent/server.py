@@ -95,6 +95,7 @@ _ASKING: Final[tuple[Method, ...]] = ("resources/read", "prompts/get", "completi
 _MARKS: Final = frozenset({"resultType", "_meta"})
 """The keys of a result that the newer era adds to."""
 
+_OF_CALLS: Final = "tools/call needs a name (string) and arguments (object)"
 _UNFINISHED_CALL: Final = {
     "result": error_result(
         "Error: the input was closed, and the call was not done in time. It may have been carried "
@@ -148,6 +149,8 @@ class AgentServer:
     """The number of requests without a handshake."""
     _noted: str | None = field(default=None, init=False)
     """The client of the newest of them; `None`: there was none."""
+    _listing: int = 0
+    """The lists of tools that are being made for the client of the connection."""
     _requests: Requests = field(init=False)
     _calls: Service = field(init=False)
     _others: Mapping[str, Service] = field(init=False)
@@ -214,9 +217,14 @@ class AgentServer:
         self.rounds.leave()
         self._requests.cancel_all()
 
-    async def tools_changed(self) -> None:
-        """Tell the agent that its list of tools is out of date."""
-        await self.notice("notifications/tools/list_changed", None)
+    async def tools_changed(self, is_told: bool = True) -> None:  # noqa: FBT001, FBT002  a hook
+        """Tell the agent that its list of tools is out of date.
+
+        A client whose list is being made is told what its server says (`is_told`) alone: whatever
+        else was found is in its list.
+        """
+        tell = self.notice if is_told or not self._listing else self.subscriptions.notice
+        await tell("notifications/tools/list_changed", None)
 
     async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
         """Pass on a notification of a server to whom it concerns."""
@@ -434,7 +442,11 @@ class AgentServer:
     # --- slow requests
 
     async def _list(self, _: "Mapping[str, Json]") -> ServerAnswer:
-        return {"result": {"tools": [tool_of_before(one) for one in await self.list_tools()]}}
+        self._listing += 1
+        try:
+            return {"result": {"tools": [tool_of_before(one) for one in await self.list_tools()]}}
+        finally:
+            self._listing -= 1
 
     async def _list_modern(self, *_: object) -> ServerAnswer:
         return {"result": {"tools": await self.list_tools()}}
@@ -461,9 +473,7 @@ class AgentServer:
     ) -> ServerAnswer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
-            answer = fault(
-                INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)"
-            )
+            answer = fault(INVALID_PARAMS, _OF_CALLS)
             await self._note("tools/call", answer)
             return answer
         progress = self._progress(params, caller)

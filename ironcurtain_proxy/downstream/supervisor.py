@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, Connection
 from ironcurtain_proxy.downstream.conversation import Standing
@@ -86,7 +87,10 @@ class Supervisor:
     """
 
     _listed_at = math.inf
-    """The loop's time of the last list of tools; infinite while one is under way."""
+    """The loop's time of the last list of tools; infinite while an old one is renewed."""
+    _waits_until = -math.inf
+    """Until when the agent's lists wait for that."""
+    _group: TaskGroup | None = None
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class Supervisor:
         """Whether the running process is confined."""
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
-        self._tools_changed = anyio.Event()
+        self._tools_changed, self._relisted = anyio.Event(), anyio.Event()
         self._why = self._last_words = ""
         self._hidden, self._said = set[str](), set[str]()
         self._log_level: str | None = None
@@ -294,6 +298,7 @@ class Supervisor:
         try:
             connection = await self._connect(started)
             async with anyio.create_task_group() as group:
+                self._group = group
                 group.start_soon(self._look_after, connection, started, group.cancel_scope, trouble)
                 group.start_soon(started.watch)
                 group.start_soon(connection.standing.run)
@@ -333,7 +338,7 @@ class Supervisor:
         cap, ask, name = self._options.max_message_bytes, self._hooks.on_question, self.spec.name
         wire = await started.open(cap, self._hooks.batch)
         listeners = Listeners(
-            tools_changed=self._note_tools_changed,
+            tools_changed=lambda: self._tools_changed.set(),  # noqa: PLW0108  each has a new one
             logged=self._pass_on_log,
             roots=self.roots.listing,
             hidden=self._say_hidden,
@@ -399,8 +404,7 @@ class Supervisor:
         await self._apply_log_level(connection)
         for uri in [*self._subscribed]:
             with contextlib.suppress(DownstreamError):
-                params: Mapping[str, Json] = {"uri": uri}
-                await connection.call(params, _SUBSCRIBE, None, "resources/subscribe")
+                await connection.call({"uri": uri}, _SUBSCRIBE, None, "resources/subscribe")
         self._connection = connection
         self._ready_since = anyio.current_time()
         self._state, self._error = "ready", ""
@@ -431,6 +435,7 @@ class Supervisor:
             self._listed_at = -math.inf  # whoever asks next asks it again
         if is_told or before != self.tools:
             await self._announce(is_told)
+        self._relisted.set()
 
     async def _list(self, connection: Connection) -> None:
         found = await connection.list_tools(self._options.initialize_timeout)
@@ -443,41 +448,42 @@ class Supervisor:
     async def list_if_old(self, *, for_new: bool = False) -> None:
         """List the tools again if they are older than the server says, or than a list may be.
 
-        A call may have changed them, where the server does not say that it tells of changes.
+        A call may have changed them, where the server does not say that it tells of changes. All
+        wait for one list, but only for a while: one that comes later is announced.
 
         Args:
             for_new: whether a tool is called that the list lacks: then any list is soon old.
         """
-        connection = self._connection
-        if connection is None:
+        connection, group, now = self._connection, self._group, anyio.current_time()
+        if connection is None or group is None:
             return
-        age = anyio.current_time() - self._listed_at
+        age = now - self._listed_at
         most = _NEW_TOOL if for_new else max(connection.age_of("tools/list"), _QUIET)
         tells = value_at(connection.greeted.capabilities, "tools", "listChanged") is True
         may_differ = connection.was_called and not (tells or for_new)
-        if age < 0 or (age <= most and not may_differ) or not self._listings.take(1):
-            return
-        self._listed_at = math.inf
-        try:
-            with anyio.move_on_after(_LIST_AGAIN):
-                await self._list_again(connection)
-        finally:
-            self._listed_at = anyio.current_time()
+        if age > most or (age >= 0 and may_differ):
+            if not self._listings.take(1):
+                return
+            self._listed_at, self._waits_until = math.inf, now + _LIST_AGAIN
+            self._relisted = anyio.Event()
+            group.start_soon(self._list_again, connection)
+        if self._listed_at == math.inf:
+            with anyio.CancelScope(deadline=self._waits_until):
+                await self._relisted.wait()
 
     def lasts(self, method: str) -> float:
         """Return for how many seconds more a client may show a list as it is now."""
         if self._connection is None:
             return LEGACY_AGE
         age = self._connection.age_of(method)
-        passed = anyio.current_time() - self._listed_at if method == "tools/list" else 0.0
-        return min(max(age - passed, 0.0), age)
+        passed = abs(anyio.current_time() - self._listed_at) if method == "tools/list" else 0.0
+        return max(age - passed, 0.0)
 
     async def _apply_log_level(self, connection: Connection) -> None:
         connection.log_level = self._log_level
         if self._log_level is not None and connection.has("logging") and not connection.is_modern:
             with contextlib.suppress(DownstreamError):
-                level: Mapping[str, Json] = {"level": self._log_level}
-                await connection.request("logging/setLevel", level, _SET_LEVEL)
+                await connection.request("logging/setLevel", {"level": self._log_level}, _SET_LEVEL)
 
     def _say_hidden(self, what: str) -> None:
         """Report a hidden tool to the operator, once, and at most a few tools."""
@@ -485,9 +491,6 @@ class Supervisor:
             self._hidden.add(what)
             more = len(self._hidden) > _SAID_HIDDEN
             self._warn(f'server "{self.spec.name}": {"more tools are hidden" if more else what}')
-
-    def _note_tools_changed(self) -> None:
-        self._tools_changed.set()
 
     async def _pass_on_notice(self, method: str, params: Mapping[str, Json]) -> None:
         await self._hooks.on_notice(self.spec.name, method, params)

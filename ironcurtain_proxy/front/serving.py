@@ -82,9 +82,9 @@ _BLANKS: Final = bytes.maketrans(b"\n\r", b"  ")
 
 
 async def initialize(
-    sessions: Sessions, principal: str, found: Message | GivenAnswer, body: bytes
+    request: Request, sessions: Sessions, principal: str, found: Message | GivenAnswer, body: bytes
 ) -> Response:
-    """Begin a session with its first message.
+    """Begin a session with its first message. One whose client has gone meanwhile ends.
 
     Raises:
         RefusalError: it is another message, or no session can begin.
@@ -106,7 +106,7 @@ async def initialize(
             await _send(session, body)
             line = await follower.next()
         session.forget(stream)
-        session.version = _agreed(line)
+        session.version = "" if await request.is_disconnected() else _agreed(line)
     finally:
         if not session.version:
             sessions.end(session)
@@ -275,7 +275,7 @@ class Front:
             if is_modern(headers, found):
                 return await deliver_alone(headers, self._sessions, principal, found, held)
             if session is None:
-                return await initialize(self._sessions, principal, found, body)
+                return await initialize(request, self._sessions, principal, found, body)
             return await deliver(headers, session, found, body, held)
 
 

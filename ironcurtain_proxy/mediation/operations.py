@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, cast
 
+import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -115,8 +116,7 @@ def _kind_of(method: str, params: Mapping[str, Json]) -> AskKind | None:
     """Return the kind of a question, or None if the protocol has none such."""
     if method == "sampling/createMessage":
         return "sampling-tools" if params.keys() & {"tools", "toolChoice"} else "sampling"
-    mode = params.get("mode", "form")
-    return next((kind for kind in ASK_KINDS[method] if kind == mode), None)
+    return next((kind for kind in ASK_KINDS[method] if kind == params.get("mode", "form")), None)
 
 
 UNKNOWN: Final = "unknown"
@@ -277,24 +277,31 @@ class Operations(Struct, kw_only=True):
                 await self.tell(early)
 
     async def listing(self, kind: ListKind) -> list[Json]:
-        """Return the entries of all servers that could be allowed, under the agent's names."""
+        """Return the entries of all servers that could be allowed, under the agent's names.
+
+        All are asked at once: several slow ones cost no more time than the slowest.
+        """
+        found: dict[str, list[Json]] = {}
+        async with anyio.create_task_group() as group:
+            for server in self.lists.names:
+                group.start_soon(self._list, kind, server, found)
+        return [entry for server in self.lists.names for entry in found.get(server, ())]
+
+    async def _list(self, kind: ListKind, server: str, found: dict[str, list[Json]]) -> None:
         method, key = LISTS[kind]
-        found: list[Json] = []
-        for server in self.lists.names:
-            await self.lists.until_settled(server)
-            try:
-                entries = await self.lists.entries(server, method, (kind, key))
-            except DownstreamError as error:
-                _log.warning("no %s: %s", kind, error)
-                continue
-            held = self._hold(server, kind, entries)
-            found += [
-                self._exposed(server, kind, entry)
-                for entry in entries
-                if str(entry[key]) not in held
-                and await self._could_be_allowed(server, kind, str(entry[key]))
-            ]
-        return found
+        await self.lists.until_settled(server)
+        try:
+            entries = await self.lists.entries(server, method, (kind, key))
+        except DownstreamError as error:
+            _log.warning("no %s: %s", kind, error)
+            return
+        held = self._hold(server, kind, entries)
+        found[server] = [
+            self._exposed(server, kind, entry)
+            for entry in entries
+            if str(entry[key]) not in held
+            and await self._could_be_allowed(server, kind, str(entry[key]))
+        ]
 
     def _hold(
         self, server: str, kind: ListKind, entries: Sequence[Mapping[str, Json]]

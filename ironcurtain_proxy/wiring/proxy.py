@@ -196,8 +196,8 @@ class Proxy(Struct, kw_only=True):
     views: "ShellViews | None" = None
     """The views of our own shell, or None if it has none, or is not there."""
     reloading: Reloading
-    on_tools_changed: Callable[[], Awaitable[None]] | None = None
-    """Notifies the agent."""
+    on_tools_changed: Callable[[bool], Awaitable[None]] | None = None
+    """Notifies the agent, with whether a server has told of it."""
     on_policy_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent that other prompts and resources may be listed."""
     _has_listed: bool = False
@@ -271,7 +271,7 @@ class Proxy(Struct, kw_only=True):
         has_changed = before != tuple([tool for tool in after if tool.server in known])
         # An agent that has not asked for the list needs no notice of a server that started.
         if (self._has_listed or has_changed or is_told) and self.on_tools_changed is not None:
-            await self.on_tools_changed()
+            await self.on_tools_changed(is_told)
 
     async def _policy_changed(self) -> None:
         await self.operations.forget_what_is_denied()

@@ -1,12 +1,13 @@
 """The proxy's server for the agent, behind real pipes, with calls that do what a test says."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 import orjson
+from anyio.lowlevel import checkpoint
 from msgspec import structs
 
 from ironcurtain_proxy.agent.asking import Introduction
@@ -65,6 +66,8 @@ class Calls:
     """Reaches the agent's client."""
     entry: str = ""
     """The key of a server's question."""
+    found: Callable[[], Awaitable[None]] = checkpoint
+    """What happens while the tools are listed."""
     open: anyio.Event = field(default_factory=anyio.Event)
     """What waits goes on when this is set."""
 
@@ -145,6 +148,7 @@ class Calls:
     async def list_tools(self) -> list[Json]:
         if self.levels == ["emergency"]:
             await self.open.wait()
+        await self.found()
         if self.levels == ["alert"]:
             raise RuntimeError("a secret")
         return self.tools

@@ -1,13 +1,18 @@
 """Requests of the newer era that listen: what they are told, and when they end."""
 
+from functools import partial
+from typing import Final
+
 import pytest
 
 from ironcurtain_proxy.jsonrpc.headers import value_at
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from tests.agent.connected import ENVELOPE, an_agent
 from tests.agent.test_era import KEY, error_of, result_of, until
 
 pytestmark = pytest.mark.anyio
+
+CHANGED: Final = "notifications/tools/list_changed"
 
 
 @pytest.mark.requirement("T-25")
@@ -44,6 +49,25 @@ async def test_a_client_is_told_of_what_it_listens_to_and_of_nothing_else() -> N
         agent.send(method="notifications/cancelled", params={"requestId": "l"})
         await until(lambda: "resources/unsubscribe" in agent.calls.begun)
         assert agent.calls.begun == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_a_client_that_reads_new_tools_in_its_list_is_not_told_that_they_are_new() -> None:
+    """It would ask for the same list again; who listens has perhaps not asked, and is told."""
+    async with an_agent() as agent:
+        await agent.initialize()
+        listen: Json = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
+        agent.send(id="l", method="subscriptions/listen", params=listen)
+        await agent.receive()
+        agent.calls.found = partial(agent.server.tools_changed, is_told=False)
+        await agent.ask("tools/list")
+        told = [one for one in agent.arrived if one.get("method") == CHANGED]
+        assert ["_meta" in object_of(one.get("params")) for one in told] == [True]
+        agent.calls.found = agent.server.tools_changed
+        await agent.ask("tools/list")
+        await agent.server.tools_changed(is_told=False)
+        await agent.ask("ping")
+        told = [one for one in agent.arrived if one.get("method") == CHANGED]
+        assert ["_meta" in object_of(one.get("params")) for one in told[1:]] == [False, True] * 2
 
 
 async def test_news_that_come_before_it_is_told_what_it_listens_to_come_afterwards() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ironcurtain_proxy.downstream import notifications
+from ironcurtain_proxy.downstream import supervisor as supervisor_module
 from ironcurtain_proxy.downstream.remote import streamable
 from ironcurtain_proxy.errors import UnansweredError
 from ironcurtain_proxy.jsonrpc.headers import value_at
@@ -123,6 +124,64 @@ async def test_a_list_that_a_call_may_have_changed_is_asked_for_again() -> None:
             for _ in range(3):
                 await servers.list_old_again()
                 assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+    assert len(site.said("tools/list")) == 2
+
+
+async def test_a_list_that_comes_late_is_shown_and_announced_when_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is given up would be old for ever; agents wait for it, but not for long."""
+    site, goes_on, told = Site(), threading.Event(), list[bool]()
+
+    async def handler(heard: Heard) -> Response | None:
+        while heard.said == "tools/list" and "new" in site.tools and not goes_on.is_set():  # noqa: ASYNC110  the site's own loop
+            await anyio.sleep(0.01)
+        return None
+
+    async def announced(is_told: bool) -> None:
+        told.append(is_told)
+
+    site.handler = handler
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            servers.hooks.on_tools_changed = announced
+            await servers.forward(a_call("echo"))
+            site.tools.append("new")
+            monkeypatch.setattr(supervisor_module, "_LIST_AGAIN", 0.05)
+            for _ in range(3):
+                await servers.list_old_again()
+                assert [tool.name for tool in servers.tools_now()["one"]] == ["echo"]
+                assert servers.last("tools/list") == 0
+            goes_on.set()
+            await until(lambda: told == [False])
+            assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+    assert len(site.said("tools/list")) == 2
+
+
+async def test_all_who_ask_for_an_old_list_wait_for_the_new_one() -> None:
+    site, goes_on = Site(), threading.Event()
+
+    async def handler(heard: Heard) -> Response | None:
+        while heard.said == "tools/list" and "new" in site.tools and not goes_on.is_set():  # noqa: ASYNC110  the site's own loop
+            await anyio.sleep(0.01)
+        return None
+
+    site.handler = handler
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            await servers.forward(a_call("echo"))
+            site.tools.append("new")
+
+            async def list_tools() -> None:
+                await servers.list_old_again()
+                assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(list_tools)
+                await until(lambda: len(site.said("tools/list")) == 2)
+                group.start_soon(list_tools)
+                await anyio.wait_all_tasks_blocked()
+                goes_on.set()
     assert len(site.said("tools/list")) == 2
 
 

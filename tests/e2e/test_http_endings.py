@@ -2,17 +2,20 @@
 
 import os
 import signal
+import socket
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import httpx
 import orjson
 import pytest
 
+from tests.agent.connected import HELLO
 from tests.e2e.http_front import TOKENS, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import children, descendants
-from tests.e2e.raw_client import Message, at, text
+from tests.e2e.raw_client import DEADLINE, Message, at, text
 from tests.fakes import NO_TLS
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
@@ -25,6 +28,13 @@ def held(agent: HttpAgent) -> tuple[Message, bytes]:
 
 def rest_of(lines: Iterator[str]) -> str:
     return "".join(lines)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -83,6 +93,24 @@ def test_a_front_that_is_killed_leaves_no_process(scripted: Installation) -> Non
         front.client.process.kill()
         front.client.process.wait(30)
         (scripted.root / "port").unlink()  # it could not
+
+
+def test_a_client_that_leaves_while_its_session_starts_leaves_no_process(
+    scripted: Installation,
+) -> None:
+    """It never reads the session's name, so nobody would end it before it is unused for long."""
+    with an_http_front(scripted) as front:
+        pid, agent = front.client.process.pid, front.agent()
+        body = orjson.dumps(agent.message("initialize", HELLO))
+        sent = [f"{name}: {value}\r\n" for name, value in {**STREAM, **agent.headers}.items()]
+        head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{front.port}\r\n{''.join(sent)}"
+        with socket.create_connection(("127.0.0.1", front.port)) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: len(children(pid)) == 1)
+            [proxy] = children(pid)
+            os.kill(proxy, signal.SIGSTOP)
+        os.kill(proxy, signal.SIGCONT)
+        until(lambda: not children(pid))
 
 
 def test_a_session_whose_proxy_dies_is_gone_and_others_go_on(scripted: Installation) -> None:

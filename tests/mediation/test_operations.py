@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, object_of
 from tests.fakes import Harness
 
 pytestmark = pytest.mark.anyio
@@ -153,3 +153,29 @@ async def test_news_between_a_servers_answer_and_its_record_come_once_it_is_reco
     assert told == ([] if is_denied_meanwhile else [{"uri": "memo://a", "_meta": {"of": 2}}])
     await asked.handle("resources/subscribe", {"uri": "memo://b"})
     assert len(told) < 2, "what came before it was asked for is no news of it"
+
+
+async def test_the_lists_of_all_servers_are_asked_for_at_once() -> None:
+    """One after the other, several slow ones take longer than a client waits."""
+    harness, asked, both = Harness(ALLOWED), list[str](), anyio.Event()
+
+    class Slow(Waiting):
+        async def entries(
+            self, server: str, method: str, keys: tuple[str, str]
+        ) -> Sequence[Mapping[str, Json]]:
+            asked.append(server)
+            if len(asked) == 2:
+                both.set()
+            await both.wait()
+            if server == "files":
+                await anyio.wait_all_tasks_blocked()
+            return [{"uri": f"memo://{server}", "name": server}]
+
+    async def wait() -> str:
+        return ""
+
+    names = ["files", "other"]
+    lists = Operations(naming=Names(names), lists=Slow(wait, names), session=harness.session)
+    with anyio.fail_after(20):
+        found = await lists.listing("resources")
+    assert [object_of(entry)["name"] for entry in found] == names
