@@ -64,7 +64,7 @@ NO_CAPABILITIES: Final[Mapping[str, Json]] = {"roots": {}}
 LISTEN: Final = "subscriptions/listen"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
-_CLIENT: Final[Mapping[str, Json]] = {"name": "ironcurtain-proxy", "version": OUR_VERSION}
+CLIENT: Final[dict[str, Json]] = {"name": "ironcurtain-proxy", "version": OUR_VERSION}
 
 MOST_ROUNDS: Final = 10
 """How often a server may want more input for one request. The SDKs stop there, too."""
@@ -124,7 +124,7 @@ async def greet(
         params: dict[str, Json] = {
             "protocolVersion": version,
             "capabilities": dict(offered),
-            "clientInfo": dict(_CLIENT),
+            "clientInfo": CLIENT,
         }
         return await ask(enveloped(params, offered, version=version) if is_modern else params)
 
@@ -245,7 +245,7 @@ def enveloped(
     """
     meta = params.get("_meta")
     said: dict[str, Json] = {**meta} if isinstance(meta, Mapping) else {}
-    said |= {VERSION_KEY: version, INFO_KEY: dict(_CLIENT), CAPABILITIES_KEY: dict(capabilities)}
+    said |= {VERSION_KEY: version, INFO_KEY: CLIENT, CAPABILITIES_KEY: dict(capabilities)}
     if level is not None:
         said[LEVEL_KEY] = level
     return {**params, "_meta": said}

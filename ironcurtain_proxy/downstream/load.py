@@ -76,16 +76,12 @@ class Load(Struct, eq=False):
             return SOONEST
         until = [_left(reserve) for reserve in self.reserves]
         used, threads = _machine()
-        most = self._most_memory
+        most = max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
+        if self.limits.memory_mb is not None:
+            most = self.limits.memory_mb * MEBIBYTE
         if used >= most or threads >= self.limits.processes:
             used = self._bound(most)
         return min(LATEST, max(SOONEST, min([*until, (most - used) / _MEMORY_RATE])))
-
-    @property
-    def _most_memory(self) -> int:
-        if self.limits.memory_mb is not None:
-            return self.limits.memory_mb * MEBIBYTE
-        return max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
 
     def take_news(self) -> str:
         """Return the end since the previous look, in words for the operator.

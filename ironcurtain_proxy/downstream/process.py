@@ -58,11 +58,6 @@ def raise_limit() -> None:
         _given.append(soft)
 
 
-def limit_of_servers() -> str:
-    """Return the soft limit that a server's guardian sets, or empty if it stays unchanged."""
-    return str(_given[0]) if _given else ""
-
-
 def too_few(servers: int) -> str | None:
     """Return a warning that the limit is too low, or None if it is high enough."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -180,10 +175,15 @@ class ServerProcess(Struct, eq=False):
         Args:
             grace: Seconds the server has to end by itself, now that its input is closed.
         """
-        self._close_pipes()
+        for fd in (*self.take_wire(), self.take_stderr()):
+            if fd >= 0:
+                os.close(fd)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(grace)
-        self._cut_lifeline()
+        # Two threads may end a server at once, and the number may be another file's by then.
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
         try:
             status = self._popen.wait(2 * guardian.GRACE)
         except subprocess.TimeoutExpired:
@@ -193,17 +193,6 @@ class ServerProcess(Struct, eq=False):
         if status < 0:
             kill_orphans(_ORPHANS)
         return status
-
-    def _close_pipes(self) -> None:
-        for fd in (*self.take_wire(), self.take_stderr()):
-            if fd >= 0:
-                os.close(fd)
-
-    def _cut_lifeline(self) -> None:
-        # Two threads may end a server at once, and the number may be another file's by then.
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
 
 
 def spawn(
@@ -233,8 +222,9 @@ def spawn(
     # What is created here is closed on exec, so that no server can hold another's pipes open.
     pipes = _Pipes()
     command = [sys.executable, "-I", "-S", "-c", guardian.PROGRAM, str(_GUARDIAN)]
-    keep, files = "1" if "LC_CTYPE" in environment else "0", limit_of_servers()
-    command += [str(pipes.child[3]), f"{keep}:{files}" if files else keep, directory or ""]
+    # With the soft limit that the guardian sets, unless it is unchanged.
+    keep = ":".join(["1" if "LC_CTYPE" in environment else "0", *map(str, _given)])
+    command += [str(pipes.child[3]), keep, directory or ""]
     command += ["--", *argv]
     try:
         with children.in_own_session() as started:

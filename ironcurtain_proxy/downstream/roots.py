@@ -101,9 +101,7 @@ async def retry_while_outside(
 
 def says_outside(answer: ToolResult) -> bool:
     """Return whether a server refused a call because a directory is outside its roots."""
-    if answer.result is None or answer.result.get("isError") is not True:
-        return False
-    return _mentions(answer, _REFUSALS)
+    return (answer.result or {}).get("isError") is True and _mentions(answer, _REFUSALS)
 
 
 def _mentions(answer: ToolResult, phrases: tuple[str, ...]) -> bool:

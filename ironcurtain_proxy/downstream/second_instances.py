@@ -89,7 +89,10 @@ class SecondInstances(Struct, eq=False):
             try:
                 while True:
                     await anyio.sleep(min(self.idle, 5.0) / 2)
-                    self._end_idle(anyio.current_time() - self.idle)
+                    since = anyio.current_time() - self.idle
+                    for one in [*self._living.values()]:
+                        if not one.calls and one.idle_since <= since:
+                            one.scope.cancel()
             finally:
                 self._group = None
 
@@ -263,11 +266,6 @@ class SecondInstances(Struct, eq=False):
             raise ServerUnavailableError(
                 f'server "{spec.name}": {_MOST} second instances are at work; try again later'
             )
-
-    def _end_idle(self, since: float) -> None:
-        for second_instance in list(self._living.values()):
-            if not second_instance.calls and second_instance.idle_since <= since:
-                second_instance.scope.cancel()
 
 
 async def _nothing(_: bool) -> None:  # noqa: FBT001  as it is called

@@ -27,9 +27,10 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
+from msgspec.structs import replace
 from pydantic import AnyUrl
 
-from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, PROTOCOL_VERSION, enveloped
+from ironcurtain_proxy.downstream.eras import CLIENT, NO_CAPABILITIES, PROTOCOL_VERSION, enveloped
 from ironcurtain_proxy.downstream.remote.exchange import UNAUTHORIZED
 from ironcurtain_proxy.downstream.remote.logins import BASIC, Login, ends_at
 from ironcurtain_proxy.downstream.remote.network import (
@@ -43,7 +44,6 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError, Serve
 from ironcurtain_proxy.jsonrpc.headers import headers_of_message
 from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, is_public
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.version import VERSION
 
 # --- token requests
 
@@ -52,7 +52,7 @@ _LARGEST: Final = 1 << 20
 _DEADLINE: Final = 30.0
 """Seconds for one request."""
 _OK: Final = 200
-_REFUSALS: Final = frozenset({400, 401, 403})
+_FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,65536}")
 """A token in a header (RFC 6749, appendix A)."""
 
@@ -64,26 +64,12 @@ class Metadata(Struct, frozen=True):
     token_endpoint: str
 
 
-class Token(Struct, frozen=True):
-    """A token, as it is given (RFC 6749, 5.1)."""
-
-    access_token: str
-    token_type: str
-    expires_in: float | None = None
-    refresh_token: str | None = None
-    scope: str | None = None
-
-    def __repr__(self) -> str:
-        return "Token()"
-
-
 class TokenRefusedError(Exception):
     """The authorization server gives no token for this grant."""
 
 
 _metadata: Final = Decoder(Metadata).decode
-# Not strict: some servers write `expires_in` as a text.
-_token: Final = Decoder(Token, strict=False).decode
+_answer: Final = Decoder(dict[str, object]).decode
 
 
 async def refuse_plain(request: httpx2.Request) -> None:
@@ -126,23 +112,52 @@ async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
     raise ServerUnavailableError("the authorization server names no token endpoint")
 
 
-async def request_token(client: httpx2.AsyncClient, login: Login, form: Mapping[str, str]) -> Token:
-    """Ask for a token at the endpoint of a login, as its client.
+async def request_token(client: httpx2.AsyncClient, login: Login, form: Mapping[str, str]) -> Login:
+    """Ask for a token at the endpoint of a login, as its client. Return the login with it.
 
     Raises:
         TokenRefusedError: there is none for this form.
         ServerUnavailableError: it cannot be asked, or answers otherwise.
     """
     status, body = await _ask(client, _posted(client, login.token_endpoint, login, form))
-    if status in _REFUSALS:
-        raise TokenRefusedError
     try:
-        found = _token(body) if status == _OK else None
+        said = _answer(body)
     except (MsgspecError, RecursionError):
-        found = None
-    if found is None or found.token_type.lower() != "bearer" or not _fits(found):
+        said = {}
+    error = said.get("error")
+    # A firewall answers 403, too: only an error says that the grant is refused.
+    is_refusal = status in {400, 401} or (error is not None and status in {_OK, 403})
+    if is_refusal and str(error) not in _FOR_NOW:
+        raise TokenRefusedError
+    found = _renewed(login, said) if status == _OK else None
+    if found is None or not _fits(found):
         raise ServerUnavailableError(f"the authorization server answered with status {status}")
     return found
+
+
+def _renewed(login: Login, said: Mapping[str, object]) -> Login | None:
+    """Return a login with the token of an answer (RFC 6749, 5.1), or None if there is none.
+
+    What may be left out may be odd, too: it counts as left out, and a token without a type is a
+    bearer's. The token before is spent by then, and a person would have to log in again.
+    """
+    token, refresh = said.get("access_token"), said.get("refresh_token")
+    lasts, scope = said.get("expires_in"), said.get("scope")
+    if not isinstance(token, str) or str(said.get("token_type") or "bearer").lower() != "bearer":
+        return None
+    try:
+        seconds = float(lasts) if isinstance(lasts, int | float | str) else None
+    except (ValueError, OverflowError):
+        seconds = None
+    if isinstance(scope, list):
+        scope = " ".join([one for one in scope if isinstance(one, str)])
+    return replace(
+        login,
+        access_token=token,
+        expires_at=ends_at(seconds),
+        refresh_token=refresh if refresh and isinstance(refresh, str) else login.refresh_token,
+        scope=scope if scope and isinstance(scope, str) else login.scope,
+    )
 
 
 async def revoke(client: httpx2.AsyncClient, login: Login) -> bool:
@@ -189,7 +204,7 @@ async def _ask(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int
     return response.status_code, body
 
 
-def _fits(given: Token | OAuthToken) -> bool:
+def _fits(given: Login | OAuthToken) -> bool:
     """Return whether a header holds the token, and the file of logins this and the next."""
     tokens = (given.access_token, given.refresh_token)
     return all(_TOKEN.fullmatch(one) for one in tokens if one is not None)
@@ -450,18 +465,13 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
 
+_LIST: Final[Mapping[str, Json]] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 _GREETING: Final[Mapping[str, Json]] = {
-    "jsonrpc": "2.0",
+    **_LIST,
     "id": 1,
     "method": "initialize",
-    "params": {
-        "protocolVersion": PROTOCOL_VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": _NAME, "version": VERSION},
-    },
+    "params": {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": CLIENT},
 }
-
-
 _DISCOVER: Final[Mapping[str, Json]] = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -469,9 +479,6 @@ _DISCOVER: Final[Mapping[str, Json]] = {
     "params": enveloped({}, NO_CAPABILITIES),
 }
 _MODERN_LIST: Final[Mapping[str, Json]] = {**_DISCOVER, "id": 2, "method": "tools/list"}
-
-
-_LIST: Final[Mapping[str, Json]] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
 
 def _provider(

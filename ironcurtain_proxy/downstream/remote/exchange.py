@@ -241,9 +241,9 @@ class Requester:
             if response.status not in _LEADING or not (to := response.header("location")):
                 return response
             await response.close()
-            following = _led(place, to)
+            following = led(place, to)
             is_kept = response.status in _KEEPING or method == "GET"
-            if following is None or not is_kept or _origin(place) != _origin(following):
+            if following is None or not is_kept or origin(place) != origin(following):
                 where = following.host if following is not None else ""
                 raise ServerUnavailableError(
                     f'server "{self.server}" redirects to {where or "nowhere"}: '
@@ -281,10 +281,6 @@ class Requester:
             raise self.too_large()
         return found
 
-    def events(self, response: Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-        """Return the events of a stream."""
-        return response.events(self.max_message)
-
 
 @lru_cache(maxsize=16)
 def _place(url: str) -> httpx2.URL:
@@ -306,8 +302,8 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + _PIECE]
 
 
-def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
-    """Return the target of a redirect, or None if it is not known."""
+def led(place: httpx2.URL, to: str) -> httpx2.URL | None:
+    """Return the address that a server names at a place, or None if it is none."""
     try:
         return place.join(to)
     except (httpx2.InvalidURL, ValueError):
@@ -318,7 +314,8 @@ def _with(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
     return headers if token is None else {**headers, "authorization": token}
 
 
-def _origin(url: httpx2.URL) -> tuple[object, ...]:
+def origin(url: httpx2.URL) -> tuple[object, ...]:
+    """Return what two addresses must have in common to be of one server."""
     return url.scheme, url.host, url.port, url.userinfo
 
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
+from time import thread_time
 from typing import Final, cast
 
 import anyio
@@ -51,6 +52,12 @@ _ALIVE: Final[tuple[httpcore2.SOCKET_OPTION, ...]] = (
     ),
 )
 """A stream on which nothing arrives, because the network has forgotten it, ends after a minute."""
+
+
+_TURN, _PAUSE = 0.002, 0.02
+"""Seconds in which all that is read at once should be dealt with, and of the longest pause."""
+_LEAST, _MOST_READ = 1024, 1 << 16
+"""Bytes that are read at once."""
 
 
 class RefusedAddressError(ServerUnavailableError):
@@ -89,26 +96,14 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         error: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in dict.fromkeys(addresses):
             try:
-                return await self._real.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                return _PacedStream(
+                    await self._real.connect_tcp(
+                        address, port, timeout, local_address, socket_options
+                    )
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
                 error = failed
         raise error
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109  the library's interface
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Refuse a socket of this machine, which no URL names."""
-        del timeout, socket_options
-        raise RefusedAddressError(f'server "{self._server}": {path} is no address')
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between two attempts."""
-        await anyio.sleep(seconds)
 
     def refuse_literal(self, host: str, port: int) -> None:
         """Hold the address that a URL spells out against the entry; a name passes.
@@ -128,6 +123,41 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
                     f'server "{self._server}": {spelled} is no public address, and its entry does '
                     "not name it in addresses"
                 )
+
+
+class _PacedStream(httpcore2.AsyncNetworkStream):
+    """A connection of which little is read at a time, and seldom, where that takes long.
+
+    Attack: a server sends answers of 1xx, empty events, comments or ids without end. Nobody is told
+    of them, but a piece of them takes the time of a hundred calls of other servers.
+    """
+
+    def __init__(self, real: httpcore2.AsyncNetworkStream) -> None:
+        self._real = real
+        self.aclose, self.get_extra_info = real.aclose, real.get_extra_info  # type: ignore[method-assign]
+        self._most = _MOST_READ
+        self._read_at: float | None = None
+        """When bytes came last, or None if nothing has come since something was sent."""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Read, after a pause if the bytes before took long."""
+        taken = 0.0 if self._read_at is None else thread_time() - self._read_at
+        is_long = taken > _TURN
+        self._most = max(self._most >> 1, _LEAST) if is_long else min(self._most << 1, _MOST_READ)
+        if is_long:
+            await anyio.sleep(min(4 * taken, _PAUSE))
+        found = await self._real.read(min(max_bytes, self._most), timeout)
+        self._read_at = thread_time()
+        return found
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Send."""
+        self._read_at = None
+        await self._real.write(buffer, timeout)
+
+    async def start_tls(self, *given: object, **named: object) -> httpcore2.AsyncNetworkStream:
+        """Read from then on what is in TLS."""
+        return _PacedStream(await self._real.start_tls(*given, **named))  # type: ignore[arg-type]
 
 
 async def _resolved(host: str, port: int) -> list[Address]:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -22,7 +21,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.browser_login import (
-    Token,
     TokenRefusedError,
     metadata_of,
     request_token,
@@ -34,12 +32,13 @@ from ironcurtain_proxy.downstream.remote.exchange import (
     Requester,
     Response,
     Sending,
+    led,
+    origin,
 )
 from ironcurtain_proxy.downstream.remote.logins import (
     BASIC,
     Login,
     LoginFile,
-    ends_at,
     headers_of,
     is_due,
     secret_of,
@@ -139,7 +138,7 @@ class StoredLogin(Struct, eq=False):
         form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
         if login.resource is not None:
             form["resource"] = login.resource
-        return _with(login, await request_token(self.client, login, form))
+        return await request_token(self.client, login, form)
 
     async def _as_client(self, own: OAuthClient) -> Login:
         """Return a login of the operator's own client, which needs no person."""
@@ -154,25 +153,16 @@ class StoredLogin(Struct, eq=False):
             url=url, issuer=own.issuer, token_endpoint=found.token_endpoint, access_token=""
         )
         secret = secret_of(own, self.credentials, self.server)
-        # The secret is the operator's, and is not kept with the login.
         asked = replace(empty, client_id=own.client_id, client_secret=secret, auth_method=BASIC)
-        return _with(empty, await request_token(self.client, asked, form))
+        renewed = await request_token(self.client, asked, form)
+        # The secret is the operator's, and is not kept with the login.
+        return replace(renewed, client_id="", client_secret=None, auth_method=None)
 
 
 def _scopes(response: Response) -> str:
     """Return the scopes that a server names, if they are some: they are shown to a person."""
     found = _SCOPE.search(response.header("www-authenticate"))
     return "" if found is None else found[1].strip()
-
-
-def _with(login: Login, token: Token) -> Login:
-    return replace(
-        login,
-        access_token=token.access_token,
-        expires_at=ends_at(token.expires_in),
-        refresh_token=token.refresh_token or login.refresh_token,
-        scope=token.scope or login.scope,
-    )
 
 
 # --- session
@@ -213,7 +203,7 @@ class LegacySse(Sending):
                 raise ServerUnavailableError(
                     f"it answered with HTTP status {response.status} and no stream"
                 )
-            async for event in self._requester.events(response):
+            async for event in response.events(self._requester.max_message):
                 if event.event == "endpoint" and not self._address:
                     self._address = self._endpoint(event.data)
                     self._addressed.set()
@@ -222,14 +212,13 @@ class LegacySse(Sending):
 
     def _endpoint(self, text: str) -> str:
         """Return the URL for messages. It must be the server's own: messages carry its token."""
-        try:
-            address = str(httpx2.URL(urljoin(self._url, text.strip())))
-            here, there = urlsplit(self._url), urlsplit(address)
-        except (httpx2.InvalidURL, ValueError):
-            raise ServerUnavailableError("it names no address to send to") from None
-        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        here = httpx2.URL(self._url)
+        address = led(here, text.strip())
+        if address is None:
+            raise ServerUnavailableError("it names no address to send to")
+        if origin(here) != origin(address):
             raise ServerUnavailableError("it names an address of another origin to send to")
-        return address
+        return str(address)
 
     async def _deliver(self, line: bytes) -> None:
         await self._addressed.wait()

@@ -206,7 +206,11 @@ class StreamableHttp(Sending):
                     return
                 self._check(response, in_session=own is self._session)
                 if greeting is not None and len(said := response.header(SESSION)):
-                    self._begin_session(said)
+                    if not _fits_header(said):
+                        raise DownstreamError(
+                            f'server "{self._server}" names a session that no header can'
+                        )
+                    self._session[SESSION] = said
                 if request_id is not None:
                     await self._answer(response, request_id)
         finally:
@@ -250,11 +254,6 @@ class StreamableHttp(Sending):
             )
         if status >= _REFUSED and not response.is_json:
             raise UnansweredError(f'server "{self._server}" answered with HTTP status {status}')
-
-    def _begin_session(self, said: str) -> None:
-        if not _fits_header(said):
-            raise DownstreamError(f'server "{self._server}" names a session that no header can')
-        self._session[SESSION] = said
 
     # --- its answer
 
@@ -316,7 +315,7 @@ class StreamableHttp(Sending):
         found = False
         try:
             with anyio.CancelScope() as reading:
-                async for event in self._requester.events(response):
+                async for event in response.events(self._requester.max_message):
                     place.note(event)
                     if found or event.event != "message" or not event.data:
                         continue

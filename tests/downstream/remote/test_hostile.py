@@ -22,7 +22,7 @@ from tests.downstream.remote.site import (
     stream,
     talking_to,
 )
-from tests.downstream.scripted_servers import a_call, running, text_of
+from tests.downstream.scripted_servers import a_call, running, scripted, text_of
 from tests.downstream.test_modern import modern_site
 
 pytestmark = pytest.mark.anyio
@@ -201,3 +201,29 @@ async def test_an_odd_address_of_the_older_transport_leads_nowhere(
         async with running(remote(site.url, type="sse")) as servers:
             assert reason in servers.status()["one"].error
     assert {one.method for one in site.heard} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "line", ["id: 1\n\n", "data:\n\n", "retry: 1\n\n", ":\n", "\n", "event: x\ndata: y\n\n"]
+)
+async def test_a_stream_of_what_nobody_reads_leaves_time_to_the_calls_of_others(line: str) -> None:
+    """A piece of 64 KiB took the time of hundreds of calls."""
+    many = line.encode() * ((1 << 20) // len(line))
+
+    async def handler(heard: Heard) -> Response | None:
+        return stream(many, event(done(heard))) if heard.said == "tools/call" else None
+
+    site, calls, is_done = Site(handler=handler), 0, anyio.Event()
+    with serving(site):
+        async with running(scripted("other"), remote(site.url)) as servers:
+
+            async def flooded() -> None:
+                assert await text_of(servers, "echo") == "done"
+                is_done.set()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(flooded)
+                while not is_done.is_set():
+                    await servers.forward(a_call("echo", server="other"))
+                    calls += 1
+    assert calls > 100

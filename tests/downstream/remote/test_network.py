@@ -4,8 +4,10 @@ import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 
+import httpcore2
 import pytest
 
+from ironcurtain_proxy.downstream.remote import network
 from ironcurtain_proxy.downstream.remote.network import (
     GuardedNetwork,
     GuardedTransport,
@@ -119,3 +121,50 @@ async def test_the_operators_proxy_is_asked_and_an_address_in_a_url_is_still_hel
             with pytest.raises(RefusedAddressError):
                 await client.get("http://169.254.169.254/")
     assert [one.headers["host"] for one in proxy.heard] == ["far.example"]
+
+
+# --- how much is read at once
+
+
+class Endless(httpcore2.AsyncNetworkBackend, httpcore2.AsyncNetworkStream):
+    """A connection on which as much comes as is read."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def connect_tcp(self, *_: object, **_also: object) -> httpcore2.AsyncNetworkStream:
+        return self
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        del timeout
+        self.asked.append(max_bytes)
+        return bytes(max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Take it."""
+
+
+async def test_less_is_read_at_once_while_what_was_read_takes_long_to_deal_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded, real, now = (
+        GuardedNetwork("one", RemoteEndpoint(url="http://1.1.1.1/")),
+        Endless(),
+        [0.0],
+    )
+    monkeypatch.setattr(guarded, "_real", real)
+    monkeypatch.setattr(network, "thread_time", lambda: now[0])
+    monkeypatch.setattr(network, "_PAUSE", 0.0)
+    stream = await guarded.connect_tcp("1.1.1.1", 80)
+
+    async def sizes(seconds: float) -> list[int]:
+        real.asked.clear()
+        for _ in range(10):
+            await stream.read(1 << 16)
+            now[0] += seconds
+        return [*real.asked]
+
+    assert await sizes(0.0) == [1 << 16] * 10
+    assert (await sizes(0.01))[1:] == [1 << n for n in (15, 14, 13, 12, 11, 10, 10, 10, 10)]
+    await stream.write(b"")
+    assert await sizes(0.0) == [1 << min(n, 16) for n in range(11, 21)], "it waits for no answer"
