@@ -58,6 +58,7 @@ from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, ServerSp
 _MARGIN: Final = 30.0
 """Seconds before its end from which a token is renewed."""
 _SCOPE: Final = re.compile(r'\bscope="([\x20-\x21\x23-\x5b\x5d-\x7e]{1,1000})"')
+"""The scopes that a server names, if they are some: they are shown to a person."""
 
 
 class StoredLogin(Struct, eq=False):
@@ -87,7 +88,8 @@ class StoredLogin(Struct, eq=False):
     async def renew(self, refused: str | None, response: Response) -> bool:
         """Get a new token in place of a refused one. Return False if a person has to log in."""
         if response.wants_more:
-            await self._note_wanted(_scopes(response))
+            found = _SCOPE.search(response.header("www-authenticate"))
+            await self._note_wanted("" if found is None else found[1].strip())
             return False
         if await self._renew(None if refused is None else refused.removeprefix("Bearer ")):
             return True
@@ -157,12 +159,6 @@ class StoredLogin(Struct, eq=False):
         renewed = await request_token(self.client, asked, form)
         # The secret is the operator's, and is not kept with the login.
         return replace(renewed, client_id="", client_secret=None, auth_method=None)
-
-
-def _scopes(response: Response) -> str:
-    """Return the scopes that a server names, if they are some: they are shown to a person."""
-    found = _SCOPE.search(response.header("www-authenticate"))
-    return "" if found is None else found[1].strip()
 
 
 # --- session
