@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -20,17 +19,10 @@ from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream.remote import logins
-from ironcurtain_proxy.downstream.remote.browser_login import (
-    LoginFailedError,
-    TokenRefusedError,
-    log_in,
-    request_token,
-)
+from ironcurtain_proxy.downstream.remote.browser_login import LoginFailedError, log_in
 from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
-from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.codec import encode
+from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import RemoteEndpoint
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
@@ -404,80 +396,6 @@ async def test_a_lifetime_that_is_a_text_does_not_end_a_login(
     now = LoginFile(tmp_path, "one", site.url).current()
     assert now is not None
     assert now.expires_at != login.expires_at
-
-
-GIVEN: Final[Message] = {"access_token": "new", "token_type": "Bearer", "refresh_token": "next"}
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        *[{"expires_in": odd} for odd in ("3600", 3600.5, "1e3", "", "never", None, True, [1])],
-        *[{"expires_in": odd} for odd in (10**400, -1, "nan", "inf", "9" * 400)],
-        *[{"scope": odd} for odd in (None, "", ["a", "b"], [1], 5)],
-        *[{"token_type": odd} for odd in (None, "", "bearer", "BEARER")],
-        *[{"refresh_token": odd} for odd in (None, "", 5)],
-        {"id_token": None, "more": {"error": "x"}, "error": None},
-    ],
-)
-async def test_a_renewed_token_counts_however_odd_what_may_be_left_out_is(
-    odd: Message, site: Site, authority: Authority, tmp_path: Path
-) -> None:
-    """The token before is spent by then: whoever refuses the answer has to log in again."""
-    given = {key: one for key, one in {**GIVEN, **odd}.items() if one is not None}
-    for answer in ({**GIVEN, **odd}, given):
-        login = a_login(site, authority, expires_at=1.0, refresh_token="old")  # noqa: S106
-        async with answering(200, encode(answer)) as (client, url):
-            renewed = await request_token(client, replace(login, token_endpoint=url), {})
-        assert renewed.access_token == GIVEN["access_token"]
-        has_next = isinstance(answer.get("refresh_token"), str) and answer["refresh_token"]
-        assert renewed.refresh_token == ("next" if has_next else "old")
-        file = LoginFile(tmp_path, "one", site.url)
-        file.write(renewed)
-        assert file.current() is not None, "it can be read again"
-
-
-@pytest.mark.parametrize(
-    ("status", "answer", "is_final"),
-    [
-        (400, b'{"error":"invalid_grant"}', True),
-        (401, b"no", True),
-        (200, b'{"error":"bad_refresh_token"}', True),
-        (403, b'{"error":"access_denied"}', True),
-        (403, b"<h1>blocked</h1>", False),
-        (400, b'{"error":"temporarily_unavailable"}', False),
-        (400, b'{"error":"slow_down"}', False),
-        (503, b'{"error":"server_error"}', False),
-        (429, b'{"error":"too many"}', False),
-        (200, b"{}", False),
-        (200, b'{"access_token":"a b"}', False),
-        (200, b'{"access_token":5}', False),
-        (200, b'{"access_token":"a","token_type":"mac"}', False),
-        (200, b'{"access_token":"a","token_type":["bearer"]}', False),
-        (200, b"[" * 5000, False),
-        (200, b"[]", False),
-    ],
-)
-async def test_only_a_refusal_of_the_grant_ends_a_login(
-    status: int, answer: bytes, *, is_final: bool, site: Site, authority: Authority
-) -> None:
-    """A refresh token that is thrown away for a gateway's error costs a person a login."""
-    login = a_login(site, authority)
-    with pytest.raises(TokenRefusedError if is_final else ServerUnavailableError):
-        async with answering(status, answer) as (client, url):
-            await request_token(client, replace(login, token_endpoint=url), {})
-
-
-@asynccontextmanager
-async def answering(status: int, body: bytes) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
-    """A client of a token endpoint that answers this."""
-
-    async def handler(_: Heard) -> Response:
-        return Response(body, status, media_type="application/json")
-
-    with serving(Site(handler=handler)) as endpoint:
-        async with open_client(GuardedTransport("one", endpoint_of(endpoint))) as client:
-            yield client, endpoint.url
 
 
 @pytest.mark.parametrize("odd", [{"token_type": "mac"}, {"token_type": None}, {"scope": [1]}])
