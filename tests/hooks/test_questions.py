@@ -266,3 +266,26 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
         assert ids[door][:4] in listed
         assert home.command("rollback", ids[door]).returncode == 0
         assert not file.exists()
+
+
+def test_a_grant_of_a_sub_agent_counts_for_every_agent_as_its_question_said(
+    home: HookedHome,
+) -> None:
+    page: Message = {"url": "https://example.com/a", "prompt": "x"}
+    agents: list[dict[str, Json]] = [
+        {"agent_id": "a1", "agent_type": "Explore"},
+        {"agent_id": "a1", "agent_type": "renamed"},
+        {"agent_id": "a2", "agent_type": "Explore"},
+        {},
+    ]
+    with listener(home):
+        hook = home.start("PreToolUse", home.call("WebFetch", page, **agents[0]))
+        asked = waiting(home)
+        assert b"what is remembered also covers the other agents here" in (
+            open_questions(home)[0].read_bytes()
+        )
+        assert home.command("approve", asked, "--remember").returncode == 0
+        assert decision_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert [home.decide("WebFetch", page, **one) for one in agents] == ["allow"] * 4
+    assert home.decide("WebFetch", page) == "allow"
+    assert home.decide("WebFetch", {**page, "url": "https://example.org/a"}) != "allow"
