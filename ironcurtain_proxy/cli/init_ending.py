@@ -149,8 +149,7 @@ def _lines(
         one for one in dict.fromkeys(running) if one in {*ending.unconfined} - {*ending.replaced}
     ]
     if bare:
-        names = ", ".join(clean(name) for name in bare)
-        yield f"Held by the policy alone, in no sandbox: {names}."
+        yield f"Held by the policy alone, in no sandbox: {', '.join(map(clean, bare))}."
     clients = ", ".join(dict.fromkeys(one.client.name for one in ending.changed))
     if inside and clients:
         whose = " to the protected servers" if left else ""

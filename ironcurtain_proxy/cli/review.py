@@ -32,7 +32,8 @@ _CHUNK: Final = 65536
 def run(options: argparse.Namespace) -> int:
     """Show calls and take answers until the person leaves."""
     # The screen is drawn on standard error, as the library does it.
-    if not options.plain and not all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
+    is_screen = all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
+    if not options.plain and not (is_screen and os.environ.get("TERM") != "dumb"):
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
     credential = credential_of(options)
     mailboxes = mailboxes_of(options)

@@ -110,6 +110,20 @@ def test_in_a_terminal_the_bare_command_says_what_to_run(tmp_path: Path, is_set_
     assert (b"ironcurtain-proxy review" in said) is True
 
 
+def test_a_terminal_that_cannot_draw_is_no_screen_for_review(tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+    ended = subprocess.run(
+        [*FRESH, "review"],
+        stdin=follower, stdout=follower, stderr=follower, env=environ, timeout=50, check=False,
+    )  # fmt: skip
+    said = os.read(leader, 4096)
+    os.close(follower)
+    os.close(leader)
+    assert ended.returncode == 2
+    assert b"review --plain" in said
+
+
 @pytest.mark.parametrize("command", ["doctor", "check"])
 def test_on_a_fresh_machine_the_checks_lead_to_init(tmp_path: Path, command: str) -> None:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}

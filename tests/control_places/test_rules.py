@@ -57,6 +57,7 @@ def test_data_is_no_control_place() -> None:
             ".env.example",
             ".venv/bin/x",
         ),
+        *(".obsidian-mcp/locks", ".playwright-mcp/page.yml"),
         *("node_modules/a/.hidden/b", ".pytest_cache/v/x", ".prettierrc.toml", ".yarn/cache/a.zip"),
         *(
             ".claude/README.md",
