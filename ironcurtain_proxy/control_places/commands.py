@@ -246,21 +246,34 @@ class Commands(Struct, frozen=True):
     """Whether Python looks for modules first where the commands start, and not beside a program."""
 
 
-def may_lead(text: str, names: Collection[str]) -> bool:
+def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[str] | None) -> bool:
     """Return whether settings may name something in a directory: reading them whole is dear.
 
     Args:
-        text: what they hold.
-        names: what lies in the directory, without the dots at the beginning.
+        name: the file's.
+        text: what it holds.
+        inner: the directory's path from where commands may start, each with a slash at its end and
+            without dots at its beginning. It is empty if the text lies in the directory.
+        entries: what lies in the directory, without the dots at the beginning, or None if no
+            commands start there.
     """
-    lower = text.lower()
-    is_sign = any(one in lower for one in read_names().commands["signs"])
-    if is_sign or _COMMANDS.search(text) is not None or modules_of("", text):
+    text = _unescaped(name, text)
+    odd = [one.rstrip("/") for one in inner if _WORDS.fullmatch(one) is None]
+    is_there = entries is not None
+    lower = text.lower() if is_there else ""
+    said = [
+        *[one in text for one in odd],
+        *[one in lower for one in read_names().commands["signs"]],
+    ]
+    if any(said) or (is_there and (_COMMANDS.search(text) is not None or modules_of("", text))):
         return True
     for word in {*_WORDS.findall(text)}:
-        if _relative(word).lstrip("./").partition("/")[0] in names:
+        path = _relative(word).lstrip("./")
+        if f"{path}/".startswith(inner) or "/../" in path:
             return True
-        if "/" in word and _SCRIPTS.search(word):
+        if is_there and "/" in word and _SCRIPTS.search(word):
+            return True
+        if entries and path.partition("/")[0] in entries:
             return True
     return False
 

@@ -21,7 +21,6 @@ from itertools import islice
 from typing import Final
 
 import orjson
-from msgspec import Struct
 
 from ironcurtain_proxy.control_places.commands import is_shells, may_lead
 from ironcurtain_proxy.control_places.python_modules import (
@@ -57,17 +56,8 @@ _ELSEWHERE: Final = lazy(
 """Variables that name a directory of settings."""
 OF_PROJECTS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 """Settings that hold where an agent, or an editor, is started."""
+_OBJECT: Final = lazy(r"\{\s*\"")
 _HOME: Final = lazy(r"\A\$(?:HOME|\{HOME\})(?=/)")
-
-
-class _Known(Struct, frozen=True):
-    """What settings may name."""
-
-    tops: frozenset[str]
-    """The names of the roots, of which a path from elsewhere says one."""
-    entries: frozenset[str]
-    """What lies in the roots, where some settings start commands."""
-    home: str
 
 
 def settings_outside(roots: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -79,10 +69,8 @@ def settings_outside(roots: Sequence[str], names: Sequence[str]) -> Iterator[tup
     """
     home = os.path.expanduser("~")  # noqa: PTH111  text
     yield f"{home}/{_STATE}", _servers_of(f"{home}/{_STATE}", roots)
-    # Of a home that lies in a root every file is read.
-    tops = [""] if is_below(home, roots) else [one.rpartition("/")[2] for one in names]
-    inner = [one.lstrip(".") for root in roots for one in entries_of(root)]
-    known = _Known(frozenset(tops), frozenset([*inner, *tops]), home)
+    entries = frozenset([one.lstrip(".") for root in roots for one in entries_of(root)])
+    around = {"", home, *above(home)}
     with suppress(OSError):
         changed = [os.stat(one).st_mtime_ns for one in _CRONTABS if os.path.isdir(one)]  # noqa: PTH112, PTH116  text
         yield f"{home}/crontab", _crontab(tuple(changed))
@@ -93,7 +81,10 @@ def settings_outside(roots: Sequence[str], names: Sequence[str]) -> Iterator[tup
             if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST:
                 version = (status.st_mtime_ns, status.st_size)
                 is_known = says_enough and status.st_size <= _LARGE
-                text = _leading_text(path, version, known, must_name=not is_known)
+                tops = around.union(above(path))
+                inner = [(one, top) for one in names for top in tops if is_below(one, [top])]
+                said = tuple(sorted(f"{one[len(top) + 1 :]}/".lstrip("./") for one, top in inner))
+                text = _leading_text(path, version, said, entries if is_known else None)
         yield path, text
 
 
@@ -182,7 +173,9 @@ def _leads_back(entry: "os.DirEntry[str]", roots: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _leading_text(path: str, _version: tuple[int, int], known: _Known, *, must_name: bool) -> str:
+def _leading_text(
+    path: str, _version: tuple[int, int], inner: tuple[str, ...], entries: frozenset[str] | None
+) -> str:
     """Return what settings outside hold, or an empty text if they cannot name what lies in a root.
 
     Each version is read once: each server's sandbox has a look of its own. What programs keep
@@ -190,17 +183,19 @@ def _leading_text(path: str, _version: tuple[int, int], known: _Known, *, must_n
 
     Args:
         path: the file's.
-        known: what it may name.
-        must_name: whether it must say the name of a root.
+        inner: as for `may_lead`.
+        entries: what lies in the roots, where some settings start commands, or None if the text
+            must name a root.
     """
-    text = text_of(path)
-    is_led = any(one in text for one in known.tops)
-    if not is_led and not must_name and is_shells(path.rpartition("/")[2]):
-        # What it loads may start what lies there.
-        is_led = "~/" in text or "$HOME" in text or known.home in text
-        is_led = is_led or may_lead(text, known.entries)
-    elif not is_led and not must_name and path.endswith(OF_PROJECTS):
-        is_led = may_lead(text, known.entries)
+    text, name = text_of(path), path.rpartition("/")[2]
+    # Programs keep JSON in files without an ending.
+    is_shell = is_shells(name) and _OBJECT.match(text) is None
+    homes = ("~/", "$HOME", "${HOME", os.path.expanduser("~"))  # noqa: PTH111  text
+    if is_shell and entries is not None and any(one in text for one in homes):
+        return text  # what it loads may start what lies there
+    is_led = may_lead(
+        name, text, inner, entries if is_shell or path.endswith(OF_PROJECTS) else None
+    )
     return text if is_led else ""
 
 

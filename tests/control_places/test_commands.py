@@ -49,8 +49,8 @@ def test_settings_that_are_not_read_whole_lead_nowhere(
     text = "\n".join(lines)
     leads = Leads((str(top),))
     leads.of_commands(f"/elsewhere/settings.{ending}", text, [str(top)])
-    names = {one.lstrip(".") for one in os.listdir(top)} | {"top"}  # noqa: PTH208  as in the product
-    if not may_lead(text, names):
+    names = {one.lstrip(".") for one in os.listdir(top)}  # noqa: PTH208  as in the product
+    if not may_lead(f"settings.{ending}", text, ("top/", f"{str(top)[1:]}/"), names):
         assert len(leads) == 0
 
 
@@ -63,7 +63,7 @@ def test_settings_that_are_not_read_whole_lead_nowhere(
     ],
 )
 def test_what_programs_keep_beside_settings_is_not_read_as_commands(text: str) -> None:
-    assert not may_lead(text, {"tools", "Makefile"})
+    assert not may_lead("settings.json", text, ("top/",), {"tools", "Makefile"})
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,29 @@ def test_what_programs_keep_beside_settings_is_not_read_as_commands(text: str) -
     ],
 )
 def test_settings_that_name_one_thing_of_a_project_are_read_whole(text: str) -> None:
-    assert may_lead(text, {"tools"})
+    assert may_lead("settings.json", text, ("top/",), {"tools"})
+
+
+@pytest.mark.parametrize("root", ["code/app", "app", ".config/tool/app"])
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (".config/tool/settings", "x = ~/{root}/run"),
+        (".config/tool/settings", "x = {home}/{root}/run"),
+        (".config/tool/settings.json", '{{"x": "~/{root}/run"}}'),
+        (".config/tool/run.sh", 'cd "$HOME"/{root} && ./run'),
+        (".config/tool/run.sh", ". ../../{root}/run"),
+    ],
+)
+def test_settings_of_the_home_lead_to_what_they_name_in_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, file: str, text: str
+) -> None:
+    home = tmp_path.resolve()
+    monkeypatch.setenv("HOME", str(home))
+    (home / root).mkdir(parents=True)
+    (home / root / "run").touch()
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text(text.format(root=root, home=home))
+    leads = Leads((f"{home}/{root}",))
+    leads.of_outside()
+    assert leads.is_path(f"{home}/{root}/run")
