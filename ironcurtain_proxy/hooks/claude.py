@@ -165,7 +165,7 @@ DIALECT: Final = HookDialect(
         """
         PreToolUse before, PermissionRequest question, PostToolUse after,
         PostToolUseFailure failed, PermissionDenied refused, UserPromptSubmit prompt,
-        Stop turn, SubagentStop turn, SessionStart start, SessionEnd end
+        Stop turn, SubagentStop turn, SessionStart start, SessionEnd end, ConfigChange settings
         """
     ),
     own_tools=words(
@@ -218,7 +218,7 @@ DIALECT: Final = HookDialect(
     notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
-    rereads=True,
+    settings=AnswerForms(refuse={"decision": "block", "reason": WHY}),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,
     transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),

@@ -39,6 +39,7 @@ from ironcurtain_proxy.hooks.events import (
     Refuse,
     SessionEnded,
     SessionStarted,
+    SettingsChanged,
     TurnEnded,
     UnreadableEventError,
     Verdict,
@@ -89,6 +90,8 @@ class Door(Struct, kw_only=True):
     """Called when the client's last session has ended."""
     is_foreign: Callable[[], object] = bool
     """Whether a server of the project has our name and is not this proxy."""
+    switched_off: Callable[[], object] = lambda: None
+    """Returns the project's file that switches the hooks off, if there is one."""
     is_prefixed: bool = False
     """Whether the client starts commands by our prefix, as its last event says."""
     why_native: str = ""
@@ -159,6 +162,12 @@ class Door(Struct, kw_only=True):
             judge = self._question if event.is_asked else self._before
             verdict = await judge(event, is_waiting)
             return NoObjection() if self.observes else verdict
+        if isinstance(event, SettingsChanged):
+            off = not self.observes and self.switched_off()
+            why = f"{off} switches IronCurtain's hooks off, or reaches into them"
+            return (
+                Refuse(f"{why}, so what it says now is not obeyed here.") if off else NoObjection()
+            )
         self._note(event)
         # The client goes on with its next call, whose point must not hold the changes of this one.
         with anyio.move_on_after(_SETTLING):

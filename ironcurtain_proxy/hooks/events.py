@@ -97,7 +97,13 @@ class SessionEnded(Struct, frozen=True):
     """Whether the client's process ends, too."""
 
 
-HookEvent: TypeAlias = BeforeCall | AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded
+class SettingsChanged(Struct, frozen=True):
+    """A file with settings has changed, and the client is about to obey it."""
+
+
+HookEvent: TypeAlias = (
+    BeforeCall | AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded | SettingsChanged
+)
 
 
 class ShellText(Struct, frozen=True, kw_only=True):
@@ -196,12 +202,12 @@ def table(text: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in map(str.split, text.split(","))}
 
 
-EventKind: TypeAlias = Literal[
-    "before", "server", "question", "after", "failed", "refused", "prompt", "turn", "start", "end"
-]
+_CallKind: TypeAlias = Literal["before", "server", "question", "after", "failed", "refused"]
+EventKind: TypeAlias = _CallKind | Literal["settings", "prompt", "turn", "start", "end"]
 """What an event says: a call is about to be made, by a tool of the client's own or by a server;
-the client is about to ask its user; a call has ended, failed, or was refused in the client; the
-user's words; the end of a turn; the start and the end of a session."""
+the client is about to ask its user; a call has ended, failed, or was refused in the client;
+settings have changed, which the client is about to obey; the user's words; the end of a turn; the
+start and the end of a session."""
 
 
 def event_kinds(text: str) -> Mapping[str, EventKind]:
@@ -209,8 +215,8 @@ def event_kinds(text: str) -> Mapping[str, EventKind]:
     return msgspec.convert(table(text), dict[str, EventKind])
 
 
-GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question"})
-"""The events at which a call can be denied."""
+GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question", "settings"})
+"""The events at which a call or a change can be denied."""
 
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 WHY: Final = "{why}"
@@ -326,6 +332,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     before: AnswerForms
     question: AnswerForms = AnswerForms(refuse={})
     """The answers to the client's own question. Silence leaves it to its user."""
+    settings: AnswerForms = AnswerForms(refuse={})
+    """The answers to a change of settings. Silence lets the client obey it."""
 
     # The files of the client.
     place: str
@@ -346,8 +354,6 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     server_files: tuple[tuple[str, str], ...] = ()
     """A project's own files with servers, as patterns, each with the key of its table; without a
     key it is a text that may declare servers of a sub-agent."""
-    rereads: bool = False
-    """Whether a running session obeys what is changed in them."""
     is_off: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether such a file switches them off."""
     overrules: Callable[[Mapping[str, object]], bool] = lambda _document: False
@@ -403,8 +409,9 @@ class HookDialect(Struct, frozen=True, kw_only=True):
 
     def answer(self, event: str, verdict: Verdict) -> Json:
         """Return the answer to an event, or None if nothing is printed."""
-        if self.events[event] != "question":
-            return self.before.of(verdict)
+        kind = self.events[event]
+        if kind != "question":
+            return (self.settings if kind == "settings" else self.before).of(verdict)
         return self.question.of(NoObjection() if isinstance(verdict, AskInClient) else verdict)
 
     def read_event(self, event: str, payload: Arguments) -> HookEvent:
@@ -425,6 +432,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
                 return TurnEnded(caller)
             case "start":
                 return SessionStarted()
+            case "settings":
+                return SettingsChanged()
             case "end":
                 return SessionEnded(is_last=self.is_last(text_of(payload, "reason")))
             case _:
@@ -432,7 +441,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
 
     def _of_call(
         self,
-        kind: Literal["before", "server", "question", "after", "failed", "refused"],
+        kind: _CallKind,
         payload: Arguments,
         caller: CallingAgent,
     ) -> BeforeCall | AfterCall:

@@ -249,7 +249,7 @@ class HookWatch:
     def __init__(self, state: Path, pid: int) -> None:
         self._state = state
         self._client = _client_above(pid)
-        self._has_come = False
+        self._is_settled = self._client is None
         self._must = are_kept()
         self._is_told = False
 
@@ -270,23 +270,20 @@ class HookWatch:
 
     def __call__(self) -> str:
         """Return why a call is refused; empty if nothing is wrong."""
-        if self._client is None:
+        if self._is_settled or self._client is None:
             return ""
         client, pid = self._client
         kept = kept_file(self._state, client)
-        # A client that was there before the hooks were has none: its next session does.
-        if not (self._must or (kept.exists() and (self._has_come or not was_before(pid, kept)))):
-            return ""
         # The door may be there before any hook: this proxy itself may hold it.
-        door = self._state / DOORS / f"{pid}-{start_of(pid)}.lock"
-        self._has_come = self._has_come or _look(door)[1] > 0
-        project = str(directory_of(pid) or "")
-        off = switched_off_by(
-            DIALECTS[client], Path(project or "/"), self._state.parent, is_running=self._has_come
-        )
-        is_held = self._has_come and off is None
-        if is_held or (not self._must and is_accepted(self._state, client, project)):
+        has_come = _look(self._state / DOORS / f"{pid}-{start_of(pid)}.lock")[1] > 0
+        # A client that was there before the hooks were has none: its next session does.
+        is_asked_for = self._must or (kept.exists() and not was_before(pid, kept))
+        self._is_settled = not is_asked_for or has_come
+        place = directory_of(pid)
+        project = str(place or "")
+        if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
             return ""
+        off = switched_off_by(DIALECTS[client], Path(project or "/"), self._state.parent)
         why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
         if not self._is_told:
             self._is_told = True

@@ -377,11 +377,12 @@ class _Listener(Struct, frozen=True):
                 on_prompt=self._prompt,
                 on_end=tasks.cancel_scope.cancel,
                 is_foreign=self._is_foreign,
+                switched_off=lambda: switched_off_by(self.dialect, *self._places),
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
                 home = str(self.proxy.settings.home)
-                tasks.start_soon(ClientRuns(door, self.place, home, self._switched_off).run)
+                tasks.start_soon(ClientRuns(door, self.place, home).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
 
             async def serve(stream: SocketStream) -> None:
@@ -395,9 +396,6 @@ class _Listener(Struct, frozen=True):
         """The client's directory and the home."""
         here, home = directory_of(self.place.client.pid), self.proxy.settings.home
         return Path(str(here or home)), Path(os.path.realpath(home))
-
-    def _switched_off(self) -> Path | None:
-        return switched_off_by(self.dialect, *self._places, is_running=True)
 
     def _is_foreign(self) -> bool:
         found = server_of_our_name(self.dialect, *self._places)

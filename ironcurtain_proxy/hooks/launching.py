@@ -28,6 +28,13 @@ INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.execu
 """The interpreter of the stub. That of a virtual environment takes a third longer to start, because
 it looks for its libraries first, of which the stub needs none."""
 STUB: Final = Path(stub.__file__)
+_LOADS: Final = (
+    "import sys; sys.tracebacklimit = 0; from _frozen_importlib_external import SourceFileLoader; "
+    "exec(SourceFileLoader('__main__', sys.argv.pop(1)).get_code('__main__'))"
+)
+"""Runs the stub by its compiled form, as an import would: to compile it took a quarter of the time
+of a hook, and the interpreter keeps no compiled form of a program that it is given."""
+_STARTS: Final = ("-I", "-S", "-c", _LOADS, str(STUB))
 _WORDS: Final = (
     "IronCurtain: its hook cannot run, so nothing was run. Tell the user to look at "
     "ironcurtain-proxy doctor."
@@ -47,8 +54,6 @@ _REACHES: Final = re.compile(
 )
 """Variables by which a project reaches into every program that its client starts, also into our
 hook: with its own library, or so that nothing is run, or something is printed before the answer."""
-_STOPS: Final = re.compile(r"\bLD_(?:DEBUG|TRACE_LOADED_OBJECTS)\b")
-"""Those with which no program starts: it says what it would load, or the words of a help."""
 _COMMENT: Final = re.compile(
     r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
 )
@@ -78,8 +83,7 @@ def hook_words(
     variable = dialect.prefix.variable if dialect.prefix else "-"
     words = [str(state), dialect.client, event, sys.executable, kind, str(seconds)]
     words += [variable, denial]
-    script = _GATE if denial else _OTHER
-    return [*launcher(), "-c", script, INTERPRETER, "-I", "-S", str(STUB), *words]
+    return [*launcher(), "-c", _GATE if denial else _OTHER, INTERPRETER, *_STARTS, *words]
 
 
 def launcher(shell: str = "/bin/sh") -> list[str]:
@@ -94,7 +98,7 @@ def prefix_file(state: Path, client: str) -> Path:
 
 def prefix_text(state: Path) -> str:
     """Return that program: a client's setting names a file, and no arguments."""
-    words = [INTERPRETER, "-X", "utf8", "-I", "-S", str(STUB), "run", str(state)]
+    words = [INTERPRETER, "-X", "utf8", *_STARTS, "run", str(state)]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
@@ -138,28 +142,17 @@ def settings_of(dialect: HookDialect, project: Path, home: Path) -> Iterator[Pat
         yield from [place / name for name in dialect.project_files]
 
 
-def switched_off_by(
-    dialect: HookDialect, project: Path, home: Path, *, is_running: bool = False
-) -> Path | None:
+def switched_off_by(dialect: HookDialect, project: Path, home: Path) -> Path | None:
     """Return the file of a project that switches hooks off or overrules them, or None.
 
     Clients obey such a file without a word.
-
-    Args:
-        dialect: of the client.
-        project: its directory.
-        home: its user's.
-        is_running: whether a session has begun with the hooks, so that only what stops them counts.
     """
-    if is_running and not dialect.rereads:
-        return None
     # What we may not read, and a directory such as an environment of Python, no client reads.
     files = [one for one in settings_of(dialect, project, home) if os.access(one, os.R_OK)]
-    reaches = _STOPS if is_running else _REACHES
-    return next((one for one in files if _is_against_us(dialect, one, reaches)), None)
+    return next((one for one in files if _is_against_us(dialect, one)), None)
 
 
-def _is_against_us(dialect: HookDialect, file: Path, reaches: re.Pattern[str]) -> bool:
+def _is_against_us(dialect: HookDialect, file: Path) -> bool:
     """Return whether a file does that, or might: its client may read what we cannot."""
     try:
         text = "" if file.is_dir() else read_text(file).removeprefix("\ufeff")
@@ -169,7 +162,7 @@ def _is_against_us(dialect: HookDialect, file: Path, reaches: re.Pattern[str]) -
         elif text and file.name != ".env":
             # Gemini CLI takes comments.
             document = orjson.loads(_COMMENT.sub(r"\1", text))
-        is_found = reaches.search(f"{text}{document}") is not None
+        is_found = _REACHES.search(f"{text}{document}") is not None
         return is_found or dialect.is_off(document) or dialect.overrules(document)
     except (ConfigurationError, ValueError, AttributeError, RecursionError):
         return True

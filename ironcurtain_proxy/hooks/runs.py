@@ -207,12 +207,11 @@ class _Asked(Struct, kw_only=True):
 class ClientRuns:
     """The socket at which commands start."""
 
-    def __init__(self, door: Door, held: HeldDoor, home: str, off: Callable[[], object]) -> None:
+    def __init__(self, door: Door, held: HeldDoor, home: str) -> None:
         self._door = door
         self._client = held.client
         self._place = held.beside("run")
         self._home = home
-        self._switched_off = off
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -265,8 +264,6 @@ class ClientRuns:
         elif call is not None and call.digest:
             call.end("its client started it in a form that is not known")
             await self._start_unread(stream, _UNKNOWN)
-        elif call is None and (off := self._switched_off()):
-            await _refuse(stream, f"{off} switches the hooks off, which tell whose it is")
         else:
             # Where no agent is at work, it is the user's own.
             await _let_run(stream, found.shell)

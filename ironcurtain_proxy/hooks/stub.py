@@ -1,8 +1,8 @@
 """What a client starts at each of its events, and in place of a command of its shell.
 
-    /bin/sh -c LAUNCHER PYTHON -I -S stub.py STATE CLIENT EVENT KERNEL-PYTHON
+    /bin/sh -c LAUNCHER PYTHON -I -S -c LOADS stub.py STATE CLIENT EVENT KERNEL-PYTHON
         KIND SECONDS VARIABLE DENIAL
-    ~/.ironcurtain/run-claude TEXT  ──▶  PYTHON -X utf8 -I -S stub.py run STATE TEXT
+    ~/.ironcurtain/run-claude TEXT  ──▶  PYTHON -X utf8 -I -S -c LOADS stub.py run STATE TEXT
 
 KIND says what the event is in the words that all dialects share (`events.EventKind`), SECONDS how
 long to wait, VARIABLE which of the client's variables holds its shell prefix. DENIAL is the answer
@@ -88,8 +88,7 @@ def main() -> None:
     if kernel is None and ((door == "" and kind in _NEED) or kind == "start"):
         door, kernel = _start_kernel(python, state, client, parents)
     if kernel is None:
-        why = "the kernel of this session has ended" if door else "the kernel does not start"
-        _refuse(why)
+        _refuse("the kernel of this session has ended" if door else "the kernel does not start")
     kernel.settimeout(int(seconds))
     # A project may have replaced our prefix: only the client's own variables tell.
     prefix = environ.get(variable.encode(), b"").replace(b"\n", b"")
@@ -183,18 +182,16 @@ def _start_kernel(
 
 
 def _send(kernel: _socket.socket, first: bytes) -> None:
-    block = first
-    while block:
+    kernel.sendall(first)
+    while block := read(0, 1 << 16):
         kernel.sendall(block)
-        block = read(0, 1 << 16)
     kernel.shutdown(_socket.SHUT_WR)
 
 
 def _answer(kernel: _socket.socket) -> bytes:
-    answer, block = b"", kernel.recv(1 << 16)
-    while block:
+    answer = b""
+    while block := kernel.recv(1 << 16):
         answer += block
-        block = kernel.recv(1 << 16)
     return answer
 
 

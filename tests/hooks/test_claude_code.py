@@ -94,3 +94,23 @@ def test_the_user_s_own_rules_and_modes_hold_where_the_policy_has_no_objection(
         finished(home.run_claude(model, "--permission-mode", "default"))
     assert [is_error for is_error, _ in model.results] == [True, True]
     assert Path(notes).read_text() == "old\n"
+
+
+def test_a_running_session_obeys_no_file_that_switches_its_hooks_off(home: HookedHome) -> None:
+    own, fired = home.workspace / ".claude", home.state / "doors/claude.fired"
+    own.mkdir()
+    (own / "settings.json").write_text("{}")
+    outside: list[str] = [str(home.home / f"outside{number}") for number in range(3)]
+
+    def change(name: str, text: str) -> None:
+        seen = fired.stat().st_size
+        (own / name).write_text(text)
+        until(lambda: fired.stat().st_size > seen)
+
+    with serving([("Write", {"file_path": one, "content": "x"}) for one in outside]) as model:
+        model.before[1] = lambda: change("settings.json", '{"env": {"LD_DEBUG": "help"}}')
+        model.before[2] = lambda: change("settings.local.json", '{"disableAllHooks": true}')
+        finished(home.run_claude(model, "--permission-mode", "bypassPermissions"))
+    assert [is_error for is_error, _ in model.results] == [True] * 3
+    assert [one for one in outside if Path(one).exists()] == []
+    assert len(home.outcomes()) == 3

@@ -137,6 +137,22 @@ def test_what_clients_shells_and_editors_act_on_by_itself_is_changed_only_when_a
         )
 
 
+def test_settings_that_switch_the_hooks_off_meanwhile_are_not_obeyed(home: HookedHome) -> None:
+    file = home.workspace / ".claude/settings.local.json"
+    file.parent.mkdir()
+    event: Message = {"source": "local_settings", "file_path": str(file)}
+    file.write_text('{"model": "x"}')
+    assert "block" in home.fire("ConfigChange", event).stdout, "there is no kernel yet"
+    home.fire("SessionStart", {"source": "startup"})
+    assert home.fire("ConfigChange", event).stdout == "{}\n"
+    for text in ('{"disableAllHooks": true}', '{"env": {"LD_TRACE_LOADED_OBJECTS": ""}}', "{"):
+        file.write_text(text)
+        answer = orjson.loads(home.fire("ConfigChange", event).stdout)
+        assert answer.keys() == {"decision", "reason"}
+        assert (answer["decision"], str(file) in answer["reason"]) == ("block", True)
+    assert "block" in home.fire("ConfigChange", "{").stdout
+
+
 def test_a_sub_agent_is_named_in_the_record(home: HookedHome) -> None:
     more: dict[str, Json] = {"agent_id": "a1", "agent_type": "Explore"}
     assert home.decide("Bash", {"command": "ls"}, **more) == "silence"

@@ -153,16 +153,6 @@ def test_a_client_whose_hook_has_come_is_not_asked_for_again(
     assert watch() == ""
     noted.unlink()
     assert watch() == ""
-    # Claude Code obeys what a project's file says from now on.
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".claude/settings.local.json").write_text('{"env": {"LD_DEBUG": "help"}}')
-    monkeypatch.setattr(health, "directory_of", lambda _pid: tmp_path / "project")
-    assert watch() == ""
-    (tmp_path / "project/.claude").mkdir(parents=True)
-    (tmp_path / "project/.claude/settings.local.json").write_text('{"disableAllHooks": true}')
-    assert "settings.local.json switches them off" in watch()
-    accept("claude", str(tmp_path / "project"), state)
-    assert watch() == ""
 
 
 def test_what_an_administrator_keeps_nobody_accepts(

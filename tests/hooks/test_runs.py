@@ -272,12 +272,6 @@ def test_where_no_agent_is_at_work_the_user_s_own_commands_run(home: HookedHome)
     home.fire("UserPromptSubmit", {"prompt": "go on"})
     home.fire("Stop", {})
     assert ended(home.start_command(as_claude("echo mine")))[1] == b"mine\n"
-    # Hooks that are switched off meanwhile do not say whose it is.
-    own = home.workspace / ".claude/settings.local.json"
-    own.parent.mkdir(exist_ok=True)
-    own.write_text('{"disableAllHooks": true}')
-    assert b"settings.local.json switches the hooks off" in refused(home, as_claude("echo mine"))
-    own.unlink()
     # Neither do the hooks and the servers of others need a call.
     home.fire("UserPromptSubmit", {"prompt": "go on"})
     assert ended(home.start_command("echo hook; cat"), b"event")[:2] == (0, b"hook\nevent")

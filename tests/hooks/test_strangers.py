@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.launching import hook_words, launcher
+from ironcurtain_proxy.hooks.launching import STUB, hook_words, launcher
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.hooks.hooked import HookedHome, decision_in, until
 
@@ -104,6 +104,27 @@ def test_a_call_is_denied_where_something_would_stand_before_the_answer(home: Ho
     done = home.fire("PreToolUse", call, LD_SHOW_AUXV="1")
     assert "AT_SYSINFO_EHDR" in done.stdout
     assert (done.returncode, "its hook cannot run" in done.stderr) == (2, True)
+
+
+def test_the_stub_is_compiled_once(home: HookedHome, tmp_path: Path) -> None:
+    stub = tmp_path / "stub.py"
+    stub.write_bytes(STUB.read_bytes())
+    given = hook_words(DIALECTS["claude"], "check", home.state)
+    words = [str(stub) if one == str(STUB) else one for one in given]
+
+    def said() -> tuple[bytes, bytes]:
+        done = subprocess.run(words, capture_output=True, check=False)
+        return done.stdout, done.stderr
+
+    assert said() == (b"it starts\n", b"")
+    found = stub.stat()
+    stub.write_bytes(b"(" * found.st_size)
+    os.utime(stub, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert said() == (b"it starts\n", b"")
+    # Another one counts, and what is wrong with it is said in a line or two.
+    os.utime(stub, ns=(found.st_atime_ns, 0))
+    out, error = said()
+    assert (out, b"Traceback" in error) == (b"", False)
 
 
 def test_a_shell_that_would_run_nothing_runs_the_launcher(home: HookedHome, tmp_path: Path) -> None:
