@@ -47,7 +47,8 @@ def _server(payload: Arguments) -> str:
 
 def _directory(payload: Arguments) -> str:
     roots = list_of(payload.get("workspace_roots"))
-    return directory_of({"cwd": payload.get("cwd") or next(iter(roots), None)})
+    # Where a relative path is in one of several, nothing says in which.
+    return directory_of({"cwd": payload.get("cwd") or (roots[0] if len(roots) == 1 else None)})
 
 
 CURSOR_TOOLS: Final = ClientTools(

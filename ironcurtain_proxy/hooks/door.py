@@ -314,7 +314,7 @@ class Door(Struct, kw_only=True):
         """Carry a call through mediation, from its hook to its end."""
         CURRENT.set(call)
         if meant != "none" and meant.server == SHELL:
-            call.directory = str(meant.arguments["cwd"])
+            call.directory = _place_of(meant)
             call.why_native = self._why_native(call)
             # What is in a place for temporary files is there for commands in the sandbox alone.
             named = [one for one in (*PLACES, "TMPDIR") if one in str(meant.arguments["command"])]
@@ -356,7 +356,7 @@ class Door(Struct, kw_only=True):
         """
         for call in self._open:
             if call.is_awaited and call.given[1].get("command") == command:
-                if os.path.realpath(call.directory) != directory:
+                if call.directory != directory:
                     continue
                 call.has_come = True
                 if call.told is not None:
@@ -440,6 +440,11 @@ class Door(Struct, kw_only=True):
             if call.verdict is not None or call.event.is_asked:
                 call.left.set()
                 call.end(why)
+
+
+def _place_of(command: ServerCall) -> str:
+    """Return where a command is to run, before it is judged: a link may be laid there meanwhile."""
+    return os.path.realpath(str(command.arguments["cwd"]))
 
 
 def _key(event: BeforeCall) -> tuple[str, CallingAgent, str]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -389,6 +390,18 @@ def test_what_init_writes_into_a_projects_file_is_this_proxy(tmp_path: Path) -> 
     assert look(SERVER_FILTER="a", PATH=path, ALLOWED_DIRECTORY=str(project)) is None
     for one in (f"{project}/bin", ":/usr/bin", "bin"):
         assert look(PATH=f"{path}:{one}") is not None
+
+
+def test_a_call_of_cursor_without_a_directory_is_in_its_one_root_or_not_understood() -> None:
+    read = partial(DIALECTS["cursor"].read_event, "preToolUse")
+    event: dict[str, Json] = {"tool_name": "Read", "tool_input": {"path": "x"}, "cwd": ""}
+    found = read({**event, "workspace_roots": [HERE]})
+    assert isinstance(found, BeforeCall)
+    assert found.directory == HERE
+    odd: list[Json] = [[HERE, "/other"], [], None, HERE, ["~"], [[HERE]]]
+    for roots in odd:
+        with pytest.raises(UnreadableEventError):
+            read({**event, "workspace_roots": roots})
 
 
 def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:

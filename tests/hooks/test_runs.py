@@ -242,6 +242,20 @@ def test_only_what_was_let_go_starts_and_once(home: HookedHome) -> None:
     assert made.isdisjoint({"forged", "twice", "more"})
 
 
+def test_a_directory_that_leads_elsewhere_meanwhile_starts_nothing(home: HookedHome) -> None:
+    place = home.workspace / "place"
+    place.mkdir()
+    call = home.call("Bash", {"command": "ls"}, cwd=str(place))
+    assert decision_in(home.fire("PreToolUse", call, **home.prefixed()).stdout) == "silence"
+    place.rmdir()
+    place.symlink_to("/etc")
+    refused(home, as_claude("ls"), place)
+    place.unlink()
+    place.mkdir()
+    assert ended(home.start_command(as_claude("ls"), place))[:2] == (0, b"")
+    home.fire("PostToolUse", {**call, "tool_response": {}})
+
+
 def test_a_command_in_a_skill_is_judged_when_it_starts(home: HookedHome) -> None:
     """The client runs it without a hook: after its user typed the skill, or the agent chose it."""
     home.fire("UserPromptSubmit", {"prompt": "/tidy"}, **home.prefixed())
