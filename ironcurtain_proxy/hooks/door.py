@@ -164,10 +164,8 @@ class Door(Struct, kw_only=True):
             return NoObjection() if self.observes else verdict
         if isinstance(event, SettingsChanged):
             off = not self.observes and self.switched_off()
-            why = f"{off} switches IronCurtain's hooks off, or reaches into them"
-            return (
-                Refuse(f"{why}, so what it says now is not obeyed here.") if off else NoObjection()
-            )
+            why = f"{off} switches IronCurtain's hooks off, or reaches into them: it is not obeyed."
+            return Refuse(why) if off else NoObjection()
         self._note(event)
         # The client goes on with its next call, whose point must not hold the changes of this one.
         with anyio.move_on_after(_SETTLING):
