@@ -83,8 +83,8 @@ class InotifyQueue:
     def events(self) -> Iterator[tuple[int, int, str]]:
         """Yield the waiting events: the directory's number, the mask, the name in the directory.
 
-        What comes meanwhile waits for the next time: a process that goes on and on would never let
-        this end.
+        Events that come meanwhile wait for the next time: a process that makes ever more of them
+        would keep this from ending.
         """
         count = bytearray(struct.calcsize("i"))
         fcntl.ioctl(self.descriptor, termios.FIONREAD, count)

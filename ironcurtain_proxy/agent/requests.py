@@ -192,9 +192,9 @@ class RequestCapacity:
             self._on_large()
 
     async def wait(self, size: int) -> None:
-        """Wait, up to a deadline, for capacity for a large call.
+        """Wait, up to a deadline, until a large call has room in memory.
 
-        Refused calls count until they are recorded: they are in memory until then.
+        Calls that were refused take room until they are recorded. For these there is no deadline.
         """
         with anyio.move_on_after(_PATIENCE):
             while size > SMALL and not self._fits(size):

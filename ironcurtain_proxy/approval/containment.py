@@ -2,8 +2,8 @@
 
 A call that stays inside its sandbox and can be undone needs no reviewer. Calls that leave the
 sandbox, that cannot be undone, or that show the agent data which is otherwise asked about, go to
-a reviewer. Every condition is a fact of the process that serves the call; the text of a command
-only adds questions.
+a reviewer. Every condition is a fact about the process that serves the call. The text of a command
+can add a question, and never take one away.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The actions of a shell command, if a message can ask for all its parts.
+"""The actions of a shell command, if its user's message can have asked for each of its parts.
 
 Each part is a row of the table below, or only reads. A part that is neither, or an option that a
 row does not name, sends the whole command to a person.

@@ -12,8 +12,8 @@ PROCESSES bounds the processes and threads of the sandbox, so that a command whi
 of them fails, and the machine goes on. Where memory runs out, the kernel ends processes of the
 sandbox first. The kernel counts no processes of root. FILES bounds the open files of each process.
 
-CALLS is a seccomp filter in hexadecimal digits, or `-`. The filter of the whole sandbox holds
-already. This one refuses calls that the relays of srt needed before.
+CALLS is a seccomp filter in hexadecimal digits, or `-`. srt has put a filter over the whole sandbox
+before. This one also refuses the server calls that srt's relays need.
 
 This is a program of its own, which runs once for each server. It imports next to nothing, and
 nothing of this package.

@@ -16,8 +16,9 @@ parent ends, and so cannot pass the second pass by.
            ▲                             │ no                                     │ no
            └─────────────────────────────┴────────────────────────────────────────┘ at most 5 s
 
-What cannot be brought to a standstill is killed, all of it. What goes on by itself later is closed
-by `calls`: a signal is only sent by a process that runs, or by what that filter refuses.
+What cannot be brought to a standstill is killed, all of it. Nothing in the sandbox wakes it later:
+a stopped process goes on when it gets SIGCONT. No process in there runs to send one, and `calls`
+refuses whatever would have the kernel send one later, such as a timer.
 
 The methods block. `want` and `go_on` never do; they are called by the task that sends messages.
 """

@@ -242,7 +242,12 @@ NO_REPOSITORY: Final = "absent"
 
 
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
-    """Return the family of one part; None if a word in it is only known when it runs."""
+    """Return the family of one part of a command; None if a word of it is only known when it runs.
+
+    Args:
+        part: of the command.
+        parts: all parts of the command: one may be a `cat` that gives it a message or a secret.
+    """
     return _reading_of_files(part) or _reading_of_a_secret(part, parts) or _family_of(part, parts)
 
 

@@ -43,7 +43,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 class DocumentNode:
-    """A value and its place."""
+    """A value of a document that an operator wrote, and its place there, for messages."""
 
     __slots__ = ("_report", "place", "source", "value")
 
