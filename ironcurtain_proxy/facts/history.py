@@ -53,9 +53,8 @@ class NamedCommits:
 
     def _takes_tags(self) -> bool:
         """Return whether a push would take along a tag that was not there: its words go, too."""
-        if self._ask(*_TAGS) == self._tags:
-            return False
-        return self._ask("config", "--type=bool", "--default=0", "push.followTags") != "false\n"
+        follows = self._ask("config", "--type=bool", "--default=0", "push.followTags") != "false\n"
+        return follows and (self._tags is None or self._ask(*_TAGS) != self._tags)
 
     def _made(self, at: str) -> list[MadeCommit] | None:
         """Return the commits on top of a known one, oldest first, or None if they are unclear."""

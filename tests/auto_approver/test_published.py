@@ -272,6 +272,20 @@ async def test_a_tag_that_a_push_takes_along_is_asked_about(
     assert not await work.passes("git push")
 
 
+async def test_more_tags_than_can_be_read_are_asked_about(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ironcurtain_proxy.facts.git_process._MAX_OUTPUT", 4000)
+    work.run("for n in $(seq 99); do git tag -a tag$n -m x; done")
+    work.run("git config push.followTags true")
+    work.begin()
+    work.says("push it")
+    assert not await work.passes("git push")
+    work.run("git config push.followTags false")
+    work.says("push it now")
+    assert await work.passes("git push")
+
+
 async def test_a_pull_request_publishes_no_commit_either(work: Work) -> None:
     command = "gh pr create --fill"
     work.says("create a PR")
