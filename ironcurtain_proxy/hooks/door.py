@@ -237,9 +237,7 @@ class Door(Struct, kw_only=True):
         begun: list[OpenCall] = []
         verdict: Verdict = NoObjection()
         for tool, arguments in event.calls:
-            is_unclear = await anyio.to_thread.run_sync(
-                self.dialect.paths.is_unclear, tool, arguments, event.directory
-            )
+            is_unclear = self.dialect.paths.is_unclear(tool, arguments, event.directory)
             meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
             one = await self._decide(
                 OpenCall(event=event, given=(tool, arguments)), meant, begun, is_waiting

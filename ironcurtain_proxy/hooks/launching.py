@@ -34,7 +34,7 @@ _LOADS: Final = (
 )
 """Runs the stub by its compiled form, as an import would: to compile it took a quarter of the time
 of a hook, and the interpreter keeps no compiled form of a program that it is given."""
-_STARTS: Final = ("-I", "-S", "-c", _LOADS, str(STUB))
+_STARTS: Final = (INTERPRETER, "-X", "utf8", "-I", "-S", "-c", _LOADS, str(STUB))
 _WORDS: Final = (
     "IronCurtain: its hook cannot run, so nothing was run. Tell the user to look at "
     "ironcurtain-proxy doctor."
@@ -83,7 +83,7 @@ def hook_words(
     variable = dialect.prefix.variable if dialect.prefix else "-"
     words = [str(state), dialect.client, event, sys.executable, kind, str(seconds)]
     words += [variable, denial]
-    return [*launcher(), "-c", _GATE if denial else _OTHER, INTERPRETER, *_STARTS, *words]
+    return [*launcher(), "-c", _GATE if denial else _OTHER, *_STARTS, *words]
 
 
 def launcher(shell: str = "/bin/sh") -> list[str]:
@@ -98,7 +98,7 @@ def prefix_file(state: Path, client: str) -> Path:
 
 def prefix_text(state: Path) -> str:
     """Return that program: a client's setting names a file, and no arguments."""
-    words = [INTERPRETER, "-X", "utf8", *_STARTS, "run", str(state)]
+    words = [*_STARTS, "run", str(state)]
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 

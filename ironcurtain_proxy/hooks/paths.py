@@ -21,6 +21,8 @@ from ironcurtain_proxy.model.values import Arguments
 _NAMES: Final = ("file_path", "notebook_path", "path", "cwd")
 """The arguments of the common table that are paths."""
 
+_LONGEST: Final = 4096
+"""The most bytes of a path that the machine takes."""
 ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}|^file:")
 
 
@@ -47,7 +49,9 @@ class PathForm(Struct, frozen=True, kw_only=True):
 
     def _is_odd(self, tool: str, text: str, here: str) -> bool:
         is_in_home = text == "~" or text.startswith("~/")
-        if "\0" in text or (is_in_home and not self.has_home):
+        # Nobody opens a longer one, and to look for each of its parts would take long.
+        is_endless = len(text) > _LONGEST
+        if is_endless or "\0" in text or (is_in_home and not self.has_home):
             return True
         if self.decoded is not None and self.decoded.search(text):
             return True

@@ -1,7 +1,7 @@
 """What a client starts at each of its events, and in place of a command of its shell.
 
-    /bin/sh -c LAUNCHER PYTHON -I -S -c LOADS stub.py STATE CLIENT EVENT KERNEL-PYTHON
-        KIND SECONDS VARIABLE DENIAL
+    /bin/sh -c LAUNCHER PYTHON -X utf8 -I -S -c LOADS stub.py STATE CLIENT EVENT
+        KERNEL-PYTHON KIND SECONDS VARIABLE DENIAL
     ~/.ironcurtain/run-claude TEXT  ──▶  PYTHON -X utf8 -I -S -c LOADS stub.py run STATE TEXT
 
 KIND says what the event is in the words that all dialects share (`events.EventKind`), SECONDS how

@@ -209,6 +209,7 @@ def test_a_path_that_its_client_may_take_for_another_is_not_clear(
     for name in ("settings.json", "away"):
         assert unclear(name, "Edit") == (client == "gemini")
     assert not unclear("settings.json", "Write")
+    assert unclear("a/../" * 1000)
     assert not unclear("a.txt", "Edit")
 
 
