@@ -32,7 +32,7 @@ from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process
 from ironcurtain_proxy.mailbox.messages import Owner, request_bytes, request_name
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, KERNEL, Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantPattern
 from ironcurtain_proxy.model.operation import RequestId
@@ -215,14 +215,14 @@ def _recorded(number: int, moment: datetime) -> AuditRecord:
     status, reason = "success", "within the workspace"
     if server == "shell":
         how = {"effect": "escalate", "rule": "shell-command", "escalation_result": "approved"}
-        how["decided_by"] = "containment"
+        how["decided_by"] = CONTAINMENT
     if number % 23 == 9:  # noqa: PLR2004
         how = {"effect": "deny", "rule": "structural-protected-path"}
         given, status, reason = {"path": "~/.ssh/id_rsa"}, "denied", "a protected path"
     if number % 31 == 20:  # noqa: PLR2004
         server, tool, given = "shell", "run_command", {"command": "git push origin release"}
         how = {"effect": "escalate", "rule": "shell-command", "escalation_result": "approved"}
-        how |= {"decided_by": "human", "context": (("waitedMs", 6000 + number * 10),)}
+        how |= {"decided_by": HUMAN, "context": (("waitedMs", 6000 + number * 10),)}
         how["duration_ms"] = 7400 + number * 10
     fields: dict[str, object] = {
         "timestamp": moment,
@@ -235,7 +235,7 @@ def _recorded(number: int, moment: datetime) -> AuditRecord:
         "duration_ms": 3 + number % 9,
         "session": "3ac5" if number % 3 else "91b0",
         "client": "an-agent 2.1" if number % 3 else "an-editor 1.9",
-        "decided_by": "kernel",
+        "decided_by": KERNEL,
         "policy_version": "",
         **how,
     }

@@ -87,6 +87,9 @@ A server that connects to a database or a daemon on this machine or in a private
 only the `services` that its sandbox names, because it goes past the sandbox's network proxy. With
 `"sandbox": false` the policy alone holds it.
 
+*Keeps closed* names hosts to which a server reports about its use: its sandbox never opens them,
+and nobody is asked about a call because of them.
+
 """.splitlines()
 
 

@@ -191,7 +191,8 @@ function choose(one, byItself) {
   $("headline").replaceChildren(...inOrder(one.headline));
   $("asker").replaceChildren(...inOrder(one.asker));
   $("body").replaceChildren(...parts(one, more));
-  $("remembered").replaceChildren(list(one.also, "reasons"), ...rememberedBy(one));
+  $("remembered").replaceChildren(
+    ...(one.also.length ? [list(one.also, "reasons")] : []), ...rememberedBy(one));
   $("names").replaceChildren(list(one.record, ""));
   $("kind").replaceChildren(...one.candidates.map((words, place) =>
     element("option", { value: String(place) }, words)));
