@@ -143,7 +143,8 @@ def named_programs(text: str) -> Iterator[str]:
             yield value
         # What the user types speaks of many files.
         ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
-        yield from [one for kind in _QUOTED for one in kind.findall(value)]
+        plain = value.replace("\\", "")
+        yield from [one for kind in _QUOTED for one in kind.findall(plain)]
         for word in _WORDS.findall(value):
             # A program without a slash does not lie there, but what follows it may.
             if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):

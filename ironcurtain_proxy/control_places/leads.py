@@ -209,7 +209,8 @@ class Leads:
         for path, text in settings_outside(self._roots, [*self._roots, *self._links_to_ours]):
             if os.path.islink(path):  # noqa: PTH114  text
                 self._run(path, None, set())
-            self._of_outer(path, text)
+            if text:
+                self._of_outer(path, text)
 
     def _aliases(self) -> tuple[str, ...]:
         """Return the paths by which links of the home directory lead to a root."""

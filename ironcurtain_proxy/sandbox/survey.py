@@ -196,7 +196,8 @@ class Survey(Struct):
             if path.count("/") > _DEEPEST:
                 self.refused.append(path)
                 return None
-            if status.st_uid == os.geteuid() and status.st_mode & _READABLE != _READABLE:
+            # Root looks in without.
+            if status.st_uid == os.geteuid() != 0 and status.st_mode & _READABLE != _READABLE:
                 self._enter(path, stamp)
             is_sure = abs(now - status.st_ctime_ns) > _COARSE_NS
             return self._list(_Directory(path, stamp, context, is_sure))

@@ -5,6 +5,7 @@ The server's part is played by this process: the kernel tells of its writes in t
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -362,6 +363,15 @@ def test_a_directory_that_is_closed_to_us_hides_nothing(as_nobody: Watched, mode
     assert len(w.look()) == 1
     (w.top / "shut").chmod(0o700)
     assert not hook.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root looks into a directory that is closed")
+def test_a_directory_that_root_looks_into_keeps_its_mode(w: Watched) -> None:
+    w.begin()
+    hook = w.put("shut/deep/.git/hooks/post-commit")
+    (w.top / "shut").chmod(0o311)
+    assert (len(w.look()), hook.exists()) == (1, False)
+    assert stat.S_IMODE((w.top / "shut").stat().st_mode) == 0o311
 
 
 def test_a_directory_on_the_way_that_we_may_only_pass_is_no_hindrance(as_nobody: Watched) -> None:
