@@ -143,8 +143,7 @@ def named_programs(text: str) -> Iterator[str]:
             yield value
         # What the user types speaks of many files.
         ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
-        plain = value.replace("\\", "")
-        yield from [one for kind in _QUOTED for one in kind.findall(plain)]
+        yield from [one for kind in _QUOTED for one in kind.findall(value.replace("\\", ""))]
         for word in _WORDS.findall(value):
             # A program without a slash does not lie there, but what follows it may.
             if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):

@@ -209,8 +209,7 @@ class Leads:
         for path, text in settings_outside(self._roots, [*self._roots, *self._links_to_ours]):
             if os.path.islink(path):  # noqa: PTH114  text
                 self._run(path, None, set())
-            if text:
-                self._of_outer(path, text)
+            self._of_outer(path, text)
 
     def _aliases(self) -> tuple[str, ...]:
         """Return the paths by which links of the home directory lead to a root."""
@@ -224,7 +223,7 @@ class Leads:
 
     def _of_outer(self, path: str, text: str) -> None:
         """Add what a file outside starts, and what the scripts start that it starts."""
-        waiting, home = [(path, text)], os.path.expanduser("~")  # noqa: PTH111  text
+        waiting, home = [(path, text)] if text else [], os.path.expanduser("~")  # noqa: PTH111  text
         while waiting and len(self._read) < _MOST_FOLLOWED:
             path, text = waiting.pop()
             name = path.rpartition("/")[2]
