@@ -41,6 +41,7 @@ _OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
 _OF_SERVERS: Final = "mcp"
 """In the name of settings that start servers alone."""
 _STARTED_BY_HAND: Final = "launch.json"
+_MOST_LINKS: Final = 40
 _MOST_PLACES: Final = 32
 """The most directories to which the commands of one file may go."""
 _AT_ITS_OWN: Final = ".envrc"
@@ -395,15 +396,14 @@ class Leads:
                 continue
             seen.add(one)
             target = os.path.realpath(one)
-            for each in (*self._links(one), target):
-                self._add(each)
+            self._add_linked(one)
             self._of_hooks(target, top)
             waiting += self._named(one, target, top)
 
     def _add(self, path: str) -> None:
         # What only sets variables is judged by what it holds.
         if (
-            _OF_VARIABLES.search(path) is None
+            (_OF_VARIABLES.search(path) is None or os.path.isdir(path))  # noqa: PTH112  text
             and self._is_ours(path)
             and path not in self._roots
             and path not in self._paths
@@ -413,8 +413,14 @@ class Leads:
 
     def _add_linked(self, path: str) -> None:
         """Add a path, and each link on the way to it: it could be exchanged."""
-        for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
-            self._add(each)
+        path = os.path.normpath(path)
+        for _ in range(_MOST_LINKS):
+            link = next(filter(os.path.islink, reversed([path, *above(path)])), "")
+            self._add(link or path)
+            if not link:
+                break
+            target = os.path.join(_holder(link), os.readlink(link))  # noqa: PTH115, PTH118  text
+            path = os.path.normpath(target + path[len(link) :])
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
         """Yield the paths that the file or directory at a path leads to in turn."""
@@ -452,9 +458,6 @@ class Leads:
 
     def _is_ours(self, path: str) -> bool:
         return is_below(path, self._roots)
-
-    def _links(self, path: str) -> list[str]:
-        return [one for one in (path, *above(path)) if os.path.islink(one)]  # noqa: PTH114  text
 
 
 def _holder(path: str) -> str:

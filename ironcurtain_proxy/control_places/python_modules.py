@@ -81,7 +81,8 @@ class LedModules:
         """Return whether a link would lead Python to files for these modules elsewhere."""
         holder, _, name = path.rpartition("/")
         is_compiled = name == COMPILED and self._is_searched(holder)
-        return is_compiled or name in self._names.get(holder, ())
+        is_way = is_compiled or name in self._names.get(holder, ())
+        return is_way or any(is_below(one, [path]) for one in self._names)
 
     def _is_searched(self, directory: str) -> bool:
         holder, _, name = directory.rpartition("/")
@@ -191,7 +192,10 @@ def _of_system(variable: str) -> Mapping[str, frozenset[str]]:
                 for inner in ("", *_OF_PROCESSORS):
                     found.setdefault(inner, set()).add(os.path.basename(place))  # noqa: PTH119  text
             for directory, below, files in os.walk(place):
-                found.setdefault(os.path.relpath(directory, place), set()).update(below, files)
+                # Perl takes `strict.pmc` before `strict.pm`, and Ruby `set.so` with `set.rb`.
+                others = [f"{one}c" for one in files] + [f"{one[:-3]}.so" for one in files]
+                names = found.setdefault(os.path.relpath(directory, place), set())
+                names.update(below, files, others)
     return {inner: frozenset(names) for inner, names in found.items()}
 
 

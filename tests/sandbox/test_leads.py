@@ -316,6 +316,28 @@ def test_a_program_with_signs_in_its_name_is_closed(w: Watched, name: str) -> No
     assert str(program) in w.begin()
 
 
+def test_a_link_on_the_way_of_a_link_of_the_home_cannot_be_exchanged(w: Watched) -> None:
+    w.put("real/settings.json", "{}")
+    (w.top / "dot").symlink_to("real")
+    settings = w.top.parent / "home/.cursor/settings.json"
+    settings.parent.mkdir()
+    settings.symlink_to(w.top / "dot/settings.json")
+    w.begin()
+    w.put("other/settings.json", EVIL)
+    (w.top / "dot").unlink()
+    (w.top / "dot").symlink_to("other")
+    assert len(w.look()) == 1
+    assert not settings.exists() or settings.read_text() == "{}"
+
+
+def test_a_directory_of_libraries_may_not_become_a_link(w: Watched) -> None:
+    w.put(".envrc", "export PERL5LIB=$PWD/deep/lib")
+    w.begin()
+    w.put("data/lib/strict.pm", EVIL)
+    (w.top / "deep").symlink_to("data")
+    assert (len(w.look()), (w.top / "deep").exists()) == (1, False)
+
+
 def test_what_settings_start_by_its_name_is_looked_for_where_an_environment_says(
     w: Watched,
 ) -> None:
