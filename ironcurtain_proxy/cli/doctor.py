@@ -4,6 +4,7 @@ Each check looks at one thing and says what it found. None knows how that is sho
 """
 
 import argparse
+import errno
 import os
 import shlex
 import shutil
@@ -222,12 +223,10 @@ def _writable(name: str, directory: Path) -> CheckResult:
     try:
         _time_of_new_file(place)
     except OSError as error:
-        return CheckResult(
-            name,
-            "fail",
-            f"{place} cannot be written to ({error.strerror})",
-            f"make {directory} a directory that you may write to, or configure another",
-        )
+        found = f"{place} cannot be written to ({error.strerror})"
+        remedy = f"make {directory} a directory that you may write to, or configure another"
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        return CheckResult(name, "fail", found, "make space on its disk" if is_full else remedy)
     return CheckResult(
         name, "ok", str(directory) if place == directory else f"{directory} (to be made)"
     )

@@ -510,7 +510,9 @@ def _change_files(
         except OSError as error:
             talk.say(f"{path}: not changed: {error.strerror}")
             why = f"its file could not be changed: {error.strerror}"
-            outcome.refused[id(one.file)] = Failure(why=why, remedy="mend that, and run init again")
+            outcome.refused[id(one.file)] = Failure(
+                why=why, remedy="mend that if it lasts, and run init again"
+            )
             continue
         talk.say(f"{path}: {counted(len(one.servers), 'server')} behind the proxy")
         if one.file.is_project and (wish.workspace / ".git").exists():

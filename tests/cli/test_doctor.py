@@ -1,9 +1,11 @@
 """`doctor` on machines that lack one thing at a time."""
 
+import errno
 import os
 import pty
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli import doctor
 from ironcurtain_proxy.cli.doctor import CheckResult, clock_against_file, kernel, sandbox, user
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
 from tests import program
@@ -364,3 +367,19 @@ def test_a_clock_that_differs_from_the_file_systems_is_a_warning() -> None:
     now = datetime(2026, 5, 1, tzinfo=UTC)
     assert clock_against_file(now, now.timestamp() - 4).state == "ok"
     assert clock_against_file(now, (now + timedelta(seconds=60)).timestamp()).state == "warn"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "make space"), (errno.EACCES, "that you may write to")]
+)
+def test_a_full_disk_is_not_mended_by_rights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, remedy: str
+) -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    result = doctor._writable("state directory", tmp_path / "state")
+    assert (result.state, os.strerror(number) in result.found) == ("fail", True)
+    assert remedy in result.remedy
