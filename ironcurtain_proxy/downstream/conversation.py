@@ -16,11 +16,11 @@ A person's approval of a call lifts it (`release`), until the next contained cal
 """
 
 from collections.abc import Callable, Mapping
+from time import thread_time
 from typing import Final, Protocol
 
 import anyio
 from anyio import CapacityLimiter
-from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.notifications import UnusableMessages
@@ -123,8 +123,8 @@ class Standing:
 # --- conversation
 
 
-_TURN: Final = 64
-"""Lines after which other tasks run."""
+TURN, PAUSE = 0.002, 0.02
+"""Seconds of work on lines after which other tasks run, and of the longest pause for them."""
 
 _UNSENT_REPLIES: Final = 1 << 20
 """The most bytes of unread answers to the server's own requests."""
@@ -170,16 +170,19 @@ class Conversation:
         self._standing = standing
         self._answers = Answers[ToolResult]()
         self._unsent_replies = 0
-        self.over_http = False
+        self.over_http = self._is_awaited = False
 
     async def run(self) -> None:
         """Receive until the server closes its output."""
-        turn = 0
+        spent = 0.0
         while (line := await self._reader.receive()) is not None:
+            began, self._is_awaited = thread_time(), False
             await self._take(line)
-            turn += 1
-            if turn % _TURN == 0:
-                await checkpoint()
+            spent += thread_time() - began
+            if spent > TURN:
+                # Attack: lines without end that nobody waits for take the time of all servers.
+                await anyio.sleep(0 if self._is_awaited else min(4 * spent, PAUSE))
+                spent = 0.0
 
     def close(self) -> None:
         """End all waits, and send and receive no more."""
@@ -233,11 +236,10 @@ class Conversation:
 
     def reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
         """Answer a request of the server, unless it does not read its answers."""
-        reply = {"jsonrpc": "2.0", "id": request_id, **answer}
         # We never wait for a server to read answers: meanwhile we would not read its messages,
         # and it may be waiting for that.
         try:
-            line = encode(reply)
+            line = encode({"jsonrpc": "2.0", "id": request_id, **answer})
         except ValueError:
             self._dropped.note("an answer to a request cannot be written as JSON")
             return
@@ -271,12 +273,14 @@ class Conversation:
             raise ServerUnavailableError(f'server "{self._server}" is not running') from None
 
     def _settle_at_once(self, line: bytes) -> bool:
-        """Handle a line if it answers a request; `run` handles all others."""
+        """Handle a line if it answers a request that waits; `run` handles all others."""
         if b'"method"' in line[:_HEAD] or not self._capacity.fits(len(line)):
             return False
         guess = guess_digest(line)
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
+            return False
+        if answer_id(message.get("id")) not in self._answers:
             return False
         self._deliver(message, len(line), guess)
         return True
@@ -309,12 +313,11 @@ class Conversation:
             self._deliver(message, len(line), guess)
 
     def _take_malformed(self, message: Malformed, line: bytes) -> None:
-        number = None if message.is_json else odd_number(line)
-        self._dropped.note(f"dropped a line that is {number or message.reason}", line)
+        reason = (not message.is_json and odd_number(line)) or message.reason
+        self._dropped.note(f"dropped a line that is {reason}", line)
         if message.id is None and not message.answered:
             self._dropped.note_printed(line)
-        why = f": {number or message.reason}"
-        self._fail(answer_id(message.id), f"sent an answer that cannot be read{why}")
+        self._fail(answer_id(message.id), f"sent an answer that cannot be read: {reason}")
         for request_id in message.answered:
             self._fail(request_id, "sent its answer in a batch, which is not supported")
 
@@ -337,16 +340,16 @@ class Conversation:
         if request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
             return
+        self._is_awaited = True
         result, error = message.get("result"), message.get("error")
-        capacity = self._capacity
         if isinstance(result, dict) and error is None:
             written = encode_result(result, size)
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
-            self._answers.resolve(request_id, capacity.note(answer, size))
+            self._answers.resolve(request_id, self._capacity.note(answer, size))
         elif error is not None and result is None:
             said = error if isinstance(error, dict) else {"message": error}
-            self._answers.resolve(request_id, capacity.note(ToolResult(error=said), size))
+            self._answers.resolve(request_id, self._capacity.note(ToolResult(error=said), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             wrong = "its result is no object" if error is None else "it has a result and an error"

@@ -224,8 +224,7 @@ def spawn(
     command = [sys.executable, "-I", "-S", "-c", guardian.PROGRAM, str(_GUARDIAN)]
     # With the soft limit that the guardian sets, unless it is unchanged.
     keep = ":".join(["1" if "LC_CTYPE" in environment else "0", *map(str, _given)])
-    command += [str(pipes.child[3]), keep, directory or ""]
-    command += ["--", *argv]
+    command += [str(pipes.child[3]), keep, directory or "", "--", *argv]
     try:
         with children.in_own_session() as started:
             popen = subprocess.Popen(  # noqa: S603  an argument list, no shell

@@ -145,7 +145,11 @@ def _mended(value: Json, shape: object) -> Json:
         found = [_mended(one, get_args(shape)[0]) for one in value]
         return [one for one in found if one is not _NOTHING]
     if kind is dict and isinstance(value, dict):
-        return {key: _as_schema(one) for key, one in value.items()}
+        # `false` is the schema of an argument that nobody may give.
+        odd: Json = {"not": {}}
+        return {
+            k: v if isinstance(v, dict) else odd if v is False else {} for k, v in value.items()
+        }
     if is_typeddict(shape) and isinstance(value, dict):
         hints = get_type_hints(shape, include_extras=True)
         parts = {
@@ -156,11 +160,6 @@ def _mended(value: Json, shape: object) -> Json:
         needed = shape.__required_keys__  # type: ignore[attr-defined]
         return kept if needed <= kept.keys() else _NOTHING
     return _NOTHING
-
-
-def _as_schema(value: Json) -> Json:
-    """Return a schema as an object: `false` is the schema of an argument that nobody may give."""
-    return value if isinstance(value, dict) else {"not": {}} if value is False else {}
 
 
 def _inner(hint: object) -> object:

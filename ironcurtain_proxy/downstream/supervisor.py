@@ -88,8 +88,6 @@ class Supervisor:
 
     _listed_at = math.inf
     """The loop's time of the last list of tools; infinite while an old one is renewed."""
-    _waits_until = -math.inf
-    """Until when the agent's lists wait for that."""
     _group: TaskGroup | None = None
 
     def __init__(
@@ -125,7 +123,8 @@ class Supervisor:
         """Whether the running process is confined."""
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
-        self._tools_changed, self._relisted = anyio.Event(), anyio.Event()
+        # Until when the agent's lists wait for one that is renewed stands last.
+        self._tools_changed, self._relisted, self._waits_until = anyio.Event(), anyio.Event(), 0.0
         self._why = self._last_words = ""
         self._hidden, self._said = set[str](), set[str]()
         self._log_level: str | None = None

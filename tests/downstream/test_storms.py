@@ -148,3 +148,30 @@ async def test_a_server_whose_tools_never_stay_the_same_is_listed_more_and_more_
         for _ in range(500):
             await text_of(servers, "echo")
     assert len(announced) <= 22
+
+
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        pytest.param("x", 25_000, id="no message"),
+        pytest.param('{"jsonrpc":"2.0","id":4711,"result":{}}', 30_000, id="answers to nothing"),
+    ],
+)
+async def test_lines_that_nobody_waits_for_leave_time_to_the_calls_of_other_servers(
+    line: str, times: int
+) -> None:
+    """Each call of another server took as long as 64 of them, several times: a few hundred ran."""
+    flood: dict[str, Json] = {"bytes": f"{line}\n" * times, "answer": True}
+    calls, is_done = 0, anyio.Event()
+    async with running(scripted(), scripted("other")) as servers:
+
+        async def flooded() -> None:
+            assert await text_of(servers, "raw", flood) == "after"
+            is_done.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(flooded)
+            while not is_done.is_set():
+                await servers.forward(a_call("echo", server="other"))
+                calls += 1
+    assert calls > 700

@@ -24,6 +24,7 @@ import anyio
 import httpcore2
 import httpx2
 
+from ironcurtain_proxy.downstream.conversation import PAUSE, TURN
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import Address, RemoteEndpoint
 from ironcurtain_proxy.version import VERSION
@@ -54,8 +55,6 @@ _ALIVE: Final[tuple[httpcore2.SOCKET_OPTION, ...]] = (
 """A stream on which nothing arrives, because the network has forgotten it, ends after a minute."""
 
 
-_TURN, _PAUSE = 0.002, 0.02
-"""Seconds in which all that is read at once should be dealt with, and of the longest pause."""
 _LEAST, _MOST_READ = 1024, 1 << 16
 """Bytes that are read at once."""
 
@@ -142,10 +141,10 @@ class _PacedStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         """Read, after a pause if the bytes before took long."""
         taken = 0.0 if self._read_at is None else thread_time() - self._read_at
-        is_long = taken > _TURN
+        is_long = taken > TURN
         self._most = max(self._most >> 1, _LEAST) if is_long else min(self._most << 1, _MOST_READ)
         if is_long:
-            await anyio.sleep(min(4 * taken, _PAUSE))
+            await anyio.sleep(min(4 * taken, PAUSE))
         found = await self._real.read(min(max_bytes, self._most), timeout)
         self._read_at = thread_time()
         return found

@@ -154,7 +154,7 @@ async def test_less_is_read_at_once_while_what_was_read_takes_long_to_deal_with(
     )
     monkeypatch.setattr(guarded, "_real", real)
     monkeypatch.setattr(network, "thread_time", lambda: now[0])
-    monkeypatch.setattr(network, "_PAUSE", 0.0)
+    monkeypatch.setattr(network, "PAUSE", 0.0)
     stream = await guarded.connect_tcp("1.1.1.1", 80)
 
     async def sizes(seconds: float) -> list[int]:
