@@ -1,13 +1,14 @@
 """Of a storm of notifications the agent gets a part and a count, and every answer."""
 
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 import anyio
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream import notifications, session_log, supervisor
+from ironcurtain_proxy.downstream import conversation, notifications, session_log, supervisor
 from ironcurtain_proxy.downstream.session_log import Allowance, NotificationLimits
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.values import Json
@@ -151,27 +152,32 @@ async def test_a_server_whose_tools_never_stay_the_same_is_listed_more_and_more_
 
 
 @pytest.mark.parametrize(
-    ("line", "times"),
+    "line",
     [
-        pytest.param("x", 25_000, id="no message"),
-        pytest.param('{"jsonrpc":"2.0","id":4711,"result":{}}', 30_000, id="answers to nothing"),
+        "x",
+        '{"jsonrpc":"2.0","id":4711,"result":{}}',
+        '{"jsonrpc":"2.0","id":"a","error":{}}',
+        '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+        '{"jsonrpc":"2.0","method":"notifications/x"}',
     ],
 )
-async def test_lines_that_nobody_waits_for_leave_time_to_the_calls_of_other_servers(
-    line: str, times: int
+async def test_after_lines_that_nobody_waits_for_others_have_time(
+    line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call of another server took as long as 64 of them, several times: a few hundred ran."""
-    flood: dict[str, Json] = {"bytes": f"{line}\n" * times, "answer": True}
-    calls, is_done = 0, anyio.Event()
-    async with running(scripted(), scripted("other")) as servers:
+    """Without end they took the time of hundreds of calls of other servers."""
+    slept, sleep, pause = list[float](), anyio.sleep, 0.0123
 
-        async def flooded() -> None:
-            assert await text_of(servers, "raw", flood) == "after"
-            is_done.set()
+    async def noting(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(seconds)
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(flooded)
-            while not is_done.is_set():
-                await servers.forward(a_call("echo", server="other"))
-                calls += 1
-    assert calls > 700
+    async with running() as servers:
+        monkeypatch.setattr(anyio, "sleep", noting)
+        monkeypatch.setattr(conversation, "PAUSE", pause)
+        monkeypatch.setattr(conversation, "thread_time", count().__next__)
+        for _ in range(3):
+            assert await text_of(servers, "echo", {"text": "x"}) == "x"
+        assert pause not in slept, "an answer is waited for"
+        flood: dict[str, Json] = {"bytes": f"{line}\n" * 5, "answer": True}
+        assert await text_of(servers, "raw", flood) == "after"
+        assert slept.count(pause) == 5
