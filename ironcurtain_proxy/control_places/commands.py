@@ -89,7 +89,7 @@ _BY_NAME: Final = lazy(_BEFORE_COMMANDS + r"([\w.+@-]{1,99})(?=[\s;&|)`\"',\]]|\
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
 """What a script of a shell starts, loads, or looks for before it does; its quotes are left out."""
 _RUNS_EACH: Final = lazy(
-    rf"{_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)\w+\}}?(?=[\s;&|)]|\Z)"
+    rf"{_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)(\w+)\}}?(?=[\s;&|)]|\Z)"
     rf"|\bxargs\b[^;&|\n]{{0,255}}\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})",
     re.MULTILINE,
 )
@@ -97,12 +97,12 @@ _LISTED: Final = lazy(
     r"\bfor[ \t]+\w+[ \t]+in[ \t]+([^;\n]+)|\b(?:find|ls|fd|run-parts)\b([^;&|)\n]*)"
 )
 """What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
-_ASSIGNED: Final = lazy(r"\w=([^\s;&|()=/]*/[^\s;&|()=]+)")
+_ASSIGNED: Final = lazy(r"\b(\w{1,99})=([^\s;&|()=/]*/[^\s;&|()=]+)")
 _OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
 """What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
 _GLOB: Final = lazy(r"[*?\[{$]")
 _STEERS: Final = lazy(
-    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|RC|SHELL|HOOKS?)"
+    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC|SHELL|HOOKS?)"
     r"[\"']?\s*[:=]\s*(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""
@@ -386,12 +386,13 @@ def _of_script(text: str) -> Iterator[str]:
     text = _OF_COMMAND.sub("", text)
     started = [one for one in _STARTED.findall(text) if not one.endswith("/")]
     started += [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
-    runs_each = _RUNS_EACH.search(text) is not None
-    for items, directories in _LISTED.findall(text) if runs_each or "run-parts" in text else ():
+    ran = _RUNS_EACH.findall(text)
+    for items, directories in _LISTED.findall(text) if ran or "run-parts" in text else ():
         started += [one for one in items.split() if "/" in one]
         started += [one if _GLOB.search(one) else f"{one}/*" for one in _operands(directories)]
-    if runs_each:
-        started += _ASSIGNED.findall(text)
+    started += [value for name, value in _ASSIGNED.findall(text) if name in ran]
+    if any(map(str.isdigit, ran)):
+        # Whatever a function is given may be what it runs.
         started += [one for one in _WORDS.findall(text) if _SCRIPTS.search(one)]
     for one in map(_relative, started):
         holder, _, name = one.rpartition("/")

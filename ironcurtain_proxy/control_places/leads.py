@@ -140,23 +140,15 @@ class Leads:
             self._follow(file, top=None)
         for file in read_names().commands["files_of_shells"]:
             text = text_of(f"{home}/{file}")
-            names = read_commands("", text).by_name if text else ()
-            self._of_shell(home, loaded_by_shell(text), names)
-        variables = "\n".join([f"{name}={value}" for name, value in os.environ.items()])
-        said = read_commands("", variables)
+            self._start_by_name((), read_commands("", text).by_name if text else ())
+            for word in loaded_by_shell(text):
+                path = _HOME.sub(f"{home}/", word)
+                if path.startswith("/") and path.endswith("/"):
+                    self._start_by_name([path], ())
+                elif path.startswith("/"):
+                    self._run(path, None, set())
+        said = read_commands("", "\n".join([f"{one}={of}" for one, of in os.environ.items()]))
         self._start(replace(said, named=frozenset()), [""])
-
-    def _of_shell(self, home: str, words: Iterable[str], names: Collection[str] = ()) -> None:
-        """Add what the user's shell loads, and the programs of a directory of its `PATH`.
-
-        `names`: what it starts by name.
-        """
-        for word in words:
-            path = _HOME.sub(f"{home}/", word)
-            if path.startswith("/") and path.endswith("/"):
-                self._start_by_name([path], names)
-            elif path.startswith("/"):
-                self._run(path, None, set())
 
     def _start_by_name(self, directories: Iterable[str], names: Collection[str]) -> None:
         """Add the programs of these names, in these directories and those that are known."""
@@ -205,12 +197,16 @@ class Leads:
                 if not self._is_ours(git):
                     self.of_git(git, directory)
         self._read.clear()
-        self._links_to_ours = self._aliases()
+        self._links_to_ours, links = self._aliases(), list[str]()
         self._inner.clear()
         for path, text in settings_outside(self._roots, [*self._roots, *self._links_to_ours]):
-            if os.path.islink(path):  # noqa: PTH114  text
-                self._run(path, None, set())
             self._of_outer(path, text)
+            if os.path.islink(path):  # noqa: PTH114  text
+                links.append(path)
+        for holder, _, name in [one.rpartition("/") for one in links]:
+            # What nothing starts by itself, the user starts.
+            if name in self._by_name or not holder.endswith("/bin"):
+                self._run(f"{holder}/{name}", None, set())
 
     def _aliases(self) -> tuple[str, ...]:
         """Return the paths by which links of the home directory lead to a root."""

@@ -301,6 +301,16 @@ def test_what_several_settings_outside_lead_to_together_is_taken_away(
     assert not (w.top / path).exists()
 
 
+def test_a_program_of_the_project_that_the_user_starts_by_hand_is_built_anew(w: Watched) -> None:
+    program = w.top.parent / "home/.local/bin/own"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(w.put("target/debug/own", "old"))
+    w.put("../home/.bashrc", "alias o=own\n")
+    assert str(w.top / "target/debug/own") not in w.begin()
+    w.put("target/debug/own", "new")
+    assert w.look() == []
+
+
 @pytest.mark.parametrize("name", [".claude/settings.json", "../home/.claude/settings.json"])
 def test_settings_of_many_words_are_read_to_their_end(w: Watched, name: str) -> None:
     words = ", ".join([f'"w{number}"' for number in range(10_000)])
