@@ -210,6 +210,9 @@ def test_a_path_that_its_client_may_take_for_another_is_not_clear(
         assert unclear(name, "Edit") == (client == "gemini")
     assert not unclear("settings.json", "Write")
     assert unclear("a/../" * 1000)
+    # The machine takes no such name.
+    for tool in ("Read", "Edit", "Grep", "Glob"):
+        unclear("a" * 300, tool)
     assert not unclear("a.txt", "Edit")
 
 
