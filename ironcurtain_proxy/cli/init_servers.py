@@ -45,6 +45,8 @@ SECONDS: Final = 60.0
 
 _WIDTH: Final = 96
 """Columns of a list of tools."""
+_MOST_NAMES: Final = 24
+"""Tools of one kind that are named. `annotate --dry-run` shows all: a server may have hundreds."""
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 _RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
 
@@ -274,21 +276,20 @@ def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
 
 
 def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
-    """Yield one line for each kind of tool, with what the preset does."""
+    """Yield some lines for each kind of tool, with what the preset does."""
     for server in servers:
         yield _heading(server)
         kinds: dict[str, list[str]] = {}
         for tool in server.tools:
             kinds.setdefault(_meaning(tool, chosen), []).append(visible(tool.name))
         for meaning, names in kinds.items():
+            rest = len(names) - _MOST_NAMES
+            more = [f"and {rest} more"] if rest > 0 else []
             yield from wrap(
-                f"{meaning}: {', '.join(names)}",
-                width=_WIDTH,
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+                f"{meaning}: {', '.join([*names[:_MOST_NAMES], *more])}",
+                width=_WIDTH, initial_indent="  ", subsequent_indent="    ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
         if server.left_out:
             yield f"  not described, so asked about or denied: {server.left_out} more"
 

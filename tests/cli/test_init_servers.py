@@ -6,9 +6,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.init_servers import lasting_entries, path_to, settings_for
+from ironcurtain_proxy.cli.init_servers import lasting_entries, path_to, settings_for, summed_up
 from ironcurtain_proxy.cli.init_wants import near_services
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
+from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.installed import project_of
 from tests import program
@@ -46,6 +47,15 @@ def test_a_place_that_cannot_be_looked_at_counts_as_not_there(tmp_path: Path) ->
     found = path_to(["only-here"], tmp_path / "workspace", environ)
     assert found.split(":")[0] == str(program_here.parent)
     assert project_of(Path(closed)) is None
+
+
+def test_a_server_of_hundreds_of_tools_takes_some_lines_of_the_screen() -> None:
+    tools = tuple([ReadTool(name=f"get_{at}", kind="looks", arguments={}) for at in range(198)])
+    server = ReadServer(name="linear", annotations="linear", tools=tools)
+    heading, *lines = summed_up([server], preset("coding"))
+    assert heading == "linear: 198 tools"
+    assert lines[-1].endswith("and 174 more")
+    assert len(lines) < 8
 
 
 def test_the_project_of_a_launcher_stays_its_own(tmp_path: Path) -> None:
