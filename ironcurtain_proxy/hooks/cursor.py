@@ -48,7 +48,8 @@ def _server(payload: Arguments) -> str:
 def _directory(payload: Arguments) -> str:
     roots = list_of(payload.get("workspace_roots"))
     # Where a relative path is in one of several, nothing says in which.
-    return directory_of({"cwd": payload.get("cwd") or (roots[0] if len(roots) == 1 else None)})
+    only = roots[0] if len(roots) == 1 else None
+    return directory_of({"cwd": text_of(payload, "cwd") or only})
 
 
 CURSOR_TOOLS: Final = ClientTools(

@@ -406,6 +406,8 @@ def test_a_call_of_cursor_without_a_directory_is_in_its_one_root_or_not_understo
     for roots in odd:
         with pytest.raises(UnreadableEventError):
             read({**event, "workspace_roots": roots})
+    with pytest.raises(UnreadableEventError):
+        read({**event, "cwd": [], "workspace_roots": [HERE]})
 
 
 def test_what_names_two_places_in_cursor_is_broken_and_a_strange_tool_unknown() -> None:
