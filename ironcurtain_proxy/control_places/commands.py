@@ -33,6 +33,12 @@ _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
 _FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
 _OPTION: Final = lazy(r"\A-\w")
+PROGRAMS_OF_GIT: Final = lazy(
+    r"^[ \t]*\w{0,30}(?:external|pager|editor|helper|program|cmd|fsmonitor|textconv|clean|smudge"
+    r"|process|driver|command)[ \t]*=[ \t]*[\"!]{0,2}([\w.+-]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The names of programs that a configuration of git starts."""
 _FILE_KEYS: Final = ("file", "path", "info", "cert")
 """How the keys of git's settings end that name a file which git believes."""
 

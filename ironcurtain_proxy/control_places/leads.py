@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.commands import (
+    PROGRAMS_OF_GIT,
     Commands,
     is_code,
     is_shells,
@@ -271,6 +272,7 @@ class Leads:
                 self._in_linked.add(named)
             path = os.path.expanduser(named)  # noqa: PTH111  text
             self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
+        self._start_by_name((), PROGRAMS_OF_GIT.findall(text))
         for named in named_programs(text):
             self._run(named, top, self._in_linked)
 
@@ -423,6 +425,7 @@ class Leads:
         if target.endswith(f"/{_HUSKY}"):
             yield target.rpartition("/")[0]
         text = text_of(target)
+        self._start_by_name((), PROGRAMS_OF_GIT.findall(text))
         for program in named_programs(text):
             self._run(program, top, self._in_each if top is None else set())
         for is_hooks, written in named_files(text):
