@@ -447,7 +447,8 @@ def _masked_in(words: list[str]) -> Iterator[str]:
 def _texts(value: Json) -> Iterator[str]:
     match value:
         case dict():
-            for one in value.values():
+            # In our own entry that variable has the names of servers.
+            for one in {**value, "SERVER_FILTER": None}.values():
                 yield from _texts(one)
         case list():
             for one in value:

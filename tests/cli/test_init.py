@@ -168,6 +168,20 @@ def test_a_dry_run_shows_the_difference_without_secrets_and_changes_nothing(
     assert machine.files() == before
 
 
+def test_the_difference_of_a_second_run_names_the_servers_that_are_behind_the_proxy(
+    machine: Machine,
+) -> None:
+    machine.give_cursor(first_server=machine.server("files"))
+    assert machine.run("--yes")[0] == 0
+    text = machine.cursor.read_text().replace(
+        '"mcpServers": {', '"mcpServers": {"second": {"command": "true"}, ', 1
+    )
+    machine.cursor.write_text(text)
+    code, said, faults = machine.run("--dry-run")
+    assert code == 0, faults
+    assert "first_server,second" in said
+
+
 def test_a_machine_without_servers_is_told_what_to_name(machine: Machine) -> None:
     machine.give_cursor(off={"command": "x", "disabled": True})
     code, said, _ = machine.run("--yes")

@@ -70,18 +70,18 @@ class Report:
         self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
     ) -> None:
         """Add a problem that prevents the start."""
-        self._problems.append(Problem(str(source), json_path(path), message, suggestion))
+        self.extend([Problem(str(source), json_path(path), message, suggestion)])
 
     def warning(
         self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
     ) -> None:
         """Add a warning."""
         where = json_path(path)
-        self._problems.append(Problem(str(source), where, message, suggestion, "warning"))
+        self.extend([Problem(str(source), where, message, suggestion, "warning")])
 
     def extend(self, problems: Iterable[Problem]) -> None:
-        """Add the problems of another report."""
-        self._problems.extend(problems)
+        """Add the problems of another report. What two checks find is one problem."""
+        self._problems.extend([one for one in problems if one not in self._problems])
 
     def raise_errors(self) -> None:
         """Raise if any problem is an error.

@@ -66,3 +66,12 @@ def test_warnings_alone_stop_nothing() -> None:
     report.warning("w.json", (), "odd")
     report.raise_errors()
     assert not report.has_errors
+
+
+def test_what_two_checks_find_is_shown_once() -> None:
+    report, other = Report(), Report()
+    for each in (report, report, other):
+        each.error("config.json", ("a",), "cannot be made")
+    report.extend(other.problems)
+    report.warning("config.json", ("a",), "cannot be made")
+    assert [one.severity for one in report.problems] == ["error", "warning"]
