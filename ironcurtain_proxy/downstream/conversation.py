@@ -280,7 +280,7 @@ class Conversation:
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        if answer_id(message.get("id")) not in self._answers:
+        if type(said := message.get("id")) is not int or said not in self._answers:
             return False
         self._deliver(message, len(line), guess)
         return True
