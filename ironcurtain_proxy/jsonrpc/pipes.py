@@ -230,14 +230,14 @@ class LineReader(asyncio.Protocol):
             # To split is ten times slower than to search.
             self._begin_line(data)
             return
+        if data.isspace() and not (self._size or self._oversize):
+            return  # attack: to split blank lines without end takes the time of all others
         lines = data.split(b"\n")
         if len(lines) > _ONE_LINE and self._batch is not None:
             with self._batch:
                 self._take(lines)
         else:
             self._take(lines)
-        if not self._lines:
-            return
         if self._transport is not None and not self._paused and self._is_full():
             self._paused = True
             self._transport.pause_reading()

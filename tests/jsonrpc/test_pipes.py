@@ -88,6 +88,21 @@ def test_how_the_bytes_are_cut_makes_no_difference(
     assert got == [line if len(line) <= cap else (len(line), line) for line in lines]
 
 
+def test_a_read_of_blanks_is_not_taken_apart_and_ends_a_line_that_had_begun() -> None:
+    """64 KiB of them are as many lines: without end they took the time of hundreds of calls."""
+
+    class Whole(bytes):
+        def split(self, *_: object) -> list[bytes]:
+            raise AssertionError
+
+    reader = LineReader(30)
+    for blanks in (b"\n" * 9, b"\r\n" * 9, b"\r", b" \t"):
+        reader.data_received(Whole(blanks))
+    for data in (b'{"a":', b"\r\n ", b"\n", b"1}\n\n", b"\n"):
+        reader.data_received(data)
+    assert [*reader._lines] == [b'{"a":\r', b"1}"]
+
+
 async def test_who_is_not_listened_to_has_to_wait() -> None:
     read, write = os.pipe()
     reader = await open_reader(read)
