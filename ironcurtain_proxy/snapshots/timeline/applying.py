@@ -1,8 +1,10 @@
 """The restoring of paths: each file completely or not at all, without links, in the workspace only.
 
-A file is made in `staging` and then gets its name, so that a hard link from elsewhere keeps its
-content. An interrupted restore can be repeated. What stands in the way of one path does not keep
-the others from being restored: otherwise a process that never rests could prevent all of it.
+A file is made in `staging` and then gets its name. Only one that still is the file that it was, and
+has a name outside of the workspace, gets its content in place: so what was written there through
+this name is taken back, too. An interrupted restore can be repeated. What stands in the way of one
+path does not keep the others from being restored: otherwise a process that never rests could
+prevent all of it.
 """
 
 import errno
@@ -30,6 +32,7 @@ from ironcurtain_proxy.snapshots.timeline.reading import (
 )
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOVABLE: Final = ("user.", "system.posix_acl_")
 _PRIVATE: Final = 0o600
@@ -58,8 +61,8 @@ class Application:
         self._plan = plan
         self._now = now
         self._force = force
-        self._mates = mates(plan.target.items())
-        self._retimed = {*self._mates, *mates(now.items())}
+        self._mates, self._present_mates = mates(plan.target.items()), mates(now.items())
+        self._retimed = {*self._mates, *self._present_mates}
         """Paths whose time this very rollback changes: it cuts and makes hard links."""
         self._pending = {step.path for step in plan.steps}
         self.stayed: list[str] = []
@@ -157,7 +160,10 @@ class Application:
             staged = self._staging.place(parent)
             try:
                 made = self._make(staged, path, wanted)
-                self._staging.put(staged, made, parent, name, expected)
+                if self._has_name_outside(path, wanted):
+                    self._rewrite(parent, name, path, wanted)
+                else:
+                    self._staging.put(staged, made, parent, name, expected)
             except OSError as error:
                 if error.errno != errno.EXDEV or not self._staging.is_private:
                     raise
@@ -207,18 +213,44 @@ class Application:
         return False
 
     def _file(self, staged: StagedName, wanted: Entry) -> os.stat_result:
-        descriptor = os.open(staged.name, _CREATE, _PRIVATE, dir_fd=staged.directory)
+        made = os.open(staged.name, _CREATE, _PRIVATE, dir_fd=staged.directory)
+        with closed_after(made) as descriptor:
+            self._fill(descriptor, wanted)
+            return os.fstat(descriptor)
+
+    def _fill(self, descriptor: int, wanted: Entry) -> None:
+        """Give an empty file what is wanted."""
         try:
             self._blobs.restore(wanted.content, descriptor)
-            for name, value in wanted.attributes:
-                os.setxattr(descriptor, name, bytes.fromhex(value))
-            os.fchmod(descriptor, wanted.mode)
-            os.utime(descriptor, ns=(wanted.mtime_ns, wanted.mtime_ns))
-            return os.fstat(descriptor)
         except DamagedError:
             raise RollbackError("the copy is gone or damaged") from None
-        finally:
-            os.close(descriptor)
+        for name, value in wanted.attributes:
+            os.setxattr(descriptor, name, bytes.fromhex(value))
+        os.fchmod(descriptor, wanted.mode)
+        os.utime(descriptor, ns=(wanted.mtime_ns, wanted.mtime_ns))
+
+    def _has_name_outside(self, path: str, wanted: Entry) -> bool:
+        """Return whether a file still is what it was, and had a name elsewhere all the time.
+
+        Its number cannot have become another file's, because that name kept it.
+        """
+        present = self._now.get(path)
+        if present is None or not wanted.kind == present.kind == "file":
+            return False
+        inside = [len(known.get(path, (path,))) for known in (self._mates, self._present_mates)]
+        has_more = wanted.names > inside[0] and present.names > inside[1]
+        return has_more and wanted.inode == present.inode
+
+    def _rewrite(self, parent: int, name: str, path: str, wanted: Entry) -> None:
+        """Give a file its content under all its names, after the copy was found to be whole."""
+        if not self._now[path].mode & stat.S_IWUSR:
+            set_mode_of(parent, name, _PRIVATE, partial(self._is_expected, path))
+            self._retimed.add(path)
+        with closed_after(os.open(name, _WRITE, dir_fd=parent)) as descriptor:
+            if not self._is_expected(path, os.fstat(descriptor)):
+                raise InTheWayError
+            os.ftruncate(descriptor, 0)
+            self._fill(descriptor, wanted)
 
     def _is_expected(self, path: str, found: os.stat_result | None) -> bool:
         """Return whether a path is unchanged since the scan, or may be replaced anyhow."""

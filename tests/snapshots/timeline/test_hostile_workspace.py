@@ -72,12 +72,16 @@ def test_what_a_link_leads_to_is_never_copied(w: Timelined, tmp_path: Path) -> N
     assert not [one for one in held if b"of another place" in one]
 
 
-def test_a_file_that_is_shared_with_the_outside_is_not_written_through(
+def test_a_name_outside_that_came_since_the_point_is_not_written_through(
     w: Timelined, tmp_path: Path
 ) -> None:
     w("shared").write_text("before")
-    (tmp_path / "outside").hardlink_to(w("shared"))
-    point, changes = w.call(lambda: w("shared").write_text("by the call"))
+
+    def shared() -> None:
+        (tmp_path / "outside").hardlink_to(w("shared"))
+        w("shared").write_text("by the call")
+
+    point, changes = w.call(shared)
     assert changes == ["changed shared"]
     w.back(point)
     assert w("shared").read_text() == "before"
