@@ -168,33 +168,6 @@ DIALECT: Final = HookDialect(
         Stop turn, SubagentStop turn, SessionStart start, SessionEnd end, ConfigChange settings
         """
     ),
-    own_tools=words(
-        """
-        Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EndConversation
-        EnterPlanMode ExitPlanMode GetGoal KillBash KillShell ListAgents ListConnectors
-        ListMcpResourcesTool McpTaskShowQuestion PauseGoal ReadNotifications ReadWidgetContext
-        ReportFindings ScheduleWakeup SendMessage SendUserMessage SetGoal Skill SlashCommand
-        StructuredOutput SubagentHandback SuggestConnectors SuggestPluginInstall SuggestSkills Task
-        TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TodoRead TodoWrite ToolSearch
-        WaitForMcpServers WebSearch WrapUp Yield
-        """
-    ),
-    asked_tools={
-        "makes or removes a work tree, by git": words("EnterWorktree ExitWorktree"),
-        "runs code inside the client": words("AppifactRepl REPL Workflow"),
-        "runs a command in another shell than Bash": words("PowerShell"),
-        "starts a program that reads the whole project": words("LSP"),
-        "asks a server of the client's, which is not behind the proxy": words(
-            "McpTaskCheck McpTaskResumePolling ReadMcpResourceDirTool ReadMcpResourceTool"
-        ),
-        "sends something away, or changes what lies in its maker's cloud": words(
-            """
-            Artifact ArtifactComments ArtifactData ClaudeDesign DesignSync Projects PublishPlugin
-            PushNotification RemoteTrigger SendFeedback SendFile SendToProject SendToProjectContext
-            SendUserFile ShareOnboardingGuide
-            """
-        ),
-    },
     prompting_tools=_SCHEDULING,
     skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),

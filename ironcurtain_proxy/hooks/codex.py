@@ -27,7 +27,7 @@ from ironcurtain_proxy.hooks.events import (
     table,
 )
 from ironcurtain_proxy.hooks.launching import is_ours
-from ironcurtain_proxy.model.values import Json, list_of, object_of, words
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 _SECONDS: Final = 20.0
 _MOST_BYTES: Final = 1 << 20
@@ -105,21 +105,6 @@ DIALECT: Final = HookDialect(
         UserPromptSubmit prompt, Stop turn, SessionStart start
         """
     ),
-    own_tools=words(
-        """
-        close_agent create_goal followup_task get_context_remaining get_goal interrupt_agent
-        list_agents list_mcp_resource_templates list_mcp_resources multi_agent_v1close_agent
-        multi_agent_v1resume_agent multi_agent_v1send_input multi_agent_v1spawn_agent
-        multi_agent_v1wait_agent new_context request_user_input resume_agent send_input send_message
-        spawn_agent tool_search update_goal update_plan wait_agent web_search
-        """
-    ),
-    asked_tools={
-        "types into a program that runs": words("write_stdin"),
-        "runs code inside the client": words("exec js_repl"),
-        "asks a server of the client's, which is not behind the proxy": words("read_mcp_resource"),
-        "sends something away": words("image_gen"),
-    },
     our_tools=("mcp__ironcurtain",),
     tools=CODEX_TOOLS,
     asks="never",

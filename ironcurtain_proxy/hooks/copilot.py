@@ -26,7 +26,7 @@ from ironcurtain_proxy.hooks.events import (
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import PathForm
-from ironcurtain_proxy.model.values import Arguments, Json, words
+from ironcurtain_proxy.model.values import Arguments, Json
 
 _MOST_FILES: Final = 100
 _SETTINGS: Final = tuple(
@@ -89,14 +89,6 @@ DIALECT: Final = HookDialect(
         agent_kind="agentType",
         result="toolResult",
         is_json=True,
-    ),
-    # Text that is written to a running program (`write_bash`) is not among them.
-    own_tools=words(
-        """
-        ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash read_agent
-        read_bash report_intent session_store_sql skill sql stop_bash store_memory task update_todo
-        write_agent
-        """
     ),
     our_tools=("ironcurtain-",),
     tools=COPILOT_TOOLS,

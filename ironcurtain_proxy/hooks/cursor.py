@@ -24,7 +24,7 @@ from ironcurtain_proxy.hooks.events import (
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, list_of, word_list, words
+from ironcurtain_proxy.model.values import Arguments, list_of, word_list
 
 _SERVER: Final = "MCP:"
 """The beginning of the names of servers' tools. Which server it is, only the event before the
@@ -85,7 +85,6 @@ DIALECT: Final = HookDialect(
     fields=FieldNames(
         agent="subagent_id", agent_kind="subagent_type", error="error_message", result="tool_output"
     ),
-    own_tools=words("Task TodoWrite TodoRead AskQuestion SwitchMode CreatePlan WebSearch"),
     our_tools=(_SERVER,),
     tools=CURSOR_TOOLS,
     paths=PathForm(decoded=ESCAPE),

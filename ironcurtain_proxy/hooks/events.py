@@ -301,6 +301,16 @@ class ShellPrefix(Struct, frozen=True, kw_only=True):
     agent's."""
 
 
+class _KnownTools(Struct, frozen=True, forbid_unknown_fields=True):
+    own: frozenset[str]
+    asked: Mapping[str, frozenset[str]] = {}
+
+
+_TOOLS: Final = msgspec.toml.decode(
+    Path(__file__).with_name("tools.toml").read_bytes(), type=dict[HookClient, _KnownTools]
+)
+
+
 class HookDialect(Struct, frozen=True, kw_only=True):
     """All that is particular to one client."""
 
@@ -312,10 +322,6 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     gate_seconds: int = 600
     """How long the client waits before a call."""
     fields: FieldNames = FieldNames()
-    own_tools: frozenset[str]
-    """Tools without effect outside the client, or whose calls arrive one by one."""
-    asked_tools: Mapping[str, frozenset[str]] = {}
-    """Other tools that are known, by what they do, in words that follow "which"."""
     prompting_tools: frozenset[str] = frozenset()
     """Those by which an agent writes a prompt for later, which comes as its user's."""
     skill_tools: frozenset[str] = frozenset()
@@ -387,6 +393,16 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether a call that has ended failed, where no event of its own says so."""
     is_last: Callable[[str], bool] = lambda _reason: True
     """Whether the client's process ends, too, by the reason of a session's end."""
+
+    @property
+    def own_tools(self) -> frozenset[str]:
+        """Tools without effect outside the client, or whose calls arrive one by one."""
+        return _TOOLS[self.client].own
+
+    @property
+    def asked_tools(self) -> Mapping[str, frozenset[str]]:
+        """Other tools that are known, by what they do, in words that follow "which"."""
+        return _TOOLS[self.client].asked
 
     @property
     def patience(self) -> float:

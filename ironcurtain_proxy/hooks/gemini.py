@@ -24,7 +24,7 @@ from ironcurtain_proxy.hooks.events import (
     table,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
-from ironcurtain_proxy.model.values import Arguments, object_of, words
+from ironcurtain_proxy.model.values import Arguments, object_of
 
 _PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
 _NAME: Final = re.compile(r"[\w-]+", re.ASCII)
@@ -74,18 +74,6 @@ DIALECT: Final = HookDialect(
         """
     ),
     gate_seconds=60,
-    own_tools=words(
-        """
-        activate_skill ask_user complete_task enter_plan_mode exit_plan_mode get_internal_docs
-        google_web_search invoke_agent list_background_processes list_mcp_resources
-        read_background_output tracker_add_dependency tracker_create_task tracker_get_task
-        tracker_list_tasks tracker_update_task tracker_visualize update_topic write_todos
-        """
-    ),
-    asked_tools={
-        "reads every file that its patterns name": words("read_many_files"),
-        "asks a server of the client's, which is not behind the proxy": words("read_mcp_resource"),
-    },
     our_tools=("mcp_ironcurtain_", "mcp__ironcurtain"),
     tools=GEMINI_TOOLS,
     paths=PathForm(

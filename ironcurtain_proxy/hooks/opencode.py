@@ -20,7 +20,6 @@ from ironcurtain_proxy.hooks.events import (
     table,
 )
 from ironcurtain_proxy.hooks.paths import PathForm
-from ironcurtain_proxy.model.values import words
 
 _BACKSLASH: Final = re.compile(r"\\")
 """Its search takes it for a slash, and searches the directory above what is not there."""
@@ -50,7 +49,6 @@ DIALECT: Final = HookDialect(
     fields=FieldNames(
         tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind", result="result"
     ),
-    own_tools=words("invalid plan_enter plan_exit question skill task todoread todowrite"),
     our_tools=("ironcurtain_",),
     tools=OPENCODE_TOOLS,
     paths=PathForm(decoded=_BACKSLASH, sought=lambda tool, _: tool == "Grep"),
