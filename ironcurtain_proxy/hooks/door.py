@@ -7,6 +7,7 @@ says that they have ended; what it never says is closed when the agent's turn en
 import logging
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, reduce
 from typing import Final, Literal, assert_never
 
@@ -45,7 +46,7 @@ from ironcurtain_proxy.hooks.events import (
     Verdict,
 )
 from ironcurtain_proxy.mediation.calls import Calls
-from ironcurtain_proxy.model.decision import CONTAINMENT, Ground
+from ironcurtain_proxy.model.decision import CONTAINMENT, DEFECT, Ground
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.model.server import ToolResult
@@ -68,6 +69,7 @@ UNREAD: Final = "unreadable"
 """Stands for the tool in the record of such an event."""
 _UNKNOWN_TOOL: Final = "client-tool"
 _OWN: Final = Ground("client-own-tool", "The tool changes the client's own state alone.")
+_DEFECT: Final = "IronCurtain met a defect; its log says more. Nothing was run."
 _GRAVER: Final[tuple[type[Verdict], ...]] = (NoObjection, Approve, AskInClient)
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
@@ -119,12 +121,18 @@ class Door(Struct, kw_only=True):
             # Files are looked at for a prompt, and meanwhile other hooks are answered.
             is_prompt = self.dialect.events[event] == "prompt"
             found = await anyio.to_thread.run_sync(read) if is_prompt else read()
-        except (UnreadableEventError, ValueError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001  one event's defect must not end the session
+            if not isinstance(error, UnreadableEventError | ValueError | RecursionError):
+                _log.exception("an event %s met a defect", event)
             return await self.refuse_unread(event, raw, str(error)[:200])
         if isinstance(found, BeforeCall):
             found = structs.replace(found, size=len(raw))
         del raw
-        verdict = await self._answer(found, is_waiting)
+        try:
+            verdict = await self._answer(found, is_waiting)
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("an event %s met a defect", event)
+            verdict = await self._refuse_broken(found)
         return _written({} if verdict is None else self.dialect.answer(event, verdict))
 
     async def refuse_unread(
@@ -151,6 +159,16 @@ class Door(Struct, kw_only=True):
                 )
             refusal = await self._refuse(call, "unreadable-event", words, why)
         return _written(dialect.answer(event, NoObjection() if self.observes else refusal))
+
+    async def _refuse_broken(self, event: HookEvent) -> Verdict | None:
+        """Return the verdict on an event that met a defect, and record it if it is a call's."""
+        if self.observes or not isinstance(event, BeforeCall | SettingsChanged):
+            return None
+        if isinstance(event, BeforeCall):
+            with suppress(Exception):
+                call = OpenCall(event=event, given=event.calls[0])
+                return await self._refuse(call, DEFECT.rule, _DEFECT)
+        return Refuse(_DEFECT)
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Verdict | None:
         """Return the verdict on a call; None: the event asks for none."""
@@ -236,17 +254,20 @@ class Door(Struct, kw_only=True):
     async def _judged(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
         begun: list[OpenCall] = []
         verdict: Verdict = NoObjection()
-        for tool, arguments in event.calls:
-            is_unclear = self.dialect.paths.is_unclear(tool, arguments, event.directory)
-            meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
-            one = await self._decide(
-                OpenCall(event=event, given=(tool, arguments)), meant, begun, is_waiting
-            )
-            if isinstance(one, Refuse):
-                for other in begun:
-                    other.end("another part of the call was denied, so nothing was run")
-                return one
-            verdict = _graver(verdict, one)
+        try:
+            for tool, arguments in event.calls:
+                is_unclear = self.dialect.paths.is_unclear(tool, arguments, event.directory)
+                meant = "broken" if is_unclear else as_server_call(tool, arguments, event.directory)
+                one = await self._decide(
+                    OpenCall(event=event, given=(tool, arguments)), meant, begun, is_waiting
+                )
+                if isinstance(one, Refuse):
+                    return one
+                verdict = _graver(verdict, one)
+            begun = []
+        finally:
+            for other in begun:
+                other.end("another part of the call was denied, so nothing was run")
         return verdict
 
     async def _decide(
@@ -273,17 +294,19 @@ class Door(Struct, kw_only=True):
         begun.append(call)
         scope = anyio.CancelScope()
         self.tasks.start_soon(self._carry, call, meant, scope)
-        with anyio.move_on_after(self.dialect.patience):
-            while call.verdict is None and is_waiting():
-                with anyio.move_on_after(_LOOK):
+        try:
+            with anyio.move_on_after(self.dialect.patience):
+                while call.verdict is None and is_waiting():
+                    with anyio.move_on_after(_LOOK):
+                        await call.decided.wait()
+                if call.event.is_asked and call.verdict is None:
+                    # The hook has ended, as it may once the client's user has answered.
+                    call.left.set()
                     await call.decided.wait()
-            if call.event.is_asked and call.verdict is None:
-                # The hook has ended, as it may once the client's user has answered.
-                call.left.set()
-                await call.decided.wait()
-        if call.verdict is None:
-            scope.cancel()
-            call.decide(Refuse("IronCurtain: nobody answered in time. Nothing was run."))
+        finally:
+            if call.verdict is None:
+                scope.cancel()
+                call.decide(Refuse("IronCurtain: nobody answered in time. Nothing was run."))
         return call.verdict or Refuse("")
 
     async def _refuse(self, call: OpenCall, rule: str, why: str, fault: str = "") -> Refuse:
@@ -309,13 +332,14 @@ class Door(Struct, kw_only=True):
     ) -> None:
         """Carry a call through mediation, from its hook to its end."""
         CURRENT.set(call)
-        if meant != "none" and meant.server == SHELL:
-            call.directory = _place_of(meant)
-            call.why_native = self._why_native(call)
-            # What is in a place for temporary files is there for commands in the sandbox alone.
-            named = [one for one in (*PLACES, "TMPDIR") if one in str(meant.arguments["command"])]
-            call.in_view = not call.why_native and bool(named)
         try:
+            if meant != "none" and meant.server == SHELL:
+                call.directory = _place_of(meant)
+                call.why_native = self._why_native(call)
+                # What is in a place for temporary files is there for commands in the sandbox alone.
+                command = str(meant.arguments["command"])
+                named = [one for one in (*PLACES, "TMPDIR") if one in command]
+                call.in_view = not call.why_native and bool(named)
             with scope:
                 if meant == "none":
                     reply = await self._leave(call)
@@ -326,8 +350,14 @@ class Door(Struct, kw_only=True):
                 call.said = _in_words(reply, call.event.tool)
                 call.has_failed = not (isinstance(reply, Answered) and not reply.result.has_failed)
                 call.decide(Refuse(call.said))
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("the call of %s met a defect", visible(call.name))
+            if call.verdict is None:
+                # What policy decided has its record.
+                with suppress(Exception):
+                    await self._refuse(call, DEFECT.rule, _DEFECT)
         finally:
-            call.decide(Refuse("IronCurtain met a defect. Nothing was run."))
+            call.decide(Refuse(_DEFECT))
             self._open.remove(call)
             call.recorded.set()
 

@@ -387,7 +387,10 @@ class _Listener(Struct, frozen=True):
 
             async def serve(stream: SocketStream) -> None:
                 async with stream, limiter:
-                    await self._serve(door, limiter, stream)
+                    try:
+                        await self._serve(door, limiter, stream)
+                    except Exception:  # noqa: BLE001  without an answer, the hook denies the call
+                        _log.exception("a hook of %s met a defect", self.dialect.client)
 
             await serve_at(self.place.path, serve)
 

@@ -95,7 +95,7 @@ def main() -> None:
     _send(kernel, f"{client} {event} ".encode() + prefix + b"\n")
     answer = _answer(kernel)
     if answer[-1:] != b"\0":
-        _refuse("the kernel ended before it answered")
+        _refuse("the kernel gave no answer, or half of one")
     answer = answer[:-1]
     while answer:
         answer = answer[write(1, answer) :]

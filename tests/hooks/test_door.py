@@ -265,7 +265,7 @@ def test_a_hook_for_another_client_is_denied_in_its_own_form_and_says_so(
     call = orjson.dumps({**home.call("Bash", {"command": "ls"}), "tool_name": "Shell"})
     for event, words in (
         (before, f"a hook for {client} was started by claude"),
-        ("x", "the kernel ended before it answered"),
+        ("x", "the kernel gave no answer, or half of one"),
     ):
         argv = hook_words(dialect, before, home.state)
         argv[argv.index(before)] = event

@@ -1,0 +1,138 @@
+"""A defect in the handling of one event denies that event, and the session goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.values import object_of
+from tests import program
+from tests.hooks.hooked import HookedHome, decision_in, until
+from tests.hooks.test_questions import listener, open_questions, waiting
+
+pytestmark = pytest.mark.timeout(180)
+
+FAULTS: Final = """
+import sys
+from pathlib import Path
+from ironcurtain_proxy.cli import main
+from ironcurtain_proxy.hooks import door, kernel
+from ironcurtain_proxy.hooks.events import HookDialect
+from ironcurtain_proxy.mediation.calls import Calls
+
+def plant(where, name, when):
+    real = getattr(where, name)
+    def broken(*given, **more):
+        if when(given):
+            raise ZeroDivisionError("planted in " + name)
+        return real(*given, **more)
+    setattr(where, name, broken)
+
+plant(door, "_object", lambda given: b"in-reading" in given[0])
+plant(HookDialect, "is_passed_by", lambda given: given[1] == "InName")
+plant(door, "as_server_call", lambda given: "in-meaning" in str(given[1]))
+plant(door, "_place_of", lambda given: "in-place" in str(given[0].arguments))
+plant(door.Door, "_after", lambda given: "in-after" in str(given[1].calls))
+plant(kernel, "note_event", lambda given: (given[0] / "in-noting").exists())
+plant(kernel, "switched_off_by", lambda given: True)
+real = Calls.handle
+async def handle(self, name, params, *more):
+    if "in-handling" in str(params):
+        raise ZeroDivisionError("planted in handle")
+    reply = await real(self, name, params, *more)
+    if "in-the-end" in str(params):
+        raise ZeroDivisionError("planted behind handle")
+    return reply
+Calls.handle = handle
+sys.argv[1:] = sys.argv[2:]
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
+    hooked = HookedHome(tmp_path)
+    monkeypatch.chdir(hooked.workspace)
+    (tmp_path / "faults.py").write_text(FAULTS)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift 2\nexec {program.PROXY[0]} {tmp_path}/faults.py "$@"\n')
+    python.chmod(0o755)
+    yield hooked
+    hooked.end_session()
+
+
+def states(home: HookedHome) -> list[str]:
+    return [str(object_of(one["result"])["status"]) for one in home.outcomes()]
+
+
+def test_a_defect_denies_its_event_is_logged_and_recorded_and_the_kernel_goes_on(
+    home: HookedHome,
+) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    kernel = home.kernel()
+    for number, (tool, command) in enumerate(
+        [
+            ("Bash", "cat in-reading"),
+            ("InName", "x"),
+            ("Bash", "cat in-meaning"),
+            ("Bash", "cat in-place"),
+            ("Bash", "cat in-handling"),
+        ],
+        start=1,
+    ):
+        assert home.decide(tool, {"command": command}) == "deny", command
+        assert states(home) == ["denied"] * number, command
+    (home.state / "in-noting").touch()
+    assert home.decide("Bash", {"command": "ls"}) == "deny"
+    (home.state / "in-noting").unlink()
+    assert orjson.loads(home.fire("ConfigChange", {}).stdout)["decision"] == "block"
+    for command in ("cat in-after", "cat in-the-end"):
+        call = home.call("Bash", {"command": command})
+        assert decision_in(home.fire("PreToolUse", call).stdout) == "silence"
+        assert home.fire("PostToolUse", {**call, "tool_response": {}}).returncode == 0
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    assert home.kernel() == kernel
+    said = "".join(one.read_text() for one in home.state.rglob("*.log"))
+    for one in ("_object", "is_passed_by", "as_server_call", "_place_of", "handle", "note_event"):
+        assert f"ZeroDivisionError: planted in {one}\n" in said, one
+    assert said.count("Traceback") == 9
+    home.end_session()
+    ids = [one["requestId"] for one in home.records() if "result" not in one]
+    assert {*ids} <= {one["requestId"] for one in home.outcomes()}
+
+
+def has_ended(home: HookedHome, number: int) -> Callable[[], bool]:
+    return lambda: len(home.outcomes()) == number
+
+
+HALF = """
+import os, socket, sys
+os.chdir(sys.argv[1])
+wire = socket.socket(socket.AF_UNIX)
+wire.connect(min(os.listdir(), key=len))
+wire.sendall(b'claude PreToolUse \\n{"tool_name": "Bash"')
+"""
+
+
+def test_a_hook_that_is_killed_in_the_middle_of_its_event_leaves_no_call_open(
+    home: HookedHome,
+) -> None:
+    with listener(home):
+        call = home.call("Bash", {"command": "curl https://example.com"})
+        for number in (1, 2):
+            hook = home.start("PreToolUse", call)
+            waiting(home)
+            os.killpg(hook.pid, signal.SIGKILL)
+            hook.communicate(timeout=60)
+            until(lambda: not open_questions(home))
+            until(has_ended(home, number))
+        subprocess.run([sys.executable, "-c", HALF, str(home.state / "doors")], check=True)
+        until(has_ended(home, 3))
+    assert "unreadable-event" in str(home.outcomes()[-1]["policyDecision"])
+    assert states(home) == ["denied"] * 3
