@@ -16,6 +16,7 @@ A person's approval of a call lifts it (`release`), until the next contained cal
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import thread_time
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.notifications import UnusableMessages
 from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
+from ironcurtain_proxy.downstream.session_log import Allowance
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -148,6 +150,15 @@ class Peer(Protocol):
         """Note that the stream of a call has ended before its answer, or that of no request."""
 
 
+Pace: Final = partial(Allowance, 0.05, 0.1)
+"""Seconds of work on what nobody waits for, each second and in a burst, as an honest server's."""
+
+
+async def rest(pace: Allowance, spent: float) -> None:
+    """Let others run after so many seconds of work; longer for lines without end (an attack)."""
+    await anyio.sleep(0 if pace.take(spent) else min(4 * spent, PAUSE))
+
+
 class Conversation:
     """Messages over a wire. `run` must be running for anything to be answered."""
 
@@ -165,11 +176,10 @@ class Conversation:
         self._reader.offer_to(self._settle_at_once)
         self._peer = peer
         self._capacity = capacity
-        self._dropped = dropped
+        self._dropped, self._standing = dropped, standing
         self._max_message = max_message
-        self._standing = standing
         self._answers = Answers[ToolResult]()
-        self._unsent_replies = 0
+        self._unsent_replies, self._pace = 0, Pace()
         self.over_http = self._is_awaited = False
 
     async def run(self) -> None:
@@ -180,8 +190,7 @@ class Conversation:
             await self._take(line)
             spent += thread_time() - began
             if spent > TURN:
-                # Attack: lines without end that nobody waits for take the time of all servers.
-                await anyio.sleep(0 if self._is_awaited else min(4 * spent, PAUSE))
+                await rest(self._pace, 0 if self._is_awaited else spent)
                 spent = 0.0
 
     def close(self) -> None:

@@ -174,10 +174,13 @@ async def test_after_lines_that_nobody_waits_for_others_have_time(
     async with running() as servers:
         monkeypatch.setattr(anyio, "sleep", noting)
         monkeypatch.setattr(conversation, "PAUSE", pause)
+        flood: dict[str, Json] = {"bytes": f"{line}\n" * 5, "answer": True}
+        monkeypatch.setattr(conversation, "thread_time", count(0, 0.01).__next__)
+        assert await text_of(servers, "raw", flood) == "after"
+        assert pause not in slept, "an honest server may say much at once"
         monkeypatch.setattr(conversation, "thread_time", count().__next__)
         for _ in range(3):
             assert await text_of(servers, "echo", {"text": "x"}) == "x"
         assert pause not in slept, "an answer is waited for"
-        flood: dict[str, Json] = {"bytes": f"{line}\n" * 5, "answer": True}
         assert await text_of(servers, "raw", flood) == "after"
         assert slept.count(pause) == 5

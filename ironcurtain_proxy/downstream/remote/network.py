@@ -24,7 +24,8 @@ import anyio
 import httpcore2
 import httpx2
 
-from ironcurtain_proxy.downstream.conversation import PAUSE, TURN
+from ironcurtain_proxy.downstream.conversation import TURN, Pace, rest
+from ironcurtain_proxy.downstream.session_log import Allowance
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import Address, RemoteEndpoint
 from ironcurtain_proxy.version import VERSION
@@ -67,9 +68,8 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     """Makes the connections of one server."""
 
     def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
-        self._server = server
-        self._endpoint = endpoint
-        self._real = httpcore2.AnyIOBackend()
+        self._server, self._endpoint = server, endpoint
+        self._real, self._pace = httpcore2.AnyIOBackend(), Pace()
 
     async def connect_tcp(
         self,
@@ -89,17 +89,16 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         # With a proxy in the entry, the library connects only to it, wherever it is.
         addresses = [host]
         if self._endpoint.proxy is None:
-            found = _literal(host) or await _resolved(host, port)
-            self._hold(host, port, found)
-            addresses = [*map(str, found)]
+            held = _literal(host) or await _resolved(host, port)
+            self._hold(host, port, held)
+            addresses = [*map(str, held)]
         error: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in dict.fromkeys(addresses):
             try:
-                return _PacedStream(
-                    await self._real.connect_tcp(
-                        address, port, timeout, local_address, socket_options
-                    )
+                found = await self._real.connect_tcp(
+                    address, port, timeout, local_address, socket_options
                 )
+                return _PacedStream(found, self._pace)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
                 error = failed
         raise error
@@ -131,8 +130,8 @@ class _PacedStream(httpcore2.AsyncNetworkStream):
     of them, but a piece of them takes the time of a hundred calls of other servers.
     """
 
-    def __init__(self, real: httpcore2.AsyncNetworkStream) -> None:
-        self._real = real
+    def __init__(self, real: httpcore2.AsyncNetworkStream, pace: Allowance) -> None:
+        self._real, self._pace = real, pace
         self.aclose, self.get_extra_info = real.aclose, real.get_extra_info  # type: ignore[method-assign]
         self._most = _MOST_READ
         self._read_at: float | None = None
@@ -144,7 +143,7 @@ class _PacedStream(httpcore2.AsyncNetworkStream):
         is_long = taken > TURN
         self._most = max(self._most >> 1, _LEAST) if is_long else min(self._most << 1, _MOST_READ)
         if is_long:
-            await anyio.sleep(min(4 * taken, PAUSE))
+            await rest(self._pace, taken)
         found = await self._real.read(min(max_bytes, self._most), timeout)
         self._read_at = thread_time()
         return found
@@ -156,7 +155,7 @@ class _PacedStream(httpcore2.AsyncNetworkStream):
 
     async def start_tls(self, *given: object, **named: object) -> httpcore2.AsyncNetworkStream:
         """Read from then on what is in TLS."""
-        return _PacedStream(await self._real.start_tls(*given, **named))  # type: ignore[arg-type]
+        return _PacedStream(await self._real.start_tls(*given, **named), self._pace)  # type: ignore[arg-type]
 
 
 async def _resolved(host: str, port: int) -> list[Address]:

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 import httpcore2
 import pytest
 
+from ironcurtain_proxy.downstream import conversation
 from ironcurtain_proxy.downstream.remote import network
 from ironcurtain_proxy.downstream.remote.network import (
     GuardedNetwork,
@@ -154,7 +155,7 @@ async def test_less_is_read_at_once_while_what_was_read_takes_long_to_deal_with(
     )
     monkeypatch.setattr(guarded, "_real", real)
     monkeypatch.setattr(network, "thread_time", lambda: now[0])
-    monkeypatch.setattr(network, "PAUSE", 0.0)
+    monkeypatch.setattr(conversation, "PAUSE", 0.0)
     stream = await guarded.connect_tcp("1.1.1.1", 80)
 
     async def sizes(seconds: float) -> list[int]:
