@@ -124,7 +124,7 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
     if scope is not None:
         say(f"the server wants these rights: {visible(scope)}")
     login = anyio.run(partial(log_in, found.name, endpoint, secret, show, back, scope=scope))
-    found.file.write(login)
+    anyio.run(found.file.put, login)
     until = "the proxy renews the login" if login.refresh_token else "log in again when it ends"
     say(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}")
 
@@ -136,10 +136,10 @@ def run_logout(options: argparse.Namespace) -> int:
         ConfigurationError: there is no such server.
     """
     found = remote_server(options.server, options.config)
-    login = found.file.current()
-    if not found.file.remove():
+    if not found.file.path.exists():
         complain(f"there is no login to {visible(found.name)}")
         return 1
+    login = anyio.run(found.file.put, None)
     is_told = login is not None and anyio.run(_revoke, found, login)
     word = (
         ""

@@ -121,14 +121,14 @@ class LoginFile:
         return self._login
 
     def write(self, login: Login) -> None:
-        """Replace the login in the file.
+        """Replace the login in the file, while no other process writes it.
 
         Raises:
             ServerUnavailableError: it cannot be written.
         """
         try:
             make_private_directory(self.path.parent)
-            write_whole(self.path, _written(login))
+            write_whole(self.path, _written(login), locked=True)
         except OSError as error:
             # This process keeps the new login, because the old one may be spent.
             self._login = login
@@ -136,13 +136,18 @@ class LoginFile:
                 f'the login of server "{self._server}" cannot be kept: {error.strerror}'
             ) from None
 
-    def remove(self) -> bool:
-        """Delete the login. Return False if there was none."""
-        try:
-            self.path.unlink()
-        except FileNotFoundError:
-            return False
-        return True
+    async def put(self, login: Login | None) -> Login | None:
+        """Replace or delete the login, and return the one before.
+
+        Whoever renews that now comes first: it would be written over this, or after a logout.
+
+        Raises:
+            ServerUnavailableError: it cannot be written, or another holds it too long.
+        """
+        async with self.locked():
+            before = self.current()
+            self.path.unlink(missing_ok=True) if login is None else self.write(login)
+        return before
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -160,7 +165,7 @@ class LoginFile:
                     await anyio.sleep(_LOOK_AGAIN)  # another process tells nobody
         except (OSError, TimeoutError):
             raise ServerUnavailableError(
-                f'the login of server "{self._server}" cannot be renewed now'
+                f'the login of server "{self._server}" cannot be changed now'
             ) from None
         try:
             yield

@@ -2,6 +2,7 @@
 
 import bz2
 import errno
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import pytest
+from anyio import wait_all_tasks_blocked
 from anyio.abc import SocketAttribute
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from msgspec.structs import replace
@@ -503,12 +505,54 @@ async def test_a_session_that_ends_meanwhile_keeps_the_token_that_was_asked_for(
     assert now.refresh_token in authority.refreshers
 
 
+@pytest.mark.parametrize("is_logout", [True, False])
+async def test_a_token_that_is_renewed_meanwhile_is_not_written_over_what_a_person_did(
+    site: Site, authority: Authority, tmp_path: Path, is_logout: bool
+) -> None:
+    file = LoginFile(tmp_path, "one", site.url)
+    file.write(a_login(site, authority))
+    new = None if is_logout else a_login(site, authority)
+    async with using(site, tmp_path) as servers:
+        authority.tokens.pop(file.current().access_token)  # type: ignore[union-attr]
+        authority.may_give.clear()
+
+        async def call() -> None:
+            with suppress(DownstreamError):  # it may meet the logout
+                await text_of(servers, "echo")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not authority.asked:  # noqa: ASYNC110  in another thread's loop
+                await anyio.sleep(0.01)
+            tasks.start_soon(file.put, new)
+            await wait_all_tasks_blocked()
+            authority.may_give.set()
+    assert LoginFile(tmp_path, "one", site.url).current() == new
+
+
+def test_what_a_process_left_that_was_killed_while_it_kept_a_login_is_cleared_away(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    """It is a token that works, beside the login, under a name that nobody looked for."""
+    login = a_login(site, authority)
+    file = LoginFile(tmp_path, "one", site.url)
+    file.write(login)
+    if (child := os.fork()) == 0:
+        Path.replace = lambda *_: os._exit(9)  # type: ignore[method-assign]
+        file.write(replace(login, access_token="left"))  # noqa: S106  no secret
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert [one for one in tmp_path.iterdir() if "left" in one.read_text()]
+    assert file.current() == login
+    file.write(login)
+    assert [one.name for one in tmp_path.iterdir()] == [file.path.name]
+
+
 async def test_a_login_that_cannot_be_kept_is_used_by_who_has_it(
     site: Site, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     LoginFile(tmp_path, "one", site.url).write(a_login(site, authority))
 
-    def full(path: Path, data: bytes) -> None:
+    def full(path: Path, data: bytes, *, locked: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     async with using(site, tmp_path) as servers:
