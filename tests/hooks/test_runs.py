@@ -40,6 +40,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HookedHome]:
         (hooked.workspace / name).mkdir(parents=True)
     (hooked.workspace / "notes.txt").write_bytes(b"old\xff\n")
     os.chdir(hooked.workspace)
+    # A test may come first that starts a command before any was let go.
+    hooked.prefixed()
     hooked.fire("SessionStart", {"source": "startup"})
     yield hooked
     hooked.end_session()
