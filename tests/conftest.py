@@ -22,6 +22,12 @@ settings.load_profile("suite")
 # `python3` shall be an interpreter: that of a version manager is a shell script, six times as slow.
 os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
 
+# Clients look for their settings where these say, and so do we: a test's home is its own.
+for _name in (
+    *("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "XDG_CONFIG_HOME"),
+):
+    os.environ.pop(_name, None)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the process that forks while the tests are collected, and try a sandbox.

@@ -36,7 +36,7 @@ def _install(options: argparse.Namespace, home: Path, state: Path) -> int:
     client, managed = options.client, options.managed
     if options.observe:
         health.refuse_if_kept("let them only record")
-    place = installing.place_in(client, home, state, managed)
+    place = installing.place_for(client, home, state, managed)
     if managed is None:
         workspace, _ = proposed_workspace(options.workspace, Path.cwd(), home)
         observed = {*kernel.observed_in(state)} - {client}

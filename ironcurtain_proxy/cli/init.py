@@ -96,16 +96,16 @@ def run(options: argparse.Namespace) -> int:
 def _hookable(home: Path, state: Path) -> list[tuple[HookClient, Path]]:
     """Return the clients of this user that can have our hooks and have none, and their files."""
     from ironcurtain_proxy.hooks.health import state_of  # noqa: PLC0415  joins all folders
-    from ironcurtain_proxy.hooks.installing import file_of, kept_file  # noqa: PLC0415  as above
+    from ironcurtain_proxy.hooks.installing import place_for  # noqa: PLC0415  as above
 
     found: list[tuple[HookClient, Path]] = []
-    for client, dialect in DIALECTS.items():
+    for client in DIALECTS:
         with suppress(ConfigurationError):
             # Claude Code has servers in `~/.claude.json` before it makes its directory.
-            places = (home / dialect.place, home / f"{dialect.place}.json")
-            if any(one.exists() for one in places) and not kept_file(state, client).exists():
-                is_absent = state_of(client, home) == "absent"
-                found += [(client, file_of(client, home))] if is_absent else []
+            place = place_for(client, home, state)
+            is_used = place.directory.exists() or place.directory.with_suffix(".json").exists()
+            if is_used and not place.kept.exists() and state_of(client, home, state) == "absent":
+                found += [(client, place.file)]
     return found
 
 
@@ -157,7 +157,7 @@ def _put_hooks(
             continue
         try:
             _add_policy(wish)
-            installing.install(installing.place_in(client, wish.home, wish.state))
+            installing.install(installing.place_for(client, wish.home, wish.state))
         except (ConfigurationError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             talk.say(f"{client}: no hooks: {clean(str(why), 300)}")

@@ -18,7 +18,6 @@ from ironcurtain_proxy.hooks.events import (
     ShellPrefix,
     ShellText,
     UnreadableEventError,
-    event_kinds,
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import PathForm
@@ -38,7 +37,7 @@ _TOO_OLD: Final = (
 _SETS: Final = r"(?:\\builtin )?(?:set|setopt|shopt|unalias|unset) [\w '-]+"
 _PREPARED: Final = rf"\{{ {_SETS}(?:(?: \|\||;) {_SETS})*;? \}} >/dev/null 2>&1 \|\| true && "
 """Options, aliases and functions that the client sets and takes away in its shell."""
-_SOURCED: Final = r"source %s/\.claude/(?:%s)/(?!\S*\.\.)[\w./-]+ 2>/dev/null \|\| true && "
+_SOURCED: Final = r"source %s/(?:%s)/(?!\S*\.\.)[\w./-]+ 2>/dev/null \|\| true && "
 _SNAPSHOTS: Final = ("shell-snapshots", "session-env")
 _SCHEDULED: Final = ".claude/scheduled_tasks.json"
 """The project's file with prompts for later sessions."""
@@ -102,7 +101,7 @@ def _has_scheduled(transcript: Path) -> bool:
     return False
 
 
-def read_shell(text: str, home: str) -> ShellText | None:
+def read_shell(text: str, directory: str) -> ShellText | None:
     """Return what a text for the client's shell runs, or None if it is no command of the agent's.
 
     Hooks and servers of other people are started by the same prefix. Around a command of the agent
@@ -121,7 +120,7 @@ def read_shell(text: str, home: str) -> ShellText | None:
     if end is None or not command:
         raise UnreadableEventError("the client starts commands in a form that is not known")
     is_zsh = f"{_SNAPSHOTS[0]}/snapshot-zsh-" in before
-    sourced = _SOURCED % (re.escape(home), "|".join(_SNAPSHOTS))
+    sourced = _SOURCED % (re.escape(directory), "|".join(_SNAPSHOTS))
     around = re.compile(f"(?:{sourced}|{_PREPARED})*", re.ASCII)
     return ShellText(
         command=command,
@@ -161,13 +160,6 @@ def own_question(decision: Json) -> Json:
 DIALECT: Final = HookDialect(
     client="claude",
     programs=("claude", "cli.js"),
-    events=event_kinds(
-        """
-        PreToolUse before, PermissionRequest question, PostToolUse after,
-        PostToolUseFailure failed, PermissionDenied refused, UserPromptSubmit prompt,
-        Stop turn, SubagentStop turn, SessionStart start, SessionEnd end, ConfigChange settings
-        """
-    ),
     prompting_tools=_SCHEDULING,
     skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),
@@ -185,19 +177,13 @@ DIALECT: Final = HookDialect(
         approve=own_question({"behavior": "allow"}),
         refuse=own_question({"behavior": "deny", "message": WHY}),
     ),
-    place=".claude",
-    file="settings.json",
     entry=lambda line: line.hook(command=line.words[0], args=[*line.words[1:]]),
     notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
     settings=AnswerForms(refuse={"decision": "block", "reason": WHY}),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,
-    transcripts=".claude/projects/*/*.jsonl",
     prefix=ShellPrefix(variable="CLAUDE_CODE_SHELL_PREFIX", read=read_shell),
-    reads=(".claude/plans", ".claude/skills", ".claude/plugins", ".claude/projects/{project}"),
-    makes=(".claude/projects", *[f".claude/{one}" for one in _SNAPSHOTS]),
-    writes=(".claude/plans", ".claude/projects/{project}/memory"),
     prompt=_prompt,
     is_last=lambda reason: reason not in {"clear", "resume"},
 )

@@ -23,7 +23,6 @@ from ironcurtain_proxy.hooks.events import (
     AnswerForms,
     HookDialect,
     HookLine,
-    event_kinds,
     table,
 )
 from ironcurtain_proxy.hooks.launching import is_ours
@@ -37,7 +36,7 @@ _LIST: Final = (
 )
 
 
-def _alarm(home: Path, project: Path) -> str:
+def _alarm(directory: Path, project: Path) -> str:
     """Return how many of our hooks the client skips, by its own list, if it can be asked."""
     listing: Json = {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}}
     try:
@@ -46,7 +45,7 @@ def _alarm(home: Path, project: Path) -> str:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": str(home)},
+            env={**os.environ, "CODEX_HOME": str(directory)},
         ) as server:
             assert server.stdin is not None  # noqa: S101  it is a pipe
             assert server.stdout is not None  # noqa: S101  as above
@@ -99,12 +98,6 @@ CODEX_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="codex",
     programs=("codex", "codex.js"),
-    events=event_kinds(
-        """
-        PreToolUse before, PermissionRequest question, PostToolUse after,
-        UserPromptSubmit prompt, Stop turn, SessionStart start
-        """
-    ),
     our_tools=("mcp__ironcurtain",),
     tools=CODEX_TOOLS,
     asks="never",
@@ -114,14 +107,10 @@ DIALECT: Final = HookDialect(
         approve=own_question({"behavior": "allow"}),
         refuse=own_question({"behavior": "deny", "message": WHY}),
     ),
-    place=".codex",
-    file="hooks.json",
     entry=HookLine.hook,
     notice="Codex skips hooks that you have not trusted: accept them in its /hooks first",
     project_files=(".codex/config.toml",),
     server_files=((".codex/config.toml", "mcp_servers"),),
     is_off=_is_off,
-    transcripts=".codex/sessions/*/*/*/*.jsonl",
     alarm=_alarm,
-    reads=(".codex/skills", ".codex/prompts"),
 )

@@ -21,7 +21,6 @@ from ironcurtain_proxy.hooks.events import (
     FieldNames,
     HookDialect,
     directory_of,
-    event_kinds,
     table,
     text_of,
 )
@@ -75,12 +74,6 @@ COPILOT_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="copilot",
     programs=("copilot", "npm-loader.js"),
-    events=event_kinds(
-        """
-        preToolUse before, postToolUse after, postToolUseFailure failed,
-        userPromptSubmitted prompt, agentStop turn, sessionStart start, sessionEnd end
-        """
-    ),
     # Older versions write the arguments as JSON.
     fields=FieldNames(
         tool="toolName",
@@ -95,15 +88,11 @@ DIALECT: Final = HookDialect(
     paths=PathForm(sought=lambda tool, path: tool in {"Glob", "Grep"} and " " in path),
     asks="always",
     before=AnswerForms(approve=_before("allow"), ask=_before("ask"), refuse=_before("deny")),
-    place=".copilot",
-    file="hooks/ironcurtain.json",
     document={"version": 1},
     entry=lambda line: {"type": "command", "bash": line.text, "timeoutSec": line.seconds},
     project_files=_SETTINGS,
     server_files=((".mcp.json", "mcpServers"), (".vscode/mcp.json", "servers")),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,
-    transcripts=".copilot/session-state/*/events.jsonl",
-    reads=(".copilot/session-state", ".copilot/skills"),
     prompt=_prompt,
     # It comes after each turn of a session without a terminal, too.
     is_last=lambda reason: reason == "user_exit",

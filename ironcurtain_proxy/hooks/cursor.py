@@ -19,7 +19,6 @@ from ironcurtain_proxy.hooks.events import (
     FieldNames,
     HookDialect,
     directory_of,
-    event_kinds,
     table,
     text_of,
 )
@@ -46,6 +45,11 @@ def _server(payload: Arguments) -> str:
 
 
 def _directory(payload: Arguments) -> str:
+    """Return the directory of an event: its own, or the only one of the window.
+
+    Raises:
+        UnreadableEventError: it has none, and the window has several.
+    """
     roots = list_of(payload.get("workspace_roots"))
     # Where a relative path is in one of several, nothing says in which.
     only = roots[0] if len(roots) == 1 else None
@@ -74,13 +78,6 @@ CURSOR_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="cursor",
     programs=("cursor", "cursor-agent"),
-    events=event_kinds(
-        """
-        preToolUse before, beforeMCPExecution server, postToolUse after,
-        postToolUseFailure failed, beforeSubmitPrompt prompt, stop turn, subagentStop turn,
-        sessionStart start, sessionEnd end
-        """
-    ),
     gate_seconds=60,
     fields=FieldNames(
         agent="subagent_id", agent_kind="subagent_type", error="error_message", result="tool_output"
@@ -93,17 +90,12 @@ DIALECT: Final = HookDialect(
         silence={"permission": "allow"},
         refuse={"permission": "deny", "user_message": WHY, "agent_message": WHY},
     ),
-    place=".cursor",
-    file="hooks.json",
     document={"version": 1},
     # What fails would let the call run, unless it says so.
     entry=lambda line: {"command": line.text, "timeout": line.seconds, "failClosed": line.denies},
     project_files=(".cursor/hooks.json",),
     # Where the answers of two hooks differ, that of the project's counts.
     overrules=lambda document: bool(document.get("hooks")),
-    transcripts=".cursor/projects/*/agent-transcripts/*",
-    reads=(".cursor/plans", ".cursor/skills", ".cursor/projects/{project}"),
-    writes=(".cursor/plans",),
     directory=_directory,
     server=_server,
     # The program has one process for many conversations.

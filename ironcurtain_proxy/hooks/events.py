@@ -210,11 +210,6 @@ settings have changed, which the client is about to obey; the user's words; the 
 start and the end of a session."""
 
 
-def event_kinds(text: str) -> Mapping[str, EventKind]:
-    """Return the kinds of events from a text such as `PreToolUse before, Stop turn`."""
-    return msgspec.convert(table(text), dict[str, EventKind])
-
-
 GATES: Final[frozenset[EventKind]] = frozenset({"before", "server", "question", "settings"})
 """The events at which a call or a change can be denied."""
 
@@ -297,17 +292,41 @@ class ShellPrefix(Struct, frozen=True, kw_only=True):
     variable: str
     """The client's variable with that program."""
     read: Callable[[str, str], ShellText | None]
-    """Reads what the program is given, with the home, or None if it is no command of the
-    agent's."""
+    """Reads what the program is given, with the client's directory, or None if it is no command of
+    the agent's."""
 
 
-class _KnownTools(Struct, frozen=True, forbid_unknown_fields=True):
+class ClientPlaces(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a client's own files lie, from the home."""
+
+    directory: str
+    """Its own directory: a user of the client has it."""
+    file: str
+    """The user's file with hooks, from that directory."""
+    transcripts: str
+    """Its own records of its sessions, as a pattern."""
+    moved_by: tuple[str, str] = ("", "")
+    """The variable that names another directory, and what is below that."""
+    reads: tuple[str, ...] = ()
+    """What its file tools read unasked; `{project}` stands for the client's name of the project,
+    and after `/**/` stand the last names of a file."""
+    makes: tuple[str, ...] = ()
+    """Directories that it makes in a session. They are made before its sandbox is, which hides or
+    shows only what is there."""
+    writes: tuple[str, ...] = ()
+    """Those of `reads` that its file tools write unasked, too: plans and notes. Never settings,
+    hooks, agents, commands or credentials."""
+
+
+class _Known(Struct, frozen=True, forbid_unknown_fields=True):
+    events: Mapping[str, EventKind]
+    places: ClientPlaces
     own: frozenset[str]
     asked: Mapping[str, frozenset[str]] = {}
 
 
-_TOOLS: Final = msgspec.toml.decode(
-    Path(__file__).with_name("tools.toml").read_bytes(), type=dict[HookClient, _KnownTools]
+_KNOWN: Final = msgspec.toml.decode(
+    Path(__file__).with_name("clients.toml").read_bytes(), type=dict[HookClient, _Known]
 )
 
 
@@ -317,8 +336,6 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     client: HookClient
     programs: tuple[str, ...]
     """The names of the client's own program."""
-    events: Mapping[str, EventKind]
-    """The hooked events."""
     gate_seconds: int = 600
     """How long the client waits before a call."""
     fields: FieldNames = FieldNames()
@@ -342,10 +359,6 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """The answers to a change of settings. Silence lets the client obey it."""
 
     # The files of the client.
-    place: str
-    """The client's own directory, from the home: a user of the client has it."""
-    file: str
-    """The user's file with hooks, from that directory."""
     document: Mapping[str, Json] = {}
     """What a new file holds."""
     entry: Callable[[HookLine], Json]
@@ -364,24 +377,14 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether such a file switches them off."""
     overrules: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether a project's file has hooks whose answers go before ours."""
-    transcripts: str
-    """The client's own records of its sessions, from the home, as a pattern."""
-    alarm: Callable[[Path, Path], str] = lambda _home, _project: ""
-    """What else keeps the hooks from coming, by home and project, or empty if nothing is known."""
+    alarm: Callable[[Path, Path], str] = lambda _directory, _project: ""
+    """What else keeps the hooks from coming, by the client's directory and the project, or empty
+    if nothing is known."""
     prefix: ShellPrefix | None = None
     """None: the commands of its shell cannot be held."""
-    reads: tuple[str, ...] = ()
-    """Places of the client's own below the home, which its file tools read unasked; `{project}`
-    stands for the client's name of the project, and after `/**/` stand the last names of a file."""
-    project: Callable[[Path, str], str] = lambda _home, project: _NO_WORD.sub("-", project)
-    """The client's name of a project by home and directory, or empty if it has none."""
-    makes: tuple[str, ...] = ()
-    """Directories below the home that the client makes in a session. They are made before its
-    sandbox is, which hides or shows only what is there."""
-    writes: tuple[str, ...] = ()
-    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
-    agents, commands or credentials."""
-
+    project: Callable[[Path, str], str] = lambda _directory, project: _NO_WORD.sub("-", project)
+    """The client's name of a project by the client's directory and that of the project, or empty
+    if it has none."""
     # What is read of an event in a way of the client's own.
     paths: PathForm = PathForm()
     directory: Callable[[Arguments], str] = directory_of
@@ -395,14 +398,24 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether the client's process ends, too, by the reason of a session's end."""
 
     @property
+    def places(self) -> ClientPlaces:
+        """Where its own files lie."""
+        return _KNOWN[self.client].places
+
+    @property
+    def events(self) -> Mapping[str, EventKind]:
+        """The hooked events."""
+        return _KNOWN[self.client].events
+
+    @property
     def own_tools(self) -> frozenset[str]:
         """Tools without effect outside the client, or whose calls arrive one by one."""
-        return _TOOLS[self.client].own
+        return _KNOWN[self.client].own
 
     @property
     def asked_tools(self) -> Mapping[str, frozenset[str]]:
         """Other tools that are known, by what they do, in words that follow "which"."""
-        return _TOOLS[self.client].asked
+        return _KNOWN[self.client].asked
 
     @property
     def patience(self) -> float:

@@ -20,7 +20,6 @@ from ironcurtain_proxy.hooks.events import (
     WHY,
     AnswerForms,
     HookDialect,
-    event_kinds,
     table,
 )
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
@@ -41,9 +40,9 @@ def _has_failed(payload: Arguments) -> bool:
     return isinstance(response, dict) and bool(response.get("error"))
 
 
-def _project(home: Path, project: str) -> str:
+def _project(directory: Path, project: str) -> str:
     with suppress(ConfigurationError, ValueError):
-        known = object_of(orjson.loads(read_text(home / ".gemini/projects.json")))
+        known = object_of(orjson.loads(read_text(directory / "projects.json")))
         name = str(object_of(known.get("projects")).get(project, ""))
         return name if _NAME.fullmatch(name) else ""
     return ""
@@ -67,12 +66,6 @@ GEMINI_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="gemini",
     programs=("gemini", "gemini.js"),
-    events=event_kinds(
-        """
-        BeforeTool before, AfterTool after, BeforeAgent prompt, AfterAgent turn,
-        SessionStart start, SessionEnd end
-        """
-    ),
     gate_seconds=60,
     our_tools=("mcp_ironcurtain_", "mcp__ironcurtain"),
     tools=GEMINI_TOOLS,
@@ -80,21 +73,16 @@ DIALECT: Final = HookDialect(
         decoded=ESCAPE,
         sought=lambda tool, path: path[:1] == "@" or (tool == "Edit" and path[:1] != "/"),
     ),
-    reads=(".gemini/skills", ".gemini/tmp/{project}"),
-    writes=(".gemini/tmp/{project}/**/plans/*.md",),
     project=_project,
     asks="at a terminal",
     before=AnswerForms(
         ask={"decision": "ask", "reason": WHY}, refuse={"decision": "deny", "reason": WHY}
     ),
-    place=".gemini",
-    file="settings.json",
     entry=lambda line: line.hook(name="ironcurtain", timeout=1000 * line.seconds),
     # The client takes variables from the others.
     project_files=(".gemini/settings.json", ".gemini/.env", ".env"),
     server_files=((".gemini/settings.json", "mcpServers"),),
     is_off=_is_off,
-    transcripts=".gemini/tmp/*/chats/*.json*",
     has_failed=_has_failed,
     is_last=lambda reason: reason != "clear",
 )

@@ -27,9 +27,8 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import (
     document_of,
-    file_of,
     is_first,
-    kept_file,
+    place_in,
     plugin_of,
     prefix_of,
     was_before,
@@ -43,6 +42,13 @@ from ironcurtain_proxy.hooks.launching import (
     problem_file,
     settings_of,
     switched_off_by,
+)
+from ironcurtain_proxy.hooks.places import (
+    client_directory,
+    directory_by,
+    file_in,
+    kept_file,
+    own_place,
 )
 from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
@@ -124,7 +130,8 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
     Raises:
         ConfigurationError: the client's file cannot be read.
     """
-    found, alarms = state_of(client, home), []
+    place, alarms = place_in(client, home, state), []
+    found = state_of(client, home, state)
     problem = _text(problem_file(state, client))
     if problem:
         alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
@@ -136,18 +143,19 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
             alarms.append("THE HOOK CANNOT START: install the hooks again")
         if found != "installed":
             alarms.append(f"its hooks are {found}: install them again")
-        alarms += [alarm] if (alarm := DIALECTS[client].alarm(home, project)) else []
+        alarms += [alarm] if (alarm := place.dialect.alarm(place.directory, project)) else []
         if (grown := _grown_without(client, home, state)) is not None:
             alarms.append(f"{grown} GREW AND NO EVENT CAME: its session runs without our hooks")
+        alarms += _elsewhere(client, home, place.file)
     return HookHealth(
         client=client,
-        file=file_of(client, home),
+        file=place.file,
         state=found,
         starts=starts,
         last=datetime.fromtimestamp(fired, UTC) if fired else None,
         events=events,
         is_observed=client in observed_in(state),
-        prefix=prefix_of(client, file_of(client, home), state),
+        prefix=prefix_of(client, place.file, state),
         kernels=tuple(_kernels(client, state)),
         alarms=tuple(alarms),
     )
@@ -173,18 +181,39 @@ def _of_project(client: HookClient, project: Path, home: Path, state: Path) -> l
     return found
 
 
-def state_of(client: HookClient, home: Path) -> HookState:
+def _elsewhere(client: HookClient, home: Path, file: Path) -> Iterator[str]:
+    """Say which clients that run, and which shell, look for their settings elsewhere."""
+    variable, _ = DIALECTS[client].places.moved_by
+    for who, here, variables in [("this shell", Path(), os.environ), *_running(client)]:
+        found = file_in(client, directory_by(client, home, variables, here))
+        if variables.get("HOME") == str(home) and found != file:
+            named = f"by {variable}" if variables.get(variable) else f"without {variable}"
+            yield f"OUR HOOKS ARE NOT IN {found}, where {who} looks for them, {named}"
+
+
+def _running(client: HookClient) -> Iterator[tuple[str, Path, Mapping[str, str]]]:
+    """Give each process of a client that may be looked at, its directory and its variables."""
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if _client_of(place) == client:
+                texts = (place / "environ").read_text("utf-8", "replace").split("\0")
+                variables = dict(one.split("=", 1) for one in texts if "=" in one)
+                yield f"process {place.name}", place / "cwd", variables
+
+
+def state_of(client: HookClient, home: Path, state: Path) -> HookState:
     """Return whether a client's file has our hooks.
 
     Raises:
         ConfigurationError: the file is not what the client would read.
     """
-    document = document_of(file_of(client, home))
+    file = place_in(client, home, state).file
+    document = document_of(file)
     hooks = document.get("hooks")
     if DIALECTS[client].is_off(document):
         return "switched off"
     found = hooks if isinstance(hooks, dict) else {}
-    plugin = plugin_of(client, file_of(client, home))
+    plugin = plugin_of(client, file)
     is_loaded = plugin is None or plugin.exists()
     if is_loaded and all(is_first(found.get(event)) for event in DIALECTS[client].events):
         return "installed"
@@ -206,7 +235,9 @@ def _grown_without(client: HookClient, home: Path, state: Path) -> Path | None:
     """Return a transcript that was begun with our hooks in place and grew without an event."""
     installed, _ = _look(kept_file(state, client))
     last = max(installed, _look(fired_file(state, client))[0])
-    for file in home.glob(DIALECTS[client].transcripts):
+    dialect, directory = DIALECTS[client], client_directory(client, home, state)
+    base, pattern = own_place(dialect, home, directory, dialect.places.transcripts)
+    for file in base.glob(pattern):
         if _look(file)[0] > last + _SLACK and _begun(file) > installed > 0:
             return file
     return None
@@ -310,12 +341,18 @@ def _client_above(pid: int) -> tuple[HookClient, int] | None:
         if pid <= 0:
             break
         with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
-            names = [word.rpartition("/")[2] for word in words]
-            for client, dialect in DIALECTS.items():
-                programs = dialect.programs
-                if names and (names[0] == programs[0] or names[-1] in programs):
-                    return client, pid
+            if client := _client_of(Path(f"/proc/{pid}")):
+                return client, pid
+    return None
+
+
+def _client_of(process: Path) -> HookClient | None:
+    words = (process / "cmdline").read_text("utf-8", "replace").split("\0")[:2]
+    names = [word.rpartition("/")[2] for word in words]
+    for client, dialect in DIALECTS.items():
+        programs = dialect.programs
+        if names and (names[0] == programs[0] or names[-1] in programs):
+            return client
     return None
 
 

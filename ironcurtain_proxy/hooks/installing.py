@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import orjson
-from msgspec import DecodeError, Struct, ValidationError, json
+from msgspec import Struct, json, structs
 
 from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
@@ -22,12 +22,19 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
 from ironcurtain_proxy.hooks.launching import HOME, hook_words, is_ours, prefix_file, prefix_text
+from ironcurtain_proxy.hooks.places import (
+    FileBefore,
+    client_directory,
+    directory_by,
+    file_in,
+    kept_file,
+    read_kept,
+)
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.model.values import BootMoment, Json, list_of, object_of
 from ironcurtain_proxy.private_files import (
     PRIVATE,
     make_private_directory,
-    read_regular,
     write_whole,
 )
 from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
@@ -35,23 +42,6 @@ from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
-
-
-class _Kept(Struct, frozen=True):
-    """What was in a client's file before."""
-
-    file: str
-    before: str | None
-    """None: there was no file."""
-    digest: str
-    """SHA-256 of what we wrote."""
-    moment: BootMoment = BootMoment("", 0)
-    """When, by the machine's count: its clock may be set back."""
-
-
-def file_of(client: HookClient, home: Path) -> Path:
-    """Return the user's file with hooks, with all links followed."""
-    return Path(os.path.realpath(home / DIALECTS[client].place / DIALECTS[client].file))
 
 
 def plugin_of(client: HookClient, file: Path) -> Path | None:
@@ -65,6 +55,8 @@ class HookPlace(Struct, frozen=True, kw_only=True):
 
     client: HookClient
     file: Path
+    directory: Path
+    """The client's own, which holds its user's file."""
     state: Path
     """The directory of the proxy's own files."""
     is_managed: bool = False
@@ -88,8 +80,34 @@ class HookPlace(Struct, frozen=True, kw_only=True):
 
 def place_in(client: HookClient, home: Path, state: Path, managed: Path | None = None) -> HookPlace:
     """Return the place of a client's hooks: its user's own file, or an administrator's."""
-    file = file_of(client, home) if managed is None else Path(os.path.realpath(managed))
-    return HookPlace(client=client, file=file, state=state, is_managed=managed is not None)
+    directory = client_directory(client, home, state, os.environ)
+    file = file_in(client, directory) if managed is None else Path(os.path.realpath(managed))
+    is_managed = managed is not None
+    return HookPlace(
+        client=client, file=file, directory=directory, state=state, is_managed=is_managed
+    )
+
+
+def place_for(
+    client: HookClient, home: Path, state: Path, managed: Path | None = None
+) -> HookPlace:
+    """Return where the hooks of a client are to go, by the variables of whoever installs them.
+
+    Raises:
+        ConfigurationError: they are elsewhere, where they would be forgotten.
+    """
+    place = place_in(client, home, state, managed)
+    directory = directory_by(client, home, os.environ)
+    file = file_in(client, directory)
+    if place.is_managed or place.file == file:
+        return place
+    if is_ours(_text(place.file) or ""):
+        raise ConfigurationError(
+            f"our hooks of {client} are in {place.file}, and sessions started in this shell look "
+            f"in {file}: change {place.dialect.places.moved_by[0]}, or take them out first, by "
+            f"`ironcurtain-proxy hooks remove {client}`"
+        )
+    return structs.replace(place, file=file, directory=directory)
 
 
 def install(place: HookPlace, *, observes: bool = False) -> Path:
@@ -106,7 +124,7 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     file, known = place.file, _kept_of(place)
     before, written = _hooked(place, known, observes=observes)
     now = BootMoment(boot_id(), seconds_since_boot())
-    kept = _Kept(str(file), before, _digest(written), now)
+    kept = FileBefore(str(file), before, _digest(written), now, str(place.directory))
     make_private_directory(place.kept.parent)
     write_whole(place.kept, json.encode(kept))
     try:
@@ -124,7 +142,9 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     return file
 
 
-def _hooked(place: HookPlace, known: _Kept | None, *, observes: bool) -> tuple[str | None, bytes]:
+def _hooked(
+    place: HookPlace, known: FileBefore | None, *, observes: bool
+) -> tuple[str | None, bytes]:
     """Return what to restore later, and the file with our hooks."""
     file, before = place.file, _text(place.file)
     document = {**place.dialect.document, **_document(file, before)}
@@ -178,21 +198,15 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
     return "taken out"
 
 
-def _kept_of(place: HookPlace) -> _Kept | None:
+def _kept_of(place: HookPlace) -> FileBefore | None:
     """Return what was kept of a file; None if nothing was, or it cannot be read any more."""
-    found = _read_kept(place.kept)
+    found = read_kept(place.kept)
     return found if found is not None and found.file == str(place.file) else None
-
-
-def _read_kept(file: Path) -> _Kept | None:
-    with suppress(OSError, DecodeError, ValidationError):
-        return json.decode(read_regular(file), type=_Kept)
-    return None
 
 
 def was_before(pid: int, kept: Path) -> bool:
     """Return whether a process is older than the hooks, of which a file keeps what was there."""
-    found = _read_kept(kept)
+    found = read_kept(kept)
     if found is None or found.moment.boot != boot_id() or not boot_id():
         return False
     return int(start_of(pid) or 0) / os.sysconf("SC_CLK_TCK") < found.moment.seconds
@@ -378,8 +392,3 @@ def _printed(document: Mapping[str, Json]) -> bytes:
 
 def _digest(written: bytes) -> str:
     return hashlib.sha256(written).hexdigest()
-
-
-def kept_file(state: Path, client: HookClient) -> Path:
-    """Return the file that keeps what was in a client's own file before our hooks."""
-    return state / "clients" / f"hooks-{client}.json"

@@ -44,6 +44,7 @@ from ironcurtain_proxy.hooks.launching import (
     server_of_our_name,
     switched_off_by,
 )
+from ironcurtain_proxy.hooks.places import client_directory, own_place
 from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, serve_at
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -318,30 +319,52 @@ def own_shell(
         sandbox=None,
         builtin="shell",
     )
-    for place in dialect.makes:
+    directory = directory_in(settings, dialect)
+    for text in dialect.places.makes:
+        base, below = own_place(dialect, settings.home, directory, text)
         with suppress(OSError):
-            (settings.home / place).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (base / below).mkdir(mode=0o700, parents=True, exist_ok=True)
     alone = replace(settings, servers=(spec,), sandbox_policy="warn")
     found = find_sandbox(alone, settings.inherited, _log.warning)
     return ((spec,), found) if found is not None else ((), None)
 
 
+def directory_in(settings: Settings, dialect: HookDialect) -> Path:
+    """Return the client's own directory.
+
+    Raises:
+        ConfigurationError: the agent could change what lies there.
+    """
+    found = client_directory(dialect.client, settings.home, settings.state_dir)
+    name = dialect.places.directory
+    real, workspace = RealPath.from_text(os.path.realpath(found)), settings.workspace
+    is_closed = found.name == name or found == settings.home / name
+    if workspace and real.is_within(workspace) and not is_closed:
+        raise ConfigurationError(
+            f"{found} has the settings of {dialect.client} and is in the workspace, where agents "
+            f"write: call it {name} or move it out, and install the hooks again"
+        )
+    return found
+
+
 def _with_own_places(loaded: LoadedPolicy, settings: Settings, dialect: HookDialect) -> Policy:
     """Return the policy with the client's own places behind the operator's own rules."""
-    home = RealPath.from_text(os.path.realpath(settings.home))
-    project = dialect.project(settings.home, str(settings.workspace or ""))
+    directory = directory_in(settings, dialect)
+    project = dialect.project(directory, str(settings.workspace or ""))
     roles: dict[ArgumentRole, tuple[str, ...]]
-    roles, own = {"read-path": dialect.reads, "write-path": dialect.writes}, []
+    roles, own = {"read-path": dialect.places.reads, "write-path": dialect.places.writes}, []
     for role, places in roles.items():
         of = frozenset({role})
         for number, text in enumerate(places):
             place, _, name = text.format(project=project).partition("/**/")
+            base, below = own_place(dialect, settings.home, directory, place)
+            parts = RealPath.from_text(os.path.realpath(base)).parts
             rule = Rule(
                 name=f"client-{role}-{number}",
                 effect="allow",
                 reason="It is a place of the client's own.",
                 servers=frozenset({FILES}),
-                paths=PathCondition(roles=of, within=RealPath((*home.parts, *place.split("/")))),
+                paths=PathCondition(roles=of, within=RealPath((*parts, *below.split("/")))),
                 names=NameCondition(roles=of, matching=frozenset({name})) if name else None,
             )
             own += [rule] if project or "{project}" not in text else []
@@ -381,8 +404,8 @@ class _Listener(Struct, frozen=True):
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
-                home = str(self.proxy.settings.home)
-                tasks.start_soon(ClientRuns(door, self.place, home).run)
+                directory = str(directory_in(self.proxy.settings, self.dialect))
+                tasks.start_soon(ClientRuns(door, self.place, directory).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
 
             async def serve(stream: SocketStream) -> None:

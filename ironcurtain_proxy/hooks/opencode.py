@@ -16,7 +16,6 @@ from ironcurtain_proxy.hooks.events import (
     AnswerForms,
     FieldNames,
     HookDialect,
-    event_kinds,
     table,
 )
 from ironcurtain_proxy.hooks.paths import PathForm
@@ -40,12 +39,6 @@ OPENCODE_TOOLS: Final = ClientTools(
 DIALECT: Final = HookDialect(
     client="opencode",
     programs=("opencode", "opencode.exe"),
-    events=event_kinds(
-        """
-        PreToolUse before, PostToolUse after, UserPromptSubmit prompt, Stop turn,
-        SessionStart start
-        """
-    ),
     fields=FieldNames(
         tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind", result="result"
     ),
@@ -54,13 +47,9 @@ DIALECT: Final = HookDialect(
     paths=PathForm(decoded=_BACKSLASH, sought=lambda tool, _: tool == "Grep"),
     asks="never",
     before=AnswerForms(silence={"decision": "allow"}, refuse={"decision": "deny", "reason": WHY}),
-    place=".config/opencode",
-    file="ironcurtain.json",
     entry=lambda line: {"command": [*line.words]},
     plugin=("plugins/ironcurtain.js", Path(__file__).with_name("opencode_plugin.js")),
     server_files=(
         *[(f"{at}opencode.json{end}", "mcp") for at in ("", ".opencode/") for end in ("", "c")],
     ),
-    transcripts=".local/share/opencode/opencode.db*",
-    reads=(".local/share/opencode/tool-output", ".config/opencode/skills"),
 )

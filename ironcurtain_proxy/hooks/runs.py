@@ -207,11 +207,11 @@ class _Asked(Struct, kw_only=True):
 class ClientRuns:
     """The socket at which commands start."""
 
-    def __init__(self, door: Door, held: HeldDoor, home: str) -> None:
+    def __init__(self, door: Door, held: HeldDoor, directory: str) -> None:
         self._door = door
         self._client = held.client
         self._place = held.beside("run")
-        self._home = home
+        self._directory = directory
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -277,7 +277,7 @@ class ClientRuns:
             UnreadableEventError: it may be a command, in a form that is not known.
         """
         text, prefix = os.fsdecode(asked.text), self._door.dialect.prefix
-        found = None if prefix is None else prefix.read(text, self._home)
+        found = None if prefix is None else prefix.read(text, self._directory)
         if found is None and (asked.is_marked or any(one in text for one in self._door.awaited())):
             raise UnreadableEventError(_UNKNOWN)
         return found

@@ -30,7 +30,6 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.installing import file_of, kept_file
 from ironcurtain_proxy.hooks.kernel import (
     SHARED,
     YIELD,
@@ -40,6 +39,7 @@ from ironcurtain_proxy.hooks.kernel import (
     variables_in,
 )
 from ironcurtain_proxy.hooks.launching import STUB
+from ironcurtain_proxy.hooks.places import client_directory, file_in, kept_file
 from ironcurtain_proxy.hooks.runs import HeldDoor, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -104,7 +104,7 @@ def _settings(client: HookClient, pid: int, known: Settings) -> Settings:
     state = known.state_dir
     if client in observed_in(state):
         raise ConfigurationError("its hooks only record")
-    hooks = file_of(client, known.home)
+    hooks = file_in(client, client_directory(client, known.home, state))
     if kept_file(state, client).exists() and str(STUB) not in read_text(hooks):
         raise ConfigurationError(f"{hooks} has hooks of another installation")
     environ = {"HOME": str(known.home), **variables_in(state)}

@@ -55,19 +55,21 @@ def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machin
 def test_each_client_that_is_there_is_offered_hooks_and_none_that_is_not(machine: Machine) -> None:
     there = [one for one in DIALECTS.values() if one.client not in {"claude", "gemini"}]
     for one in there:
-        (machine.home / one.place).mkdir(parents=True)
+        (machine.home / one.places.directory).mkdir(parents=True)
     before = machine.files()
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
     for one in there:
-        file = machine.home / one.place / one.file
-        assert f"{one.client}: its hooks are in ~/{one.place}/{one.file}" in said
+        file = machine.home / one.places.directory / one.places.file
+        assert f"{one.client}: its hooks are in ~/{one.places.directory}/{one.places.file}" in said
         assert all(event in file.read_text() for event in one.events)
     assert "accept them in its /hooks" in said
     assert not (machine.home / ".gemini").exists()
     assert machine.run("--undo")[0] == 0
     assert {name: text for name, text in machine.files().items() if name in before} == before
-    assert not any((machine.home / one.place / one.file).exists() for one in there)
+    assert not any(
+        (machine.home / one.places.directory / one.places.file).exists() for one in there
+    )
 
 
 def test_claude_code_is_offered_hooks_before_its_first_session(tmp_path: Path) -> None:

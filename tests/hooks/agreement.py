@@ -215,11 +215,14 @@ class Doors:
                 return
 
     async def _open_hook(self, tasks: TaskGroup, exits: AsyncExitStack) -> None:
-        # Without its own places, which are those of a hook alone.
-        dialect = replace(DIALECTS["claude"], reads=(), writes=())
+        dialect = DIALECTS["claude"]
         settings = kernel.client_settings(self._environment, None, dialect.patience)
         only = partial(AddedChannels, only=self._asked["hook"].channel)
-        with patch.object(kernel, "AddedChannels", lambda **_given: only()):
+        with (
+            patch.object(kernel, "AddedChannels", lambda **_given: only()),
+            # Without its own places, which are those of a hook alone.
+            patch.object(kernel, "_with_own_places", lambda loaded, *_given: loaded.policy),
+        ):
             wire = self._home.state / "none"
             settings = self._settings("hook", settings)
             proxy = kernel.client_proxy(settings, dialect, wire, asks=False)

@@ -14,8 +14,8 @@ import orjson
 from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.installing import kept_file
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
+from ironcurtain_proxy.hooks.places import client_directory, kept_file
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
 from tests import program
@@ -40,6 +40,8 @@ class HookedHome:
     def __init__(self, root: Path, name: PresetName = "coding", *, path: str = "") -> None:
         """Write the files; `path` is where kernels find programs, such as those of a sandbox."""
         self._calls: list[int] = []
+        self.variables: dict[str, str] = {}
+        """More of the user's variables."""
         self.client = "claude"
         """The client whose hooks are started."""
         self.home = root / "home"
@@ -65,7 +67,7 @@ class HookedHome:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the user."""
-        return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **self.variables}
 
     def run_claude(self, model: ScriptedModel, *more: str) -> subprocess.Popen[str]:
         """Start the real Claude Code with a prompt."""
@@ -81,7 +83,7 @@ class HookedHome:
 
     def run_codex(self, model: ScriptedModel) -> subprocess.Popen[str]:
         """Start the real Codex CLI with a prompt, which asks nothing itself."""
-        (self.home / ".codex/config.toml").write_text(
+        (client_directory("codex", self.home, self.state) / "config.toml").write_text(
             'model = "gpt-5"\nmodel_provider = "fake"\n[model_providers.fake]\nname = "fake"\n'
             f'base_url = "{model.address}/v1"\nwire_api = "responses"\n'
         )
@@ -114,7 +116,7 @@ class HookedHome:
     def run_opencode(self, model: ScriptedModel) -> subprocess.Popen[str]:
         """Start the real opencode with a prompt."""
         options: Json = {"baseURL": f"{model.address}/v1", "apiKey": "x"}
-        file = self.home / ".config/opencode/opencode.json"
+        file = client_directory("opencode", self.home, self.state) / "opencode.json"
         file.write_bytes(
             orjson.dumps(
                 {

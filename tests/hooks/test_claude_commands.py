@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.hooks.installing import install, place_in
+from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.kernel import SHARED
 from ironcurtain_proxy.hooks.launching import INTERPRETER
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
@@ -130,6 +130,28 @@ def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_p
     undone = home.command("rollback", "--to", str(done[0]["requestId"]))
     assert undone.returncode == 0, undone.stderr
     assert contents(home.workspace) == before
+
+
+def test_where_a_variable_moves_its_directory_its_commands_and_plans_are_held_as_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, moved = HookedHome(tmp_path, path=PATH), tmp_path / "moved"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(moved))
+    install(place_in("claude", home.home, home.state))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR")
+    home.variables["CLAUDE_CONFIG_DIR"] = str(moved)
+    usual = home.home / ".claude/plans"
+    usual.mkdir(parents=True)
+    calls: list[tuple[str, dict[str, Json]]] = [("Bash", {"command": "touch held"})]
+    for at in (moved / "plans", usual, moved):
+        calls.append(("Write", {"file_path": str(at / "a.md"), "content": "x"}))  # noqa: PERF401  typed
+    with serving(calls) as model:
+        finished(home.run_claude(model, *BYPASS))
+    assert [is_error for is_error, _ in model.results] == [False, False, True, True]
+    assert home.outcomes()[0]["decidedBy"] == "containment"
+    assert (home.workspace / "held").exists()
+    assert remove(place_in("claude", home.home, home.state)) == "restored"
+    assert not (moved / "settings.json").exists()
 
 
 def test_what_a_project_s_own_hook_makes_of_a_command_does_not_run(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ _REST: Final = (
 def test_what_claude_code_s_shell_runs_around_a_command_is_its_own_or_unknown(
     sets: str, is_known: bool
 ) -> None:
-    found = read_shell(f"{_SNAPSHOT} || true && {{ {sets} }} {_REST}", "/home/me")
+    found = read_shell(f"{_SNAPSHOT} || true && {{ {sets} }} {_REST}", "/home/me/.claude")
     assert found is not None
     assert (found.command, found.is_known) == ("cd a; ls", is_known)
 

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
@@ -87,6 +88,19 @@ def test_the_end_of_a_client_below_the_client_ends_that_one_alone(
     subprocess.run(words, input=b'{"reason": "other"}', env=home.environment(), check=True)
     assert home.decide("Bash", {"command": "ls"}) == "silence"
     assert len({str(one["session"]) for one in home.records()}) == 1
+
+
+def test_settings_of_the_client_that_lie_where_its_agent_writes_deny_every_call_and_say_so(
+    home: HookedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, decision in {"settings": "deny", ".claude": "silence"}.items():
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home.workspace / name))
+        place = place_in("claude", home.home, home.state)
+        install(place)
+        assert home.decide("Bash", {"command": "ls"}) == decision
+        said = home.command("hooks", "status").stdout
+        assert ("is in the workspace, where agents write" in said) == (decision == "deny")
+        assert remove(place) == "restored"
 
 
 def test_an_event_at_the_end_of_a_turn_starts_no_kernel(home: HookedHome) -> None:

@@ -13,8 +13,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import health
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
-from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
+from ironcurtain_proxy.hooks.installing import install, place_for, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words, note_event
+from ironcurtain_proxy.hooks.places import kept_file
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in, installed_at
 
@@ -51,6 +52,40 @@ def test_a_client_is_described_by_what_is_there(tmp_path: Path) -> None:
     document["hooks"]["BeforeTool"].insert(0, {"hooks": [{"type": "command", "command": "x"}]})
     (tmp_path / ".gemini/settings.json").write_bytes(orjson.dumps(document))
     assert "incomplete" in health_of("gemini", tmp_path, state, tmp_path).alarms[0]
+
+
+def test_a_session_that_looks_for_its_hooks_elsewhere_is_shouted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, other = tmp_path / ".ironcurtain", tmp_path / "other"
+    install(place_in("claude", tmp_path, state))
+    client = tmp_path / "claude"
+    client.symlink_to("/bin/bash")
+
+    def alarms() -> list[str]:
+        return sorted(health_of("claude", tmp_path, state, tmp_path).alarms)
+
+    variables = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "other"}
+    with subprocess.Popen(
+        [str(client), "-c", "echo; read"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=variables, cwd=tmp_path,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        running.stdout.readline()
+        said = f"OUR HOOKS ARE NOT IN {other}/settings.json, where %s looks for them, %s"
+        of_process = said % (f"process {running.pid}", "by CLAUDE_CONFIG_DIR")
+        assert alarms() == [of_process]
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(other))
+        assert alarms() == [of_process, said % ("this shell", "by CLAUDE_CONFIG_DIR")]
+        assert remove(place_in("claude", tmp_path, state)) == "restored"
+        place = place_for("claude", tmp_path, state)
+        assert install(place) == other / "settings.json"
+        assert alarms() == []
+        monkeypatch.delenv("CLAUDE_CONFIG_DIR")
+        usual = tmp_path / ".claude/settings.json"
+        said = f"OUR HOOKS ARE NOT IN {usual}, where this shell looks for them, %s"
+        assert alarms() == [said % "without CLAUDE_CONFIG_DIR"]
 
 
 def test_a_transcript_that_grew_while_no_event_came_is_shouted(tmp_path: Path) -> None:

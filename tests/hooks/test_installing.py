@@ -13,8 +13,8 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.health import state_of
 from ironcurtain_proxy.hooks.installing import (
-    file_of,
     install,
+    place_for,
     place_in,
     prefix_of,
     remove,
@@ -35,14 +35,14 @@ SETTINGS = (
 
 @pytest.mark.parametrize("before", [None, "{}", "\ufeff{}", SETTINGS])
 def test_hooks_come_first_and_go_byte_for_byte(before: str | None, tmp_path: Path) -> None:
-    file = file_of("claude", tmp_path)
+    file = place_in("claude", tmp_path, tmp_path / "state").file
     if before is not None:
         file.parent.mkdir()
         file.write_text(before)
-    assert state_of("claude", tmp_path) == "absent"
+    assert state_of("claude", tmp_path, tmp_path / "state") == "absent"
     for _ in range(2):
         assert install(place_in("claude", tmp_path, tmp_path / "state")) == file
-        assert state_of("claude", tmp_path) == "installed"
+        assert state_of("claude", tmp_path, tmp_path / "state") == "installed"
     found = orjson.loads(file.read_bytes())["hooks"]["PreToolUse"]
     assert len(found) == (2 if before == SETTINGS else 1)
     assert "stub.py" in str(found[0])
@@ -51,13 +51,37 @@ def test_hooks_come_first_and_go_byte_for_byte(before: str | None, tmp_path: Pat
     assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "none"
 
 
+def test_hooks_go_where_the_client_looks_by_its_variable_and_are_taken_out_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, state = tmp_path / "home", tmp_path / "home/.ironcurtain"
+    for client, dialect in DIALECTS.items():
+        variable, below = dialect.places.moved_by
+        if not variable:
+            continue
+        moved = tmp_path / client
+        file = moved / below / dialect.places.file
+        file.parent.mkdir(parents=True)
+        file.write_text(SETTINGS)
+        monkeypatch.setenv(variable, str(moved))
+        assert install(place_for(client, home, state)) == file
+        monkeypatch.delenv(variable)
+        assert state_of(client, home, state) == "installed"
+        assert not (home / dialect.places.directory).exists()
+        with pytest.raises(ConfigurationError, match=f"are in {file}.*{variable}"):
+            place_for(client, home, state)
+        assert remove(place_in(client, home, state)) == "restored"
+        assert file.read_text() == SETTINGS
+        assert place_for(client, home, state).directory == home / dialect.places.directory
+
+
 def test_what_somebody_changed_since_stays_when_the_hooks_go(tmp_path: Path) -> None:
     file = install(place_in("claude", tmp_path, tmp_path / "state"))
     document = orjson.loads(file.read_bytes())
     theirs = {"hooks": [{"type": "command", "command": "theirs"}]}
     document["hooks"]["PreToolUse"].insert(0, theirs)
     file.write_bytes(orjson.dumps(document))
-    assert state_of("claude", tmp_path) == "incomplete"
+    assert state_of("claude", tmp_path, tmp_path / "state") == "incomplete"
     assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "taken out"
     assert orjson.loads(file.read_bytes()) == {"hooks": {"PreToolUse": [theirs]}}
 
@@ -100,7 +124,7 @@ OWN_PREFIX = '{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/opt/own", "A": "b"}}'
 def test_the_shell_prefix_is_ours_unless_its_user_has_one_or_the_hooks_only_record(
     before: str, *, observes: bool, expected: str, tmp_path: Path
 ) -> None:
-    file, state = file_of("claude", tmp_path), tmp_path / "state"
+    file, state = place_in("claude", tmp_path, tmp_path / "state").file, tmp_path / "state"
     file.parent.mkdir()
     file.write_text(before)
     place = place_in("claude", tmp_path, state)
@@ -129,7 +153,7 @@ def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_
     assert words[-8:-5] == ["~", "claude", "PreToolUse"]
     assert str(tmp_path) not in str(words)
     assert file.stat().st_mode & 0o777 == 0o644
-    assert state_of("claude", tmp_path / "home") == "absent"
+    assert state_of("claude", tmp_path / "home", tmp_path / "state") == "absent"
     assert remove(place) == "restored"
     assert file.read_text() == SETTINGS
 
@@ -137,7 +161,7 @@ def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_
 def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
     file = install(place_in("claude", tmp_path, tmp_path / "state"))
     file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "disableAllHooks": True}))
-    assert state_of("claude", tmp_path) == "switched off"
+    assert state_of("claude", tmp_path, tmp_path / "state") == "switched off"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +225,7 @@ def test_the_entries_of_each_client_are_known_again_and_removed(
     client: HookClient, tmp_path: Path
 ) -> None:
     file = install(place_in(client, tmp_path, tmp_path / "state"))
-    assert state_of(client, tmp_path) == "installed"
+    assert state_of(client, tmp_path, tmp_path / "state") == "installed"
     document = orjson.loads(file.read_bytes())
     file.write_bytes(orjson.dumps({**document, "more": 1}))
     assert remove(place_in(client, tmp_path, tmp_path / "state")) == "taken out"
@@ -211,7 +235,7 @@ def test_the_entries_of_each_client_are_known_again_and_removed(
 
 @pytest.mark.parametrize("text", [OTHERS, "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', "\x00"])
 def test_a_file_that_cannot_be_read_is_left_as_it_is(text: str, tmp_path: Path) -> None:
-    file = file_of("claude", tmp_path)
+    file = place_in("claude", tmp_path, tmp_path / "state").file
     file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"settings\.json"):

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.installing import install, place_in
+from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB
+from ironcurtain_proxy.hooks.places import directory_by
 from tests.hooks.hooked import CODEX, COPILOT, GEMINI, NODE, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
     Block,
@@ -82,9 +84,10 @@ def hooked(client: RealClient, root: Path) -> HookedHome:
     home = HookedHome(root)
     (home.workspace / "notes.txt").write_text("old")
     if client.name == "gemini":
-        (home.home / ".gemini").mkdir()
+        directory = directory_by("gemini", home.home, os.environ)
+        directory.mkdir(parents=True)
         chosen = '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'
-        (home.home / ".gemini/settings.json").write_text(chosen)
+        (directory / "settings.json").write_text(chosen)
     install(place_in(client.name, home.home, home.state))
     return home
 
@@ -165,6 +168,26 @@ def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_r
     never_ran = "error" if client.name == "copilot" else "denied"
     assert sorted(ended) == [never_ran, "success", "success"]
     assert {one["hookClient"] for one in home.records()} == {client.name}
+
+
+def test_a_client_whose_variable_names_another_place_has_its_hooks_there(
+    client: RealClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable, _ = DIALECTS[client.name].places.moved_by
+    monkeypatch.setenv(variable, str(tmp_path / "moved"))
+    home = hooked(client, tmp_path)
+    home.variables[variable] = str(tmp_path / "moved")
+    monkeypatch.delenv(variable)
+    assert not (home.home / DIALECTS[client.name].places.directory).exists()
+    with serving(
+        commands(client, "touch made && curl https://example.com"), client.answer
+    ) as model:
+        run(client, home, model)
+    assert client.denied in model.results[0][1]
+    assert not (home.workspace / "made").exists()
+    place = place_in(client.name, home.home, home.state)
+    assert str(place.file).startswith(str(tmp_path / "moved"))
+    assert remove(place) == "restored"
 
 
 READERS: dict[HookClient, tuple[str, str]] = {

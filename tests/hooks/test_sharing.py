@@ -13,7 +13,7 @@ import pytest
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import sharing
-from ironcurtain_proxy.hooks.installing import file_of, install, place_in
+from ironcurtain_proxy.hooks.installing import install, place_in
 from ironcurtain_proxy.hooks.kernel import SHARED
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
@@ -190,7 +190,7 @@ def test_a_proxy_serves_hooks_only_as_their_own_kernel_would(
     if config.pop("observed", False):
         home.observe()
     if config.pop("moved", False):
-        file = file_of("claude", home.home)
+        file = place_in("claude", home.home, home.state).file
         file.write_text(file.read_text().replace("stub.py", "other/stub.py"))
     (home.workspace / "other.json").write_text("{}")
     known = orjson.loads((home.state / "config.json").read_bytes())
