@@ -7,8 +7,8 @@ directory to which commands go, and `./lint.sh`, which is a file there.
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
-from itertools import dropwhile, takewhile
+from functools import cache, lru_cache
+from itertools import chain, dropwhile, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -18,10 +18,7 @@ from ironcurtain_proxy.control_places.python_modules import LARGEST, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
-_NAMED: Final = lazy(
-    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
-    re.ASCII | re.IGNORECASE | re.MULTILINE,
-)
+_NAMED: Final = lazy(r"(?aim)^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)")
 
 _WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
@@ -31,12 +28,11 @@ _ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/]))")
 _SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
 _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
-_FROM_FILE: Final = frozenset({"-f", "-F", "--file"})
+_FROM_FILE: Final = {"-f", "-F", "--file"}
 _OPTION: Final = lazy(r"\A-\w")
 PROGRAMS_OF_GIT: Final = lazy(
-    r"^[ \t]*\w{0,30}(?:external|pager|editor|helper|program|cmd|fsmonitor|textconv|clean|smudge"
-    r"|process|driver|command)[ \t]*=[ \t]*[\"!]{0,2}([\w.+-]+)",
-    re.IGNORECASE | re.MULTILINE,
+    r"(?im)^[ \t]*\w{0,30}(?:external|pager|editor|helper|program|cmd|fsmonitor|textconv|clean"
+    r"|smudge|process|driver|command)[ \t]*=[ \t]*[\"!]{0,2}([\w.+-]+)"
 )
 """The names of programs that a configuration of git starts."""
 _FILE_KEYS: Final = ("file", "path", "info", "cert")
@@ -51,32 +47,37 @@ _COMMANDS: Final = lazy(
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _NAMES_OPENED_FILES: Final = "xml"
+_INERT: Final = lazy(
+    r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}"
+    r"|(?<![\w-])--?o(?:ut(?:put|file|dir|-file|-dir)?)?(?:[\"'],)?)"
+    r"[ \t=]{0,9}[\"']?[\w@.][\w./@*-]*(?![^\s;&|)\"',\]])"
+)
+"""What is looked for, or written: `[ -f x ]`, `> x`, `-o x`. To be started it is said again."""
 _VALUES: Final = lazy(
-    r"\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
-    r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$",
-    re.MULTILINE,
+    r"(?m)\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
+    r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$"
 )
 """Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
 _SPOKEN_OF: Final = lazy(
-    r"(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?)[\"']?\s*[:=]\s*"
-    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})",
-    re.IGNORECASE,
+    r"(?i)(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?|customData|sources"
+    r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
+    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})"
 )
 _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
-    r"(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)", re.IGNORECASE
+    r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)"
 )
 """Where settings say that programs, or a library that is loaded, lie."""
 _LOADED: Final = lazy(
-    r"(?:^|[;&|{(!]|\b(?:then|do|else)\b)[ \t]*"
+    r"(?m)(?:^|[;&|{(!]|\b(?:then|do|else)\b)[ \t]*"
     r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
-    r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?",
-    re.MULTILINE,
+    r"(?:[ \t]+[\"']?([^\s\"';&|)]+))?"
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
 _PATH_OF_ENVRC: Final = lazy(
     r"(?:\b(?:PATH|path)\+?=|\b(?:load_prefix|fish_add_path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
+_PATHS_OF_BEFORE: Final = frozenset({"$PATH", "${PATH}", "$path"})
 _FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
 """Where a shell finds functions and completions, which it loads by themselves."""
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
@@ -95,9 +96,8 @@ _BY_NAME: Final = lazy(_BEFORE_COMMANDS + r"([\w.+@-]{1,99})(?=[\s;&|)`\"',\]]|\
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
 """What a script of a shell starts, loads, or looks for before it does; its quotes are left out."""
 _RUNS_EACH: Final = lazy(
-    rf"{_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)(\w+)\}}?(?=[\s;&|)]|\Z)"
-    rf"|\bxargs\b[^;&|\n]{{0,255}}\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})",
-    re.MULTILINE,
+    rf"(?m){_BEFORE_COMMANDS}(?:\./)?\$\{{?(?!PWD|HOME|SHELL|0)(\w+)\}}?(?=[\s;&|)]|\Z)"
+    rf"|\bxargs\b[^;&|\n]{{0,255}}\b{_INTERPRETERS}|-exec(?:dir)?[ \t]+(?:\{{\}}|{_INTERPRETERS})"
 )
 _LISTED: Final = lazy(
     r"\bfor[ \t]+\w+[ \t]+in[ \t]+([^;\n]+)|\b(?:find|ls|fd|run-parts)\b([^;&|)\n]*)"
@@ -124,13 +124,38 @@ _LIBRARIES: Final = lazy(
 _RUNTIME: Final = lazy(r"\b(?:rtp|runtimepath|packpath|Plug|load-path|dir[ \t]*=)([^\n]{0,4096})")
 """Of editors: directories of which they load what lies in some others."""
 _STARTS_PYTHON: Final = lazy(
-    r"(?:python|pypy)[\d.]*(?:[\"',\s\\]+-(?!-|[A-Z]*[IP])|[ \t]*(?:[<|;&)]|$)|\.venv"
+    r"(?im)(?:python|pypy)[\d.]*(?:[\"',\s\\]+-(?!-|[A-Z]*[IP])|[ \t]*(?:[<|;&)]|$)|\.venv"
     r"|\\?[\"'](?!\s*,\s*[\"'][^-\"'][^\"']*[\"'](?!\s*:)"
     r"|[\s,\"']*args[\"']?\s*[:=]\s*\[?\s*[\"'][^-]))"
-    r"|\b(?:layout|use)[ \t]+\w*(?:py|conda)",
-    re.IGNORECASE | re.MULTILINE,
+    r"|\b(?:layout|use)[ \t]+\w*(?:py|conda)"
 )
 """Python looks first where it starts, if it is given no file: `python -c`, `-m`, or its input."""
+
+
+def _without_data(text: str) -> str:
+    """Return a text without the files that known programs only read, check or format, or write.
+
+    What follows an option that is not in the table stays: it may name what they load.
+    """
+    return _readers().sub(_kept, _INERT.sub(r"\1", text))
+
+
+@cache
+def _readers() -> re.Pattern[str]:
+    args, listed = r"[\"']?args[\"']?\s*[:=]\s*\[\s*", r"\"[^\"\n]{0,256}\"|'[^'\n]{0,256}'"
+    return re.compile(
+        rf"({args}[\"'])?(?:(?<=\.bin/)|(?<![\w./$=-]))({'|'.join(read_names().readers)})"
+        rf"((?:[ \t]+(?![=:])[\w@.*/{{}}$'^:,=+~%-]{{1,256}}){{1,64}}+"
+        rf"|[\"']\s*,\s*(?:{args}|(?(1)|(?!)))(?:(?:{listed})\s*,?\s*){{1,64}}+)"
+    )
+
+
+def _kept(found: re.Match[str]) -> str:
+    said, options = found[3], read_names().readers[found[2]]
+    for one in _WORDS.finditer(said):
+        if one[0][0] == "-" and one[0] not in options:
+            return found[0] if said[0] in "\"'" else f"{found[2]} {said[one.start() :]}"
+    return found[0].removesuffix(said) + said[: said[0] in "\"'"]
 
 
 def named_files(text: str) -> Iterator[tuple[bool, str]]:
@@ -144,7 +169,7 @@ def named_programs(text: str) -> Iterator[str]:
 
     Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
     """
-    for section, key, value in other_settings(text):
+    for section, key, value in other_settings(_without_data(text)):
         if key.endswith(_FILE_KEYS):
             yield value
         # What the user types speaks of many files.
@@ -174,11 +199,11 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         if "node" in text.partition("\n")[0]:
             yield from [word + one for word in words for one in table["endings"]]
         return
-    words = [one for part in _COMMANDS.finditer(text) for one in _WORDS.findall(part[1])]
+    words = [*_words_in(_COMMANDS.findall(text))]
     endings = table["endings"]
     if ending in table["code"]:
         words += [one for one in _WORDS.findall(text) if "/" in one]
-        endings += table["indexes"]
+        endings += table["indexes"] if is_code(name) or ending == "nix" else ()
     elif ending != _NAMES_OPENED_FILES:
         values = map(_relative, _words_of_values(text))
         # What packages bring counts as data there: `.venv/bin/python`.
@@ -203,6 +228,14 @@ def _words_of_values(text: str) -> Iterator[str]:
             is_path = "/" in words[0] or len(words) == 1
             words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
         yield from words
+
+
+def _is_data(word: str) -> bool:
+    return word.rpartition("/")[2] in read_names().commands["manifests"] or word.endswith(".md")
+
+
+def _words_in(parts: Iterable[str]) -> Iterable[str]:
+    return chain.from_iterable(map(_WORDS.findall, parts))
 
 
 def _relative(word: str) -> str:
@@ -266,11 +299,8 @@ def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[s
     text = _unescaped(name, text)
     odd = [one.rstrip("/") for one in inner if _WORDS.fullmatch(one) is None]
     is_there = entries is not None
-    lower = text.lower() if is_there else ""
-    said = [
-        *[one in text for one in odd],
-        *[one in lower for one in read_names().commands["signs"]],
-    ]
+    said = [one in text for one in odd]
+    said += [one in text.lower() for one in read_names().commands["signs"] if is_there]
     if any(said) or (is_there and (_COMMANDS.search(text) is not None or modules_of("", text))):
         return True
     for word in {*_WORDS.findall(text)}:
@@ -292,17 +322,15 @@ def read_commands(name: str, text: str) -> Commands:
         name: the file's.
         text: what it holds. Of a long one only the beginning is read.
     """
-    text = _unescaped(name, text[:LARGEST])
+    text = _without_data(_unescaped(name, text[:LARGEST]))
     first, _, rest = text.partition("\n")
     named = frozenset(words_of_commands(name, text))
     return Commands(
         name,
-        named=named,
+        named=frozenset([one for one in named if not _is_data(one)]),
         coming=frozenset(files_to_come(name, text, named)),
         modules=modules_of(name, text),
-        places=frozenset(
-            [_relative(one) for part in _PYTHONS.findall(text) for one in _WORDS.findall(part)]
-        ),
+        places=frozenset(map(_relative, _words_in(_PYTHONS.findall(text)))),
         libraries=frozenset(_libraries_of(text)),
         path=frozenset(map(_relative, _path_of(name, text))),
         by_name=frozenset(_names_of(name, text)),
@@ -331,8 +359,7 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
     yield from map(_relative, _DIRECTORIES.findall(text))
-    for part in _LOADED_BY_MISE.findall(text):
-        yield from map(_relative, _WORDS.findall(part))
+    yield from map(_relative, _words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
 
 
@@ -348,18 +375,16 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 
 def _of_variables(text: str) -> Iterator[str]:
-    for part in _STEERS.findall(text):
-        words = [one for one in map(_relative, _WORDS.findall(part)) if "/" in part]
-        yield from [one for one in words if not is_in_cache(one.split("/"))]
+    words = _words_in([one for one in _STEERS.findall(text) if "/" in one])
+    yield from [one for one in map(_relative, words) if not is_in_cache(one.split("/"))]
 
 
 def _of_envrc(text: str) -> Iterator[str]:
     yield from [path for path in loaded_by_shell(text) if not path.endswith("/")]
     yield from _of_variables(text)
-    for part in _FUNCTIONS.findall(text):
-        yield from [f"{one}/" for one in map(_relative, _WORDS.findall(part)) if "/" in part]
-    for one in map(_relative, _ENVIRONMENT.findall(text)):
-        yield f"{one}/etc/conda/activate.d/"
+    functions = [one for one in _FUNCTIONS.findall(text) if "/" in one]
+    yield from [f"{_relative(one)}/" for one in _words_in(functions)]
+    yield from [f"{_relative(one)}/etc/conda/activate.d/" for one in _ENVIRONMENT.findall(text)]
 
 
 def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
@@ -373,13 +398,12 @@ def _path_of(name: str, text: str) -> Iterator[str]:
     if is_shells(name):
         yield from [one for one in loaded_by_shell(text) if one.endswith("/")]
     else:
-        yield from [one for part in _PATH_OF_SETTINGS.findall(text) for one in _WORDS.findall(part)]
+        yield from _words_in(_PATH_OF_SETTINGS.findall(text))
 
 
 def _names_of(name: str, text: str) -> Iterator[str]:
     """Yield the names of programs that commands start: `npx` of `"command": "npx"`."""
-    parts = [text] if is_shells(name) else _COMMANDS.findall(text)
-    for part in parts:
+    for part in [text] if is_shells(name) else _COMMANDS.findall(text):
         yield from _BY_NAME.findall(part.replace('"', "").replace("'", "").lstrip("[ \n\t>|-+"))
 
 
@@ -423,9 +447,8 @@ def loaded_by_shell(text: str) -> Iterator[str]:
             yield f"{word}/"
         elif word or verb.startswith("dotenv"):
             yield word or ".env"
-    for part in _PATH_OF_ENVRC.findall(text):
-        for word in _WORDS.findall(part):
-            yield from (f"{word}/", f"{word}/bin/")
+    for word in {*_words_in(_PATH_OF_ENVRC.findall(text))} - _PATHS_OF_BEFORE:
+        yield from (f"{word}/", f"{word}/bin/")
     table = read_names().of_envrc
     for word in {*_WORDS.findall(text)} & table.keys():
         yield from table[word]

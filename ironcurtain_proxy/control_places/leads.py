@@ -20,7 +20,6 @@ from ironcurtain_proxy.control_places.commands import (
     Commands,
     is_code,
     is_shells,
-    loaded_by_shell,
     named_files,
     named_programs,
     read_commands,
@@ -37,7 +36,6 @@ from ironcurtain_proxy.control_places.python_modules import (
 from ironcurtain_proxy.control_places.rules import is_in_cache, is_inert_hook, read_names
 from ironcurtain_proxy.lazy_pattern import lazy
 
-_HOME: Final = lazy(r"\A(?:~|\$HOME|\$\{HOME\})/")
 _OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
 _OF_SERVERS: Final = "mcp"
 """In the name of settings that start servers alone."""
@@ -140,14 +138,7 @@ class Leads:
         for file in (*files, os.environ.get("GIT_CONFIG_GLOBAL") or files[0]):
             self._follow(file, top=None)
         for file in read_names().commands["files_of_shells"]:
-            text = text_of(f"{home}/{file}")
-            self._start_by_name((), read_commands("", text).by_name if text else ())
-            for word in loaded_by_shell(text):
-                path = _HOME.sub(f"{home}/", word)
-                if path.startswith("/") and path.endswith("/"):
-                    self._start_by_name([path], ())
-                elif path.startswith("/"):
-                    self._run(path, None, set())
+            self._start_by_name((), read_commands("", text_of(f"{home}/{file}")).by_name)
         said = read_commands("", "\n".join([f"{one}={of}" for one, of in os.environ.items()]))
         self._start(replace(said, named=frozenset()), [""])
 

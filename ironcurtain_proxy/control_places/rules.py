@@ -87,6 +87,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     commands: dict[str, tuple[str, ...]]
     of_envrc: dict[str, tuple[str, ...]]
     libraries: dict[str, tuple[str, ...]]
+    readers: dict[str, tuple[str, ...]]
     waiting: dict[str, frozenset[str]]
     settings: dict[str, dict[str, str]]
 

@@ -64,7 +64,7 @@ _SAID: Final[dict[ControlKind, str]] = {
 }
 _LAST: Final = {_SAID["acted-on"]: 1, _SAID["version"]: 2, _SAID["hidden"]: 3}
 _EDITOR_SETTINGS: Final = (".vscode", "settings.json")
-_LED: Final = "git, or a link that a program of this machine follows, leads there"
+_LED: Final = "a setting, a hook or a link names it: programs may load it by themselves"
 _AWAY: Final = "a link to where no command may look"
 _CACHE: Final = "a link into a tool's own directory, where no settings are judged"
 _LINKED: Final = "an index that leads git into another repository"
