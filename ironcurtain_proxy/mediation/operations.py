@@ -90,7 +90,8 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
             await note_unserved(self.session.journal, method, _UNSERVED, server)
             return _NOT_OFFERED
         kind = _kind_of(method, params)
-        able = [one for one in reversed(under_way) if kind in self.client.takes(one)]
+        # What is of no kind is refused for that.
+        able = [one for one in reversed(under_way) if kind in {*self.client.takes(one), None}]
         asked = asked_by(server, cast("Method", method), params)
         case = self.session.journal.open_operation(asked, able[0] if able else None)
         case.note(("underWay", len(under_way)))
