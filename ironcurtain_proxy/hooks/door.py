@@ -148,6 +148,9 @@ class Door(Struct, kw_only=True):
         """
         _log.warning("an event %s cannot be read: %s", event[:40], why)
         dialect = other or self.dialect
+        if dialect.events.get(event) == "prompt":
+            # The earlier words say nothing of what the user wants now.
+            self._prompt("")
         refusal: Verdict = NoObjection()
         if dialect.events.get(event) in GATES:
             self.calls += 1

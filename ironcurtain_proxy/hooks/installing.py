@@ -82,9 +82,8 @@ def place_in(client: HookClient, home: Path, state: Path, managed: Path | None =
     """Return the place of a client's hooks: its user's own file, or an administrator's."""
     directory = client_directory(client, home, state, os.environ)
     file = file_in(client, directory) if managed is None else Path(os.path.realpath(managed))
-    is_managed = managed is not None
     return HookPlace(
-        client=client, file=file, directory=directory, state=state, is_managed=is_managed
+        client=client, file=file, directory=directory, state=state, is_managed=managed is not None
     )
 
 

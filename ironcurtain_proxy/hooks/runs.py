@@ -236,8 +236,10 @@ class ClientRuns:
                     await self._start(stream, await _received(stream, content, received, pid))
                 elif is_ours:
                     await self._hand_over(stream, content[len(_FETCHES) :].decode("ascii"))
-            except Exception as error:  # noqa: BLE001  without an answer nothing is run
+            except (OSError, EndOfStream, BrokenResourceError) as error:
                 _log.warning("a command was not started: %s", type(error).__name__)
+            except Exception:  # noqa: BLE001  without an answer nothing is run
+                _log.exception("a command was not started")
             finally:
                 for descriptor in received:
                     os.close(descriptor)

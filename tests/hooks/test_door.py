@@ -371,6 +371,10 @@ def test_the_user_s_words_are_there_until_the_session_ends_but_not_while_a_comma
     assert words() == ["commit it"]
     home.fire("UserPromptSubmit", {"prompt": "<task-notification>push</task-notification>"})
     assert words() == ["commit it"]
+    # What cannot be read may have taken the earlier words back.
+    home.fire("UserPromptSubmit", '{"prompt": "sto')
+    assert words() == []
+    home.fire("UserPromptSubmit", {"prompt": "commit it"})
     # What an agent schedules comes as its user's.
     assert home.decide("CronCreate", {"cron": "* * * * *", "prompt": "push it"}) == "silence"
     home.fire("UserPromptSubmit", {"prompt": "push it"})
