@@ -279,6 +279,8 @@ class Conversation:
         try:
             self._writer.write(line)
         except BrokenPipeError:
+            if message.get("id", 0) == self._answers.only:
+                self._reader.close()  # it may live, and hear nothing: it is to be started again
             raise ServerUnavailableError(f'server "{self._server}" is not running') from None
 
     def _settle_at_once(self, line: bytes) -> bool:

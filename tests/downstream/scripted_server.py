@@ -73,6 +73,13 @@ def stall(request: object, arguments: Object, params: Object) -> None:
     time.sleep(600)
 
 
+def deaf(request: object, arguments: Object, params: Object) -> None:
+    """Closes its input, and lives."""
+    os.close(0)
+    answer(request, "deaf")
+    time.sleep(600)
+
+
 def crash(request: object, arguments: Object, params: Object) -> None:
     os._exit(3)
 
@@ -173,7 +180,21 @@ def twice(request: object, arguments: Object, params: Object) -> None:
 CALLS: dict[str, Callable[[object, Object, Object], None]] = {
     act.__name__: act
     for act in (
-        *(echo, sleep, nothing, stall, crash, raw, large, length, flood, say, environment, where),
+        *(
+            echo,
+            sleep,
+            nothing,
+            stall,
+            deaf,
+            crash,
+            raw,
+            large,
+            length,
+            flood,
+            say,
+            environment,
+            where,
+        ),
         *(params, progress, ask, tell, storm, tools, cancelled, fail, twice),
     )
 }

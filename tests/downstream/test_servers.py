@@ -39,6 +39,18 @@ async def test_a_result_comes_back_as_the_server_sent_it_and_meta_reaches_the_se
     assert isinstance(answer.result["unknown"], float)
 
 
+async def test_a_server_that_lives_and_hears_nothing_is_started_again() -> None:
+    """It was said to be ready, and every call found that it is not running."""
+    async with running() as servers:
+        assert await text_of(servers, "deaf") == "deaf"
+        first = servers.status()["one"].pid
+        with pytest.raises(ServerUnavailableError):
+            await servers.forward(a_call("echo"))
+        await until(lambda: servers.status()["one"].pid not in {first, None})
+        await until(lambda: servers.status()["one"].state == "ready")
+        assert await text_of(servers, "echo", {"text": "hi"}) == "hi"
+
+
 async def test_an_error_comes_back_as_the_server_sent_it() -> None:
     async with running() as servers:
         answer = await servers.forward(a_call("fail"))

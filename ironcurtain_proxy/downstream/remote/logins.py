@@ -103,8 +103,7 @@ class LoginFile:
         """
         name = hashlib.sha256(f"{server}\n{url}".encode()).hexdigest()[:_DIGITS]
         self.path = directory / f"{name}.json"
-        self._server = server
-        self._url = url
+        self._server, self._url = server, url
         self._seen: tuple[int, int, int] | None = None
         self._login: Login | None = None
 

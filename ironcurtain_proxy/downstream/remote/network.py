@@ -14,7 +14,7 @@ is held here all the same.
 import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from time import thread_time
@@ -104,12 +104,13 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         raise error
 
     def refuse_literal(self, host: str, port: int) -> None:
-        """Hold the address that a URL spells out against the entry; a name passes.
+        """Hold the address that a URL spells out against the entry; a name passes but `localhost`.
 
         Raises:
             RefusedAddressError: it may not be connected to.
         """
-        self._hold(host, port, _literal(host))
+        is_here = host.rstrip(".").rpartition(".")[2] == "localhost"
+        self._hold(host, port, _literal("127.0.0.1" if is_here else host))
 
     def _hold(self, host: str, port: int, found: list[Address]) -> None:
         for address in found:
@@ -168,10 +169,11 @@ async def _resolved(host: str, port: int) -> list[Address]:
 
 
 def _literal(host: str) -> list[Address]:
-    try:
-        return [ip_address(host.strip("[]"))]
-    except ValueError:
-        return []
+    """Return the address that a host spells out, in any form that a resolver reads, as `127.1`."""
+    bare = host.strip("[]").rstrip(".")
+    with suppress(ValueError, OSError):
+        return [ip_address(bare if ":" in bare else socket.inet_aton(bare))]
+    return []
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -286,22 +288,22 @@ def _as_httpx2() -> Iterator[None]:
     except _FAULTS as error:
         name = type(error).__name__
         kind: type[httpx2.TransportError] = getattr(httpx2, name, httpx2.TransportError)
-        raise kind(str(error)) from error
+        # A proxy's own words may be the password that it was given.
+        said = f"its proxy answers {str(error)[:3]}" if name == "ProxyError" else str(error)
+        raise kind(said) from error
 
 
 async def body_of(response: httpx2.Response, largest: int) -> bytes | None:
     """Read a whole body, and close it; return None if it is larger."""
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     try:
         async for part in response.aiter_raw():
-            size += len(part)
-            if size > largest:
+            body += part
+            if len(body) > largest:
                 return None
-            parts.append(part)
     finally:
         await response.aclose()
-    return b"".join(parts)
+    return bytes(body)
 
 
 def open_client(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:

@@ -4,8 +4,11 @@ import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 
+import anyio
 import httpcore2
+import httpx2
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from ironcurtain_proxy.downstream import conversation
 from ironcurtain_proxy.downstream.remote import network
@@ -109,6 +112,12 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
             assert (await client.get(site.url)).status_code == 405
 
 
+HERE_AND_CLOUD = [
+    *("169.254.169.254", "2852039166", "0xa9fea9fe", "169.254.43518", "127.1", "127.0.0.1.", "0"),
+    *("localhost", "LocalHost.", "a.localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.0.0.01"),
+]
+
+
 async def test_the_operators_proxy_is_asked_and_an_address_in_a_url_is_still_held() -> None:
     with serving(Site()) as proxy:
         endpoint = remote(
@@ -119,9 +128,29 @@ async def test_the_operators_proxy_is_asked_and_an_address_in_a_url_is_still_hel
         assert endpoint is not None
         async with open_client(GuardedTransport("one", endpoint)) as client:
             assert (await client.get("http://far.example/mcp")).status_code == 405
-            with pytest.raises(RefusedAddressError):
-                await client.get("http://169.254.169.254/")
+            for host in HERE_AND_CLOUD:
+                with pytest.raises(RefusedAddressError):
+                    await client.get(f"http://{host}/")
     assert [one.headers["host"] for one in proxy.heard] == ["far.example"]
+
+
+async def test_what_a_proxy_says_of_its_password_is_not_repeated() -> None:
+    async def refuse(stream: SocketStream) -> None:
+        async with stream:
+            said = await stream.receive()
+            secret = said.partition(b"Basic ")[2].split()[0]
+            await stream.send(b"HTTP/1.1 407 %s\r\ncontent-length: 0\r\n\r\n" % secret)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, refuse)
+        place = listener.extra(SocketAttribute.local_port)  # noqa: S610  not Django's
+        entry = remote("https://far.example/", proxy=f"http://me:secret@127.0.0.1:{place}")
+        assert entry.remote is not None
+        async with open_client(GuardedTransport("one", entry.remote)) as client:
+            with pytest.raises(httpx2.ProxyError, match=r"^its proxy answers 407$"):
+                await client.get("https://far.example/")
+        tasks.cancel_scope.cancel()
 
 
 # --- how much is read at once
