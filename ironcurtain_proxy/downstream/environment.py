@@ -8,6 +8,7 @@ in two: `Masker` keeps the beginning of one until the rest has come.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from urllib.parse import unquote
 from zlib import crc32
 
 from ironcurtain_proxy.model.server import ServerSpec
@@ -48,6 +49,8 @@ GIT: Final = "git"
 """The name of git servers in policy and annotations."""
 
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_PASSWORD: Final = re.compile(r"://[^\s/@:]*:([^\s/@]+)@")
+"""That of a URL, as of a proxy or a database."""
 _SHORTEST_SECRET: Final = 4
 """The least characters of a masked value: with `MAX_TOKENS=5`, every 5 would be masked."""
 
@@ -128,13 +131,11 @@ def _with_guarded_git(environment: Mapping[str, str]) -> dict[str, str]:
 
 def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
     """Return the values that must not be written to a log, longest first."""
-    named = {
-        value
-        for name, value in spec.env.items()
-        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
-    }
-    headers = [] if spec.remote is None else spec.remote.headers.values()
-    named |= {value for value in headers if len(value) >= _SHORTEST_SECRET}
+    said = [value for name, value in spec.env.items() if _SECRET_NAME.search(name)]
+    said += [] if spec.remote is None else spec.remote.headers.values()
+    for password in _PASSWORD.findall("\n".join(spec.env.values())):
+        said += password, unquote(password)
+    named = {value for value in said if len(value) >= _SHORTEST_SECRET}
     secrets = named | {value for value in spec.credentials.values() if value}
     return tuple(sorted(secrets, key=len, reverse=True))
 

@@ -81,6 +81,11 @@ def test_credentials_and_what_is_named_like_one_are_secret() -> None:
     assert secrets_of(given) == ("longer-than-the-rest", "key-value", "pass")
 
 
+def test_the_password_of_a_url_is_secret_as_it_is_written_and_as_it_is_meant() -> None:
+    urls = {"HTTPS_PROXY": "http://me:p%40ss@proxy:3128", "DB": "db://:pw@h/x://y:1234@ h://i:80/"}
+    assert set(secrets_of(scripted("one", env=urls))) == {"p%40ss", "p@ss", "1234"}
+
+
 @pytest.mark.parametrize(
     ("command", "args", "missing"),
     [
