@@ -290,7 +290,8 @@ class Leads:
         around = [one for one in above(path) if is_outside or self._is_ours(one)]
         # What is written from the root of the system is read without its first slash.
         tops = [*beside, *around, os.path.expanduser("~"), ""]  # noqa: PTH111  text
-        self._start(said, tops, () if is_hook else beside)
+        of_git = [one for one in around if one.endswith("/.git")]
+        self._start(said, tops, of_git if is_hook else [*of_git, *beside])
         return said
 
     def _start(self, said: Commands, tops: Sequence[str], many: Sequence[str] = ()) -> None:
@@ -310,9 +311,8 @@ class Leads:
         files = [f"{one}/__main__.py" for one in gone_to]
         for place in places:
             those = self._of_ours(place, said.named)
-            files += [
-                f"{place}/{one}" for one in those if place not in many or "/" in one or "." in one
-            ]
+            those = [one for one in those if place not in many or "/" in one or "." in one]
+            files += [f"{place}/{one}" for one in those]
         for file in filter(os.path.isfile, files):
             self._run(file, _holder(file), set(), follows=follows)
         # Direnv goes to where its file lies.

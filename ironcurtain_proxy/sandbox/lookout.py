@@ -70,6 +70,7 @@ _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox: with 1,000 it starts in 15 seconds, with 2,000 not at all."""
 _CLOSED: Final = (*CONFIGURATIONS, "commondir", "info/attributes", "objects/info/alternates")
 """Of a repository's settings, those that are closed where they exist."""
+_CHANGING: Final = frozenset({"state", "configuration", "index", "version"})
 _MOST_FILES: Final = 20_000
 """The most control files of which the state is known."""
 _MOST_SINGLE: Final = 50
@@ -215,22 +216,20 @@ class ControlLookout:
 
     def closed(self) -> tuple[str, ...]:
         """Return the files and directories that sandboxes are to close, the outermost first."""
-        found = {f"{one}/hooks" for one in self._survey.repositories()}
+        repositories = self._survey.repositories()
+        found = {f"{one}/hooks" for one in repositories}
         for one in self._survey.walk():
-            if one.is_whole and one.kind in {"acted-on", "led-to"}:
+            is_alone = one.is_whole and one.anchor not in repositories
+            if is_alone and one.kind in {"acted-on", "led-to"}:
                 found.add(one.anchor)
-            elif (
-                one.kind not in {"state", "configuration", "index", "version"}
-                or one.inner in _CLOSED
-            ):
+            elif one.kind not in _CHANGING or one.inner in _CLOSED:
                 found.add(one.path)
         closed: list[str] = []
         for path in sorted(found, key=lambda one: (one.count("/"), one)):
-            identity = identity_of(path)
             is_below = path.startswith(tuple([f"{one}/" for one in closed]))
             # A link has no content to close, and could be exchanged.
             is_link = os.path.islink(path)  # noqa: PTH114  text
-            if identity and not (is_below or is_link or is_compiled(path)):
+            if not (is_below or is_link or is_compiled(path)) and (identity := identity_of(path)):
                 if len(closed) == _MOST_CLOSED:
                     # What is not closed could be moved away, or be changed for a moment.
                     self._miss(

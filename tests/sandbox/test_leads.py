@@ -249,37 +249,6 @@ def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
 
 
 @pytest.mark.parametrize(
-    ("place", "text", "path"), table("sandbox/leads.only_spoken_of", list[tuple[str, str, str]])
-)
-def test_a_file_that_settings_only_speak_of_may_come(
-    w: Watched, place: str, text: str, path: str
-) -> None:
-    w.put(place, text)
-    w.put("t/run.py", "import os")
-    w.begin()
-    assert (w.put(path).exists(), w.look()) == (True, [])
-
-
-@pytest.mark.parametrize(
-    ("place", "text", "path"), table("sandbox/leads.still_started", list[tuple[str, str, str]])
-)
-def test_what_is_started_beside_a_reader_of_files_is_taken_away(
-    w: Watched, place: str, text: str, path: str
-) -> None:
-    w.put(place, text)
-    w.begin()
-    file = w.put(path)
-    assert (len(w.look()), file.exists()) == (1, False)
-
-
-def test_the_users_path_makes_the_workspace_no_place_of_programs(w: Watched) -> None:
-    w.put("../home/.bashrc", 'export PATH="$HOME/.local/bin:$PATH"\nalias t="pytest -x tests"\n')
-    w.begin()
-    for name in ("git", "tests/x", "pytest/x"):
-        assert (w.put(name).exists(), w.look()) == (True, [])
-
-
-@pytest.mark.parametrize(
     ("there", "text", "path"), table("sandbox/leads.outside", list[tuple[str, str, str]])
 )
 def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_away(
