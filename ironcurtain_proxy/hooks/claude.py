@@ -159,7 +159,6 @@ def own_question(decision: Json) -> Json:
 
 DIALECT: Final = HookDialect(
     client="claude",
-    programs=("claude", "cli.js"),
     prompting_tools=_SCHEDULING,
     skill_tools=words("Skill SlashCommand"),
     our_tools=("mcp__ironcurtain",),

@@ -97,7 +97,6 @@ CODEX_TOOLS: Final = ClientTools(
 
 DIALECT: Final = HookDialect(
     client="codex",
-    programs=("codex", "codex.js"),
     our_tools=("mcp__ironcurtain",),
     tools=CODEX_TOOLS,
     asks="never",

@@ -73,7 +73,6 @@ COPILOT_TOOLS: Final = ClientTools(
 
 DIALECT: Final = HookDialect(
     client="copilot",
-    programs=("copilot", "npm-loader.js"),
     # Older versions write the arguments as JSON.
     fields=FieldNames(
         tool="toolName",

@@ -77,7 +77,6 @@ CURSOR_TOOLS: Final = ClientTools(
 
 DIALECT: Final = HookDialect(
     client="cursor",
-    programs=("cursor", "cursor-agent"),
     gate_seconds=60,
     fields=FieldNames(
         agent="subagent_id", agent_kind="subagent_type", error="error_message", result="tool_output"

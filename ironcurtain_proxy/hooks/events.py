@@ -307,6 +307,8 @@ class ClientPlaces(Struct, frozen=True, forbid_unknown_fields=True):
     """Its own records of its sessions, as a pattern."""
     moved_by: tuple[str, str] = ("", "")
     """The variable that names another directory, and what is below that."""
+    closed: tuple[str, ...] = ()
+    """Other files of that directory that it obeys. In the usual one they are closed by name."""
     reads: tuple[str, ...] = ()
     """What its file tools read unasked; `{project}` stands for the client's name of the project,
     and after `/**/` stand the last names of a file."""
@@ -319,6 +321,7 @@ class ClientPlaces(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Known(Struct, frozen=True, forbid_unknown_fields=True):
+    programs: tuple[str, ...]
     events: Mapping[str, EventKind]
     places: ClientPlaces
     own: frozenset[str]
@@ -334,8 +337,6 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """All that is particular to one client."""
 
     client: HookClient
-    programs: tuple[str, ...]
-    """The names of the client's own program."""
     gate_seconds: int = 600
     """How long the client waits before a call."""
     fields: FieldNames = FieldNames()
@@ -396,6 +397,11 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether a call that has ended failed, where no event of its own says so."""
     is_last: Callable[[str], bool] = lambda _reason: True
     """Whether the client's process ends, too, by the reason of a session's end."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of the client's own program."""
+        return _KNOWN[self.client].programs
 
     @property
     def places(self) -> ClientPlaces:

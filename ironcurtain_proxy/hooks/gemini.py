@@ -65,7 +65,6 @@ GEMINI_TOOLS: Final = ClientTools(
 
 DIALECT: Final = HookDialect(
     client="gemini",
-    programs=("gemini", "gemini.js"),
     gate_seconds=60,
     our_tools=("mcp_ironcurtain_", "mcp__ironcurtain"),
     tools=GEMINI_TOOLS,

@@ -279,7 +279,11 @@ def client_proxy(
     """Join the kernel of a client, or its door of the kernel that is running. Starts nothing."""
     # What an administrator keeps of sandboxes and pins is about servers; a client has neither.
     servers = tuple([replace(one, sandbox=None) for one in settings.servers])
-    loaded = load_policy(replace(settings, pins="on", servers=servers))
+    directory, places = directory_in(settings, dialect), dialect.places
+    is_moved = directory != settings.home / places.directory
+    closed = [directory / one for one in (places.file, *places.closed) if is_moved]
+    paths = (*settings.protected_paths, *closed)
+    loaded = load_policy(replace(settings, pins="on", servers=servers, protected_paths=paths))
     loaded = replace(loaded, policy=_with_own_places(loaded, settings, dialect))
     tools = {
         server: tuple([ToolDefinition(server, name, found[name]) for name in TOOLS[server]])

@@ -198,10 +198,7 @@ def _is_proxy(text: str, file: Path, key: str, project: Path) -> bool:
 
 
 _PLAIN_STARTS: Final = (
-    [_PROGRAM],
-    [_PROGRAM, "serve"],
-    ["uvx", _PROGRAM],
-    ["pipx", "run", _PROGRAM],
+    *([_PROGRAM], [_PROGRAM, "serve"], ["uvx", _PROGRAM], ["pipx", "run", _PROGRAM]),
 )
 _PLAIN_VARIABLES: Final = re.compile(r"SERVER_FILTER|SERVER_CREDENTIALS|IRONCURTAIN_SECRET_\w+")
 

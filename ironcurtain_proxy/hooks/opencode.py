@@ -38,7 +38,6 @@ OPENCODE_TOOLS: Final = ClientTools(
 
 DIALECT: Final = HookDialect(
     client="opencode",
-    programs=("opencode", "opencode.exe"),
     fields=FieldNames(
         tool="tool", given="args", id="id", agent="agent", agent_kind="agentKind", result="result"
     ),

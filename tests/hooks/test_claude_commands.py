@@ -145,10 +145,13 @@ def test_where_a_variable_moves_its_directory_its_commands_and_plans_are_held_as
     calls: list[tuple[str, dict[str, Json]]] = [("Bash", {"command": "touch held"})]
     for at in (moved / "plans", usual, moved):
         calls.append(("Write", {"file_path": str(at / "a.md"), "content": "x"}))  # noqa: PERF401  typed
+    settings = str(moved / "settings.json")
+    calls.append(("Write", {"file_path": settings, "content": "{}"}))
     with serving(calls) as model:
         finished(home.run_claude(model, *BYPASS))
-    assert [is_error for is_error, _ in model.results] == [False, False, True, True]
+    assert [is_error for is_error, _ in model.results] == [False, False, True, True, True]
     assert home.outcomes()[0]["decidedBy"] == "containment"
+    assert "protected path" in model.results[-1][1]
     assert (home.workspace / "held").exists()
     assert remove(place_in("claude", home.home, home.state)) == "restored"
     assert not (moved / "settings.json").exists()
