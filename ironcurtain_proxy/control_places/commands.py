@@ -24,7 +24,8 @@ _WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
 _QUOTED: Final = (lazy(r"\"([^\"\n]{1,256})\""), lazy(r"'([^'\n]{1,256})'"))
 """A path may hold blanks, or signs that end a word."""
-_ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/]))")
+_ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/nt]))")
+_MEANT: Final = {'"': "'", "/": "/", "n": ";", "t": " "}
 _SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
 _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
@@ -49,7 +50,7 @@ _COMMANDS: Final = lazy(
 _NAMES_OPENED_FILES: Final = "xml"
 _INERT: Final = lazy(
     r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}"
-    r"|(?<![\w-])--?o(?:ut(?:put|file|dir|-file|-dir)?)?(?:[\"'],)?)"
+    r"|(?<![\w-])(?:-o(?=\s+\S+\.(?:json|xml|html))|--out(?:put|file|dir|-file|-dir)?)(?:[\"'],)?)"
     r"[ \t=]{0,9}[\"']?[\w@.][\w./@*-]*(?![^\s;&|)\"',\]])"
 )
 """What is looked for, or written: `[ -f x ]`, `> x`, `-o x`. To be started it is said again."""
@@ -145,7 +146,7 @@ def _readers() -> re.Pattern[str]:
     args, listed = r"[\"']?args[\"']?\s*[:=]\s*\[\s*", r"\"[^\"\n]{0,256}\"|'[^'\n]{0,256}'"
     return re.compile(
         rf"({args}[\"'])?(?:(?<=\.bin/)|(?<![\w./$=-]))({'|'.join(read_names().readers)})"
-        rf"((?:[ \t]+(?![=:])[\w@.*/{{}}$'^:,=+~%-]{{1,256}}){{1,64}}+"
+        rf"((?:[ \t]+(?![=:])(?:[\w@.*/{{}}$^:=+~%-]|'\$\w{{1,99}}'){{1,256}}){{1,64}}+"
         rf"|[\"']\s*,\s*(?:{args}|(?(1)|(?!)))(?:(?:{listed})\s*,?\s*){{1,64}}+)"
     )
 
@@ -251,9 +252,7 @@ def _unescaped(name: str, text: str) -> str:
     """Return a text with what JSON escapes as it is meant, and quotes in strings as apostrophes."""
     if is_shells(name) or "\\" not in text:
         return text
-    return _ESCAPED.sub(
-        lambda one: chr(int(one[1], 16)) if one[1] else one[2].replace('"', "'"), text
-    )
+    return _ESCAPED.sub(lambda one: chr(int(one[1], 16)) if one[1] else _MEANT[one[2]], text)
 
 
 def is_shells(name: str) -> bool:
