@@ -53,7 +53,7 @@ _INERT: Final = lazy(
     r"|(?<![\w-])(?:-o(?=\s+\S+\.(?:json|xml|html))|--out(?:put|file|dir|-file|-dir)?)(?:[\"'],)?)"
     r"[ \t=]{0,9}[\"']?[\w@.][\w./@*-]*(?![^\s;&|)\"',\]])"
 )
-"""What is looked for, or written: `[ -f x ]`, `> x`, `-o x`. To be started it is said again."""
+"""What is looked for, or written: `[ -f x ]`, `> x`, `--output x`. It runs if it is said again."""
 _VALUES: Final = lazy(
     r"(?m)\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
     r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$"
