@@ -177,7 +177,7 @@ def _why_shown(about: ContainmentInput) -> str | None:
         if "read-path" in decision.roles and about.asked_to_read:
             return "what is read cannot be taken back"
     if not _SHOWN.isdisjoint((*about.judged.capabilities, *_needs(about.facts))):
-        return "a secret or personal data that is shown cannot be taken back"
+        return "it names a secret or personal data, and what is shown cannot be taken back"
     return None
 
 
