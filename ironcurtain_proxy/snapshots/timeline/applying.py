@@ -247,7 +247,9 @@ class Application:
             set_mode_of(parent, name, _PRIVATE, partial(self._is_expected, path))
             self._retimed.add(path)
         with closed_after(os.open(name, _WRITE, dir_fd=parent)) as descriptor:
-            if not self._is_expected(path, os.fstat(descriptor)):
+            found = os.fstat(descriptor)
+            # By force, too, this is never another file that has come to the name meanwhile.
+            if found.st_ino != wanted.inode or not self._is_expected(path, found):
                 raise InTheWayError
             os.ftruncate(descriptor, 0)
             self._fill(descriptor, wanted)

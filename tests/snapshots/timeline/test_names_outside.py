@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.snapshots.timeline.applying import Application
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 
@@ -103,3 +104,21 @@ def test_a_name_outside_that_is_gone_makes_it_a_file_like_any_other(
     outside.unlink()
     assert w.back(point).failed == ()
     assert w("a").read_text() == "mine"
+
+
+def test_a_file_that_is_exchanged_after_the_look_is_not_written_to_by_force(
+    w: Timelined, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point, _ = w.call(lambda: append(w("a")))
+    other = outside.with_name("other")
+    other.write_text("the user's")
+    apply = Application.apply
+
+    def exchanged(application: Application) -> None:
+        w("a").unlink()
+        w("a").hardlink_to(other)
+        apply(application)
+
+    monkeypatch.setattr(Application, "apply", exchanged)
+    w.back(point, force=True)
+    assert (w("a").read_text(), other.read_text()) == ("mine", "the user's")
