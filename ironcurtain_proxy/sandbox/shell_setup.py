@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.credentials.table import CredentialPlace
+from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
@@ -40,6 +41,7 @@ _COPY: Final = (
     r"|dpkg-old|sw[op]|[0-9]{1,14})[._~-]?[0-9_.-]{0,20})"
 )
 """The endings that people, editors and packages give to copies."""
+_ENDING: Final = lazy(rf"{_COPY}\Z", re.IGNORECASE)
 _MOST_SHOWN: Final = 100
 """The most entries that are shown of a hidden directory; each costs a mount."""
 
@@ -61,13 +63,13 @@ def _copies(places: FoundPlaces) -> Iterator[str]:
         directory, _, name = path.rpartition("/")
         names.setdefault(directory, []).append(re.escape(name))
     for directory, those in names.items():
-        copy = re.compile(rf"(?:{'|'.join(those)}){_COPY}", re.IGNORECASE)
+        # Most directories are not there, and most of the others hold nothing with such an ending:
+        # the names of a place are made an expression for the few that do.
         with suppress(OSError):
-            yield from [
-                f"{directory}/{one}"
-                for one in os.listdir(directory)  # noqa: PTH208  names are enough
-                if copy.fullmatch(one)
-            ]
+            ends = [one for one in os.listdir(directory) if _ENDING.search(one)]  # noqa: PTH208  names
+            if ends:
+                copy = re.compile(rf"(?:{'|'.join(those)}){_COPY}", re.IGNORECASE)
+                yield from [f"{directory}/{one}" for one in ends if copy.fullmatch(one)]
 
 
 def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidden:
