@@ -22,6 +22,7 @@ import importlib
 import os
 import pkgutil
 import random
+import re
 import runpy
 import select
 import signal
@@ -42,6 +43,7 @@ import ironcurtain_proxy
 from ironcurtain_proxy import cli
 from ironcurtain_proxy.audit.redaction import is_suspicious
 from ironcurtain_proxy.downstream.guardian import prctl
+from ironcurtain_proxy.lazy_pattern import _Pattern
 
 NUMBER: Final = struct.Struct("=i")
 LARGEST: Final = 1 << 20
@@ -90,6 +92,9 @@ def rehearse() -> None:
     os.environ.clear()
     os.environ.update(kept)
     is_suspicious(b'"some text"')
+    for found in gc.get_objects():
+        if isinstance(found, _Pattern):  # `re` keeps what it has compiled
+            re.compile(found.pattern, found._flags)
     gc.disable()  # a command enables it
 
 
