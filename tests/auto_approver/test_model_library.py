@@ -1,6 +1,7 @@
 """The model's name, its log, and what is imported for it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,14 @@ def test_nothing_imports_the_model_library_before_a_model_is_asked() -> None:
     )
     assert "litellm" not in found.stdout
     assert "openai" not in found.stdout
+
+
+@pytest.mark.requirement("A-62")
+def test_every_model_is_made_in_the_one_module_that_knows_the_library() -> None:
+    package = Path(__file__).parents[2] / "ironcurtain_proxy"
+    imports = re.compile(r"^\s*(?:import|from) (?:litellm|openai|anthropic)\b", re.MULTILINE)
+    knowing = [one for one in package.rglob("*.py") if imports.search(one.read_text())]
+    assert knowing == [package / "llm/litellm_model.py"]
 
 
 def test_the_word_for_no_answer_is_that_of_the_document() -> None:

@@ -139,8 +139,15 @@ def test_what_no_row_speaks_of_is_for_managers_and_above() -> None:
     assert may == {"worker": False, "manager": True, "architect": True, "high-level": True}
 
 
-@pytest.mark.requirement("B-83")
+@pytest.mark.requirement("B-25", "B-83")
 def test_nothing_is_installed_without_a_sandbox_on_the_matrix_s_word() -> None:
+    """In a sandbox the word approves; a command that only its name says to install is asked about.
+
+    ADR 7 gives the reason.
+    """
+    assert {ROWS["install_dependencies"].word(one, sandboxed=True) for one in COLUMNS} == {
+        "approve"
+    }
     assert ROWS["install_dependencies"].word("worker", sandboxed=False) == "evaluate"
     outside = calls.decided(replace(EXAMPLES["Install dependencies"], sandboxed=False))
     assert (outside.action, outside.verdict) == ("escalate", "escalate")
