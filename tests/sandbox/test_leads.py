@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import cache_from_source
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -13,18 +13,8 @@ from py_compile import compile as compile_file
 import pytest
 
 from ironcurtain_proxy.control_places import outside
-from tests.sandbox.test_lookout import EVIL, Watched, made
+from tests.sandbox.test_lookout import EVIL, Watched
 from tests.tables import table
-
-
-@pytest.fixture
-def w(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    watched = made(tmp_path.resolve())
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    yield watched
-    watched.lookout.close()
 
 
 def git(place: Path, *words: str) -> None:

@@ -54,13 +54,6 @@ def made(place: Path) -> Watched:
     return Watched(*names)
 
 
-@pytest.fixture
-def w(tmp_path: Path) -> Iterator[Watched]:
-    watched = made(tmp_path.resolve())
-    yield watched
-    watched.lookout.close()
-
-
 def repository(w: Watched, name: str = ".git") -> None:
     for file, text in {"HEAD": "ref: refs/heads/x\n", "config": "", "hooks/x.sample": ""}.items():
         w.put(f"{name}/{file}", text)

@@ -1,23 +1,10 @@
 """Files that settings only speak of, check, test or write stay data; what they start does not."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.sandbox.test_leads import git, repository
-from tests.sandbox.test_lookout import Watched, made
+from tests.sandbox.test_lookout import Watched
 from tests.tables import table
-
-
-@pytest.fixture
-def w(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    watched = made(tmp_path.resolve())
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    yield watched
-    watched.lookout.close()
 
 
 @pytest.mark.parametrize(
