@@ -218,14 +218,14 @@ def test_an_approval_opens_what_its_question_names_and_no_more(
     agent, person = shelled(installation), Person(installation)
     here = installation.workspace
     subprocess.run(["git", "init", "-q", str(here)], check=True)
-    command = "seq -f .u%g 10000 | xargs touch; echo id > .git/hooks/pre-push"
+    command = "seq -f .u%g 1200 | xargs touch; echo id > .git/hooks/pre-push"
     assert "'.git/hooks/pre-push'" in done(run(agent, command))
     assert str(last(installation)["keptBack"]).count("(") == 51
     call = agent.start_call("run_command", {"command": command})
     question = person.until_asked()[0]
     context = str(question["context"])
     assert "'.git/hooks/pre-push' (" in context
-    assert "9,951 more (a new hidden name" in context
+    assert "1,151 more (a new hidden name" in context
     person.answer({"decision": "approved"})
     done(agent.result(call))
     assert (here / ".git/hooks/pre-push").exists()
