@@ -18,7 +18,7 @@ A person's approval of a call lifts it (`release`), until the next contained cal
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import thread_time
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 from anyio import CapacityLimiter
@@ -130,6 +130,9 @@ TURN, PAUSE = 0.002, 0.02
 
 _UNSENT_REPLIES: Final = 1 << 20
 """The most bytes of unread answers to the server's own requests."""
+
+_Message: TypeAlias = Mapping[str, Json]
+_Guess: TypeAlias = GuessedDigest | None
 
 _HEAD: Final = 128
 """Bytes of a line in which a method is usually named."""
@@ -293,7 +296,7 @@ class Conversation:
             return False
         if type(said := message.get("id")) is not int or said not in self._answers:
             return False
-        self._deliver(message, len(line), guess)
+        self._settle(said, message, len(line), guess)
         return True
 
     async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
@@ -343,25 +346,28 @@ class Conversation:
     def _fail(self, request_id: MessageId | None, how: str) -> None:
         self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _deliver(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
-        request_id = answer_id(message.get("id"))
-        if not isinstance(request_id, int):
+    def _deliver(self, message: _Message, size: int, guess: _Guess) -> None:
+        number = answer_id(message.get("id"))
+        if not isinstance(number, int):
             self._dropped.note("dropped an answer whose id is not a whole number")
-            return
-        if request_id not in self._answers:
+        elif number not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
-            return
+        else:
+            self._settle(number, message, size, guess)
+
+    def _settle(self, number: int, message: _Message, size: int, guess: _Guess) -> None:
+        """Give a request that waits its answer."""
         self._is_awaited = True
         result, error = message.get("result"), message.get("error")
         if isinstance(result, dict) and error is None:
             written = encode_result(result, size)
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
-            self._answers.resolve(request_id, self._capacity.note(answer, size))
+            self._answers.resolve(number, self._capacity.note(answer, size))
         elif error is not None and result is None:
             said = error if isinstance(error, dict) else {"message": error}
-            self._answers.resolve(request_id, self._capacity.note(ToolResult(error=said), size))
+            self._answers.resolve(number, self._capacity.note(ToolResult(error=said), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             wrong = "its result is no object" if error is None else "it has a result and an error"
-            self._fail(request_id, f"sent an answer that cannot be read: {wrong}")
+            self._fail(number, f"sent an answer that cannot be read: {wrong}")

@@ -419,9 +419,7 @@ class DownstreamServers:
             result = self._noted(supervisor, call, result)
         if closed_by is None:
             return result
-        refused = ""
-        if closed_by.views is not None:
-            result, refused = with_report(result)
+        result, refused = with_report(result) if closed_by.views is not None else (result, "")
         closed = Closed.to(closed_by.profile, call.request)
         host = refused if gate is None else gate.asked_since(before, closed_by.profile.forbids)
         if host and not closed.hosts:

@@ -269,6 +269,7 @@ class FactReader:
         self._remotes = RemoteReader(cwd=cwd, plain_urls_only=plain_urls_only)
         self._plain_urls_only = plain_urls_only
         self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
+        self._last: tuple[ToolAnnotation, ToolPlan] | None = None
 
     def is_git(self, annotation: ToolAnnotation) -> bool:
         """Return whether the tool's server works on a git repository."""
@@ -303,7 +304,7 @@ class FactReader:
             remotes: git with the server's environment.
         """
         facts: list[ArgumentFact] = []
-        sent: dict[str, Json] | None = None
+        given = arguments
         awaiting: list[int] = []
         plan = self.plan(annotation)
         for argument in plan.arguments(arguments):
@@ -319,9 +320,7 @@ class FactReader:
             found, spelled = outcome
             facts += found
             if spelled is not None:
-                sent = dict(arguments) if sent is None else sent
-                sent[argument.name] = spelled
-        given = arguments if sent is None else sent
+                given = {**given, argument.name: spelled}
         if not (awaiting or plan.names_directory or annotation.server == _GIT_SERVER):
             return Facts(request=_request(annotation, facts, given), arguments=given)
         try:
@@ -365,12 +364,14 @@ class FactReader:
 
     def plan(self, annotation: ToolAnnotation) -> ToolPlan:
         """Return how the arguments of a tool are read, made once for each annotation."""
-        known = self._plans.get((annotation.server, annotation.tool))
-        if known is not None and known[0] is annotation:
-            return known[1]
-        plan = plan_for(annotation)
-        self._plans[annotation.server, annotation.tool] = (annotation, plan)
-        return plan
+        known = self._last  # each call asks several times in a row
+        if known is None or known[0] is not annotation:
+            known = self._plans.get((annotation.server, annotation.tool))
+            if known is None or known[0] is not annotation:
+                known = annotation, plan_for(annotation)
+                self._plans[annotation.server, annotation.tool] = known
+            self._last = known
+        return known[1]
 
     def _one(
         self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json

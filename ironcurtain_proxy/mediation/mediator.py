@@ -11,7 +11,7 @@ of the old policy is not used. An attempt whose earlier approval ended before th
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Final, assert_never
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -47,7 +47,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.operation import Caller
-from ironcurtain_proxy.model.reply import Refused, Reply
+from ironcurtain_proxy.model.reply import Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import ProgressListener, World
@@ -141,36 +141,36 @@ class Mediator(Struct, frozen=True, kw_only=True):
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
             return await refuse_judged(self.journal, case, "arguments", facts.ground)
-        match judged.decision:
-            case Deny(ground=ground):
-                return await refuse_judged(self.journal, case, "policy", ground)
-            case Allow() | Escalate():
-                try:
-                    return await self._carry_out(case, facts, on_progress)
-                finally:
-                    if not self.containing.is_idle:
-                        await self.containing.close_point(case)
-            case _:
-                assert_never(judged.decision)
-
-    async def _carry_out(
-        self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply | Superseded | Edited:
-        reply: Reply | Superseded | Lapsed | Edited
-        if isinstance(case.judged.decision, Allow):
-            reply = await self._enforce(case, facts, None, on_progress)
-        else:
-            reply = await self._escalate(case, facts, on_progress)
-            is_unasked = isinstance(reply, Lapsed) and case.question is None
-            if is_unasked and not self._is_superseded(case):
-                # No reviewer was asked, because of earlier approvals or containment. While the call
-                # waited for its turn these ended or were used up, so a reviewer is asked now.
-                reply = await self._escalate(case, facts, on_progress)
-        if not isinstance(reply, Lapsed):
+        if isinstance(judged.decision, Deny):
+            return await refuse_judged(self.journal, case, "policy", judged.decision.ground)
+        try:
+            reply = await self._carry_out(case, facts, on_progress)
+            if isinstance(reply, Lapsed):
+                reply = await self._refuse(case, "lapsed", ENDED)
             return reply
-        if self._is_superseded(case):
-            return Superseded()
-        return await self.journal.refuse(case, "lapsed", ENDED)
+        finally:
+            if not self.containing.is_idle:
+                await self.containing.close_point(case)
+
+    def _carry_out(
+        self, case: Case, facts: Facts, on_progress: ProgressListener | None
+    ) -> Awaitable[Reply | Superseded | Lapsed | Edited]:
+        if isinstance(case.judged.decision, Allow):
+            return self._enforce(case, facts, None, on_progress)
+        return self._ask_twice(case, facts, on_progress)
+
+    async def _ask_twice(
+        self, case: Case, facts: Facts, on_progress: ProgressListener | None
+    ) -> Reply | Superseded | Lapsed | Edited:
+        """Get a call approved, and forward it; again where what had settled it unasked has ended.
+
+        While the call waited for its turn, earlier approvals or containment may have ended or been
+        used up, so a reviewer is asked now.
+        """
+        reply = await self._escalate(case, facts, on_progress)
+        if not isinstance(reply, Lapsed) or case.question is not None or self._is_superseded(case):
+            return reply
+        return await self._escalate(case, facts, on_progress)
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
@@ -211,7 +211,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
             # (5) Second look: time has passed; call and tool must still be what was approved.
             same = await self._is_still(case, facts, claim)
             if not same or not self.containing.needs_the_same(case, facts, host, opening):
-                return await self._refuse_changed(case)
+                return await self._refuse(case, "policy", CHANGED)
             if isinstance(ruling, Approved):
                 self.escalated.accept(case, question, ruling, claim)
                 return Consent(
@@ -251,7 +251,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
                 claim = consent.claim if consent is not None and consent.reasons else None
                 is_stale = facts.pushes or waited
                 if not await self._is_still(case, facts, claim, is_stale=is_stale):
-                    return await self._refuse_changed(case)
+                    return await self._refuse(case, "policy", CHANGED)
                 # Grants and budgets are evaluated at this moment, after every wait.
                 if consent is not None and not self.escalated.use(case, facts, consent):
                     return Lapsed()
@@ -282,11 +282,11 @@ class Mediator(Struct, frozen=True, kw_only=True):
         """Return whether another policy came into force since the call was judged."""
         return self.judge.has_changed(case.policy_version)
 
-    async def _refuse_changed(self, case: Case) -> Refused | Superseded:
-        """Refuse a call that differs from the judged call, unless another policy is in force."""
+    async def _refuse(self, case: Case, by: RefusedBy, ground: Ground) -> Refused | Superseded:
+        """Refuse a call that is not as it was judged, unless another policy is in force."""
         if self._is_superseded(case):
             return Superseded()
-        return await self.journal.refuse(case, "policy", CHANGED)
+        return await self.journal.refuse(case, by, ground)
 
     async def _forward(
         self, case: Case, facts: Facts, consent: Consent, on_progress: ProgressListener | None
