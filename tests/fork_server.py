@@ -42,6 +42,7 @@ import orjson
 import ironcurtain_proxy
 from ironcurtain_proxy import cli
 from ironcurtain_proxy.audit.redaction import is_suspicious
+from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.lazy_pattern import _Pattern
 
@@ -59,6 +60,7 @@ def main() -> None:
     """Import, then fork until the other end of the socket is closed."""
     requests = socket.socket(fileno=os.dup(0))
     gc.disable()  # what is imported stays
+    re._MAXCACHE = 4096  # type: ignore[attr-defined]  # no fork compiles what this one has
     # As the program sets it: else litellm asks the network at its import, in a thread.
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     modules = pkgutil.walk_packages(ironcurtain_proxy.__path__, "ironcurtain_proxy.")
@@ -92,8 +94,9 @@ def rehearse() -> None:
     os.environ.clear()
     os.environ.update(kept)
     is_suspicious(b'"some text"')
+    cli.parser_of(COMMANDS)
     for found in gc.get_objects():
-        if isinstance(found, _Pattern):  # `re` keeps what it has compiled
+        if isinstance(found, _Pattern):
             re.compile(found.pattern, found._flags)
     gc.disable()  # a command enables it
 
