@@ -2,10 +2,11 @@
 
 The servers of files, git and memory are the public ones, under names that say nothing. `editor` and
 `tasks` list what two servers of the registries list for which there is no pack, and answer each
-call. A thorough run has ten tasks, and so 200 calls; a daily one has three.
+call. A thorough run has ten tasks, and so 200 calls; a daily one has two.
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -20,21 +21,22 @@ from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.confined_installation import PATH, remember_sandbox, require_sandbox
 from tests.e2e.raw_client import Message, RawClient, texts
-from tests.e2e.real_servers import npm_server, python_server
+from tests.e2e.real_servers import npm_server, python_server, unconfined
 from tests.e2e.servers import bash_shell
 from tests.examples import THOROUGH
 from tests.program import PROXY, ROOT
 
 UNKNOWN: Final = Path(__file__).with_name("unknown_tools.json")
 LISTED: Final = Path(bash_shell.__file__).with_name("listed.py")
-ROUNDS: Final = 10 if THOROUGH else 3
+ROUNDS: Final = 10 if THOROUGH else 2
 FIRST: Final = {"editor": "get_text_file_contents", "tasks": "list_requests"}
 
 
 class Newcomer:
     """Somebody with a project, a client and servers."""
 
-    def __init__(self, root: Path, path: str) -> None:
+    def __init__(self, root: Path, path: str, git: list[str]) -> None:
+        self.git = git
         self.home, self.app = root / "home", root / "home/app"
         self.mailbox, self.errors = root / "mailbox", root / "errors.txt"
         self.environ = {
@@ -68,7 +70,7 @@ class Newcomer:
     def _servers(self) -> dict[str, Json]:
         commands = {
             "one": npm_server("filesystem", str(self.app)),
-            "two": python_server("git", "--repository", str(self.app)),
+            "two": [*self.git, "--repository", str(self.app)],
             "three": npm_server("memory"),
             **{name: [sys.executable, str(LISTED), str(UNKNOWN), name] for name in FIRST},
         }
@@ -195,7 +197,14 @@ def test_a_first_session_asks_of_the_secret_and_without_a_sandbox_once_of_each_u
     if is_confined:
         require_sandbox()
     path = PATH if is_confined else os.environ["PATH"]
-    who = Newcomer(tmp_path, path)
+    git = python_server("git")
+    if not is_confined:
+        # Named as it is installed, so that its pack is found.
+        named = tmp_path / "mcp-server-git"
+        named.write_text(f'#!/bin/sh\nexec {shlex.join(unconfined(git))} "$@"\n')
+        named.chmod(0o755)
+        git = [str(named)]
+    who = Newcomer(tmp_path, path, git)
     if is_confined:
         remember_sandbox(who.home)
     done = who.run("init", "--yes", "--seconds", "50")

@@ -14,7 +14,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
-from tests.e2e.real_servers import COMMANDS, add_real
+from tests.e2e.real_servers import COMMANDS, add_real, unconfined
 
 Connected: TypeAlias = tuple[Installation, RawClient]
 
@@ -67,9 +67,8 @@ def test_the_tools_of_a_real_server_are_listed_as_it_lists_them(
     installation, agent = six
     environment = {"PATH": installation.environment()["PATH"], "HOME": str(installation.home)}
     errors = installation.root / f"direct-{server}.txt"
-    with RawClient(
-        COMMANDS[server](installation), environment, errors, installation.workspace
-    ) as direct:
+    command = unconfined(COMMANDS[server](installation))
+    with RawClient(command, environment, errors, installation.workspace) as direct:
         # Only this one shows more tools to a client that has roots, as the proxy does.
         direct.initialize(capabilities={"roots": {}} if server == "everything" else {})
         expected: list[Json] = [
