@@ -180,28 +180,26 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     assert "not UTF-8" in refused(run(agent, "sh raw.sh"))
 
 
-@pytest.mark.parametrize(
-    ("command", "left"),
-    [
-        ("echo new >> .envrc; echo x > .mcp.json.d", "old\nnew\n"),
-        ("sed -i s/old/new/ .envrc", "new\n"),
-        ("printf 'new\\n' | tee .envrc; bash -c 'echo x > .exrc'", "new\n"),
-    ],
-)
 def test_one_approval_is_enough_for_the_control_place_that_a_command_names(
-    installation: Installation, command: str, left: str
+    installation: Installation,
 ) -> None:
     escalations(installation)
     here = installation.workspace
     (here / ".envrc").write_text("old\n")
     agent, person = shelled(installation), Person(installation)
-    call = agent.start_call("run_command", {"command": command})
-    assert f"write {here}/.envrc" in str(person.until_asked()[0]["context"])
-    person.answer({"decision": "approved"})
-    said = done(agent.result(call))
-    assert (here / ".envrc").read_text() == left
-    assert "'.envrc'" not in said
-    assert not (here / ".mcp.json.d").exists()
+    for command, left in {
+        "echo new >> .envrc; echo x > .mcp.json.d": "old\nnew\n",
+        "sed -i s/old/new/ .envrc": "new\n",
+        "printf 'new\\n' | tee .envrc; bash -c 'echo x > .exrc'": "new\n",
+    }.items():
+        (here / ".envrc").write_text("old\n")
+        call = agent.start_call("run_command", {"command": command})
+        assert f"write {here}/.envrc" in str(person.until_asked()[0]["context"])
+        person.answer({"decision": "approved"})
+        said = done(agent.result(call))
+        assert (here / ".envrc").read_text() == left
+        assert "'.envrc'" not in said
+        assert not any((here / one).exists() for one in (".mcp.json.d", ".exrc"))
     (here / ".vscode").mkdir()
     # Of what is read, and of directories, nobody has seen what is to be written.
     command = "cat .envrc; rm -rf .vscode; mkdir .claude; cp x .git"

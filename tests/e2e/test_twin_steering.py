@@ -3,6 +3,7 @@
 With a real sandbox, and a person at the mailbox.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.e2e.confined_installation import escalations, folder
 from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import RawClient, at, text, texts
+from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.test_containment import CONFIG, contained, last
 from tests.e2e.test_own_shell import shelled
 from tests.e2e.test_sandbox_steering import make_repository
@@ -70,33 +71,43 @@ def test_an_approved_path_beside_the_workspace_leaves_the_workspace_open(
 
 
 @pytest.mark.parametrize("is_own", [False, True])
-@pytest.mark.parametrize("target", ["y", "project", "project/y"])
 def test_nothing_that_steers_is_left_where_an_approved_command_may_write(
-    installation: Installation, target: str, *, is_own: bool
+    installation: Installation, *, is_own: bool
 ) -> None:
     escalations(installation)
-    place, here = folder(installation, "outside"), installation.workspace
+    (installation.workspace / "x").write_text("new")
+    tool, agent = started(installation, is_own=is_own)
+    person = Person(installation)
+    for number, target in enumerate(("y", "project", "project/y")):
+        place = folder(installation, f"outside{number}")
+        answer = steered(
+            installation, place, target, lambda given: approved(agent, person, tool, given)
+        )
+        if target != "project":
+            # Nothing but the file itself came out of the sandbox.
+            assert last(installation).get("putBack") is None
+        else:
+            assert "can make programs run outside every sandbox" in texts(answer)[-1]
+            assert at(last(installation), "putBack", 0)
+
+
+def steered(
+    installation: Installation, place: Path, target: str, result_of: Callable[[Message], Message]
+) -> Message:
+    """Have a command approved that writes one target, and plants what steers beside it."""
     make_repository(place / "project")
     hook, config = place / "project/.git/hooks/pre-push", place / "project/.git/config"
     hook.write_text("mine")
     before = config.read_bytes()
-    (here / "x").write_text("new")
-    tool, agent = started(installation, is_own=is_own)
-    person = Person(installation)
-    command = f"cp {here}/x {place}/{target}; {planting(installation, place)}"
-    answer = approved(agent, person, tool, {"command": command})
+    copy = f"cp {installation.workspace}/x {place}/{target}"
+    answer = result_of({"command": f"{copy}; {planting(installation, place)}"})
     assert last(installation)["opened"] == [f"write {place}/{target}"]
     written = place / target / "x" if target == "project" else place / target
-    assert written.read_text() == "new"
+    assert written.read_text() == "new", target
     left = [name for name in (*BESIDE, *INSIDE) if (place / name).exists()]
-    assert left == ["project/.git/config", "project/.git/hooks/pre-push"]
+    assert left == ["project/.git/config", "project/.git/hooks/pre-push"], target
     assert (hook.read_text(), config.read_bytes()) == ("mine", before)
-    if target != "project":
-        # Nothing but the file itself came out of the sandbox.
-        assert last(installation).get("putBack") is None
-        return
-    assert "can make programs run outside every sandbox" in texts(answer)[-1]
-    assert at(last(installation), "putBack", 0)
+    return answer
 
 
 def test_what_an_approved_command_deletes_in_a_directory_is_deleted_with_its_hooks(
