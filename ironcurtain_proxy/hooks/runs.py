@@ -64,9 +64,16 @@ async def serve_at(place: Path, serve: Callable[[SocketStream], Awaitable[None]]
     """Serve those who connect at a path, until cancelled."""
     place.unlink(missing_ok=True)  # noqa: ASYNC240  before anybody can connect
     with short_path(place) as path:
-        async with await anyio.create_unix_listener(path, mode=0o600) as listener:
+        async with (
+            await anyio.create_unix_listener(path, mode=0o600) as listener,
+            anyio.create_task_group() as tasks,
+        ):
             try:
-                await listener.serve(serve)
+                while True:
+                    # Whoever connects more often than we have descriptors ends no call by that.
+                    with suppress(BrokenResourceError):
+                        await listener.serve(serve, tasks)
+                    await anyio.sleep(_WAIT)
             finally:
                 # At once: what ends meanwhile may take longer than a client waits before it kills
                 # its proxy, and a door where nobody is denies all that follows.

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.inotify import InotifyQueue
+from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mailbox.adoption import (
     KeptQuestion,
     adopted,
@@ -208,10 +209,7 @@ class MailboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class Mailbox:
-    """Asks through files in a directory.
-
-    Implements `ports.Reviewer`; works only while `run` runs.
-    """
+    """Asks through files, while `run` runs. Implements `ports.Reviewer`."""
 
     def __init__(
         self,
@@ -431,8 +429,8 @@ class Mailbox:
                         answer = _EXPIRED
         except FileNotFoundError:
             return
-        except UnacceptableFileError as error:
-            answer = invalid(f"the response {error}")
+        except Exception as error:  # noqa: BLE001  an answer must not end the calls of others
+            answer = _unusable(error, name)
         self._take(question, name, answer)
 
     def _judged(self, question: Question, name: str, raw: bytes) -> Answer | None:
@@ -494,11 +492,9 @@ class Mailbox:
         self._running = True
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._look_regularly)
+                tasks.start_soon(lasting, "the look for answers", self._look_regularly)
                 task_status.started()
-                while True:
-                    await self._asked.wait()
-                    await self._watch()
+                await lasting("the watch for answers", self._watch)
         finally:
             self._running = False
             self._end()
@@ -523,21 +519,22 @@ class Mailbox:
             self._place = None
 
     async def _watch(self) -> None:
-        """Follow the events of the directory while a question is open."""
-        while self._open and self._place is not None:
-            place = self._place
-            self._stop_watching = anyio.Event()
-            async with aclosing(watch_directory(place.path, self._stop_watching)) as watch:
-                async for names in watch:
-                    for name in names:
-                        self._notice(place, name)
-                    await self._hand_over_commands()
-                    if not self._open:
-                        break
-        if not self._open:
-            self._asked = anyio.Event()
-        else:
-            await anyio.sleep(_SAFETY_SECONDS[0])
+        """Follow the events of the directory while a question is open, until cancelled."""
+        while True:
+            await self._asked.wait()
+            if self._open and (place := self._place) is not None:
+                self._stop_watching = anyio.Event()
+                async with aclosing(watch_directory(place.path, self._stop_watching)) as watch:
+                    async for names in watch:
+                        for name in names:
+                            self._notice(place, name)
+                        await self._hand_over_commands()
+                        if not self._open:
+                            break
+            if not self._open:
+                self._asked = anyio.Event()
+            else:
+                await anyio.sleep(_SAFETY_SECONDS[0])
 
     async def _look_regularly(self) -> None:
         """Find files that no event reported, and check that the directory still exists."""
@@ -586,13 +583,17 @@ class Mailbox:
             _log.warning("grants.json cannot be written: %s", error)
 
     async def _hand_over_commands(self) -> None:
-        """Carry out the commands found.
-
-        A command's file is removed afterwards: its sender waits for that.
-        """
+        """Carry out the commands found, and remove their files: their senders wait for that."""
         while self._commands:
             name, place = self._commands.popitem()
             command = read_command(place, name)
             if command is not None and self._on_grants_command is not None:
                 await self._on_grants_command(*command)
             place.discard(name)
+
+
+def _unusable(error: Exception, name: str) -> Declined:
+    if isinstance(error, UnacceptableFileError):
+        return invalid(f"the response {error}")
+    _log.error("the answer %s met a defect", name, exc_info=error)
+    return invalid("the response met a defect of the proxy")

@@ -177,7 +177,7 @@ class WaitingNotices(Struct, eq=False):
         with anyio.move_on_after(DEADLINE):
             try:
                 await way(notice)
-            except (OSError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  nothing waits for it, and no call ends by it
                 problem = str(error) or type(error).__name__
             else:
                 self._complained.discard(name)

@@ -32,6 +32,7 @@ from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
 from ironcurtain_proxy.mediation.outcome import Results, refuse_later
@@ -242,11 +243,14 @@ class Proxy(Struct, kw_only=True):
                 await tasks.start(self.servers.run)
                 await tasks.start(self.reviewers.run)
                 if self.watchman is not None:
-                    tasks.start_soon(self.watchman.run)
+                    tasks.start_soon(lasting, "the watch of control places", self.watchman.run)
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
-                tasks.start_soon(follow_acceptance, self.pins, self.catalogue, self._tools_changed)
-                tasks.start_soon(self.reloading.run)
+                accepted = partial(
+                    follow_acceptance, self.pins, self.catalogue, self._tools_changed
+                )
+                tasks.start_soon(lasting, "the look at accepted changes", accepted)
+                tasks.start_soon(lasting, "the look at the policy", self.reloading.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:

@@ -249,9 +249,14 @@ class HookedHome:
         """End the client's session, and so its kernel."""
         self.fire("SessionEnd", {"reason": "other"})
 
+    def door(self) -> Path:
+        """Return the socket of the one kernel. Other files beside it have an ending."""
+        (door,) = [one for one in (self.state / "doors").iterdir() if not one.suffix]
+        return door
+
     def kernel(self) -> int:
         """Return the process of the kernel that has opened the one door."""
-        (door,) = [one for one in (self.state / "doors").iterdir() if not one.suffix]
+        door = self.door()
         directory = os.open(door.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             with socket.socket(socket.AF_UNIX) as wire:

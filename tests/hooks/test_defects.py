@@ -1,6 +1,7 @@
 """A defect in the handling of one event denies that event, and the session goes on."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,12 +20,16 @@ from tests.hooks.test_questions import listener, open_questions, waiting
 pytestmark = pytest.mark.timeout(180)
 
 FAULTS: Final = """
-import sys
+import sys, time
 from pathlib import Path
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.hooks import door, kernel
 from ironcurtain_proxy.hooks.events import HookDialect
+from ironcurtain_proxy.mailbox import reviewer
+from ironcurtain_proxy.mailbox.reviewer import Mailbox
 from ironcurtain_proxy.mediation.calls import Calls
+from ironcurtain_proxy.pins.book import PinBook
+from ironcurtain_proxy.wiring.reloading import Reloading
 
 def plant(where, name, when):
     real = getattr(where, name)
@@ -50,9 +55,29 @@ async def handle(self, name, params, *more):
         raise ZeroDivisionError("planted behind handle")
     return reply
 Calls.handle = handle
+
+# What goes on beside the calls.
+state = Path.home() / ".ironcurtain"
+once = set()
+def plant_once(where, name):
+    real = getattr(where, name)
+    def broken(*given, **more):
+        if (state / "in-the-background").exists() and name not in once:
+            once.add(name)
+            raise ZeroDivisionError("planted in " + name)
+        return real(*given, **more)
+    setattr(where, name, broken)
+
+plant_once(Mailbox, "_look_at_everything")
+plant_once(PinBook, "changed_servers")
+plant_once(Reloading, "look")
+plant(reviewer, "judge_response", lambda given: b"in-judging" in given[0])
+
 sys.argv[1:] = sys.argv[2:]
 sys.exit(main())
 """
+BACKGROUND: Final = ("_look_at_everything", "changed_servers", "look")
+"""The functions of `FAULTS` that meet a defect beside the calls, each once."""
 
 
 @pytest.fixture
@@ -111,19 +136,43 @@ def has_ended(home: HookedHome, number: int) -> Callable[[], bool]:
     return lambda: len(home.outcomes()) == number
 
 
-HALF = """
+HALF: Final = """
 import os, socket, sys
 os.chdir(sys.argv[1])
 wire = socket.socket(socket.AF_UNIX)
-wire.connect(min(os.listdir(), key=len))
+wire.connect(sys.argv[2])
 wire.sendall(b'claude PreToolUse \\n{"tool_name": "Bash"')
 """
+_FEW: Final = 320
+"""Descriptors of a kernel. More connections than it serves at once take them."""
+MANY: Final = """
+import os, socket, sys, time
+os.chdir(sys.argv[1])
+held = []
+for _ in range(400):
+    wire = socket.socket(socket.AF_UNIX)
+    wire.connect(sys.argv[2])
+    held.append(wire)
+print("all wait", flush=True)
+sys.stdin.read()
+"""
+
+
+def connecting(home: HookedHome, script: str) -> list[str]:
+    """Return the words that start a script with the directory of the door and its name."""
+    return [sys.executable, "-c", script, str(home.state / "doors"), home.door().name]
+
+
+def said(home: HookedHome) -> str:
+    """Return what the kernels have logged."""
+    return "".join([one.read_text() for one in home.state.rglob("*.log")])
 
 
 def test_a_hook_that_is_killed_in_the_middle_of_its_event_leaves_no_call_open(
     home: HookedHome,
 ) -> None:
     with listener(home):
+        kernel = home.kernel()
         call = home.call("Bash", {"command": "curl https://example.com"})
         for number in (1, 2):
             hook = home.start("PreToolUse", call)
@@ -132,7 +181,50 @@ def test_a_hook_that_is_killed_in_the_middle_of_its_event_leaves_no_call_open(
             hook.communicate(timeout=60)
             until(lambda: not open_questions(home))
             until(has_ended(home, number))
-        subprocess.run([sys.executable, "-c", HALF, str(home.state / "doors")], check=True)
+        subprocess.run(connecting(home, HALF), check=True)
         until(has_ended(home, 3))
+        assert home.kernel() == kernel, said(home)
     assert "unreadable-event" in str(home.outcomes()[-1]["policyDecision"])
     assert states(home) == ["denied"] * 3
+
+
+def test_more_connections_than_a_kernel_has_descriptors_end_no_session(
+    home: HookedHome,
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FEW, before[1]))
+    try:
+        assert home.decide("Bash", {"command": "ls"}) == "silence"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    kernel = home.kernel()
+    many = subprocess.Popen(
+        connecting(home, MANY), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert many.stdout is not None
+    assert many.stdout.readline() == "all wait\n"
+    until(lambda: len([*Path(f"/proc/{kernel}/fd").iterdir()]) == _FEW)
+    many.communicate()
+    assert home.decide("Bash", {"command": "ls"}) == "silence", said(home)
+    assert home.kernel() == kernel, said(home)
+
+
+def test_a_defect_beside_the_calls_is_logged_and_ends_no_session(home: HookedHome) -> None:
+    with listener(home):
+        kernel = home.kernel()
+        (home.state / "in-the-background").touch()
+        call = home.call("Bash", {"command": "curl https://example.com"})
+        for answer in ("in-judging", "denied"):
+            hook = home.start("PreToolUse", call)
+            waiting(home)
+            (asked,) = open_questions(home)
+            answered = asked.with_name(asked.name.replace("request", "response"))
+            answered.with_suffix(".new").write_text(f'{{"decision": "{answer}"}}')
+            answered.with_suffix(".new").rename(answered)
+            assert decision_in(hook.communicate(timeout=60)[0]) == "deny"
+        until(lambda: said(home).count("begins again") == len(BACKGROUND))
+        for one in (*BACKGROUND, "judge_response"):
+            assert f"ZeroDivisionError: planted in {one}\n" in said(home), one
+        assert home.decide("Bash", {"command": "ls"}) == "silence"
+        assert home.kernel() == kernel
+    assert states(home)[:2] == ["denied"] * 2

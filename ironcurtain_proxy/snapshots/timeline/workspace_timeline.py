@@ -96,7 +96,7 @@ class WorkspaceTimeline:
             pause *= 2
 
     def _first(self) -> None:
-        remove_old(self._parent, self._limits.keep, self._now().timestamp())
+        _suppressed(lambda: remove_old(self._parent, self._limits.keep, self._now().timestamp()))
         _suppressed(self._keeper.begin)
 
     def _verify(self) -> None:
@@ -158,3 +158,6 @@ def _suppressed(job: Callable[[], None]) -> None:
         job()
     except (TooManyFilesError, TooManyBytesError, StoppedError, OSError):
         return
+    except Exception:
+        # What cannot be held is said by the next point.
+        _LOGGER.exception("the workspace could not be read")
