@@ -101,6 +101,8 @@ class Response:
             httpx2.SSEError: an event is larger.
         """
         self._raw.encoding = "utf-8-sig"
+        read = self._raw.aiter_text
+        self._raw.aiter_text = lambda *_: _lines_ended(read())  # type: ignore[method-assign]
         return aiter(httpx2.EventSource(self._raw, largest))
 
     async def body(self, largest: int) -> bytes | None:
@@ -121,6 +123,19 @@ class Response:
     @property
     def _kind(self) -> str:
         return self.header("content-type").partition(";")[0].strip().lower()
+
+
+async def _lines_ended(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    r"""Yield a text with each end of a line as `\n`.
+
+    The library keeps a `\r` at the end of a piece back until more comes, as half of a pair: of a
+    server that ends its lines so, each event would be a late one, and the last would not come.
+    """
+    is_half = False
+    async for piece in pieces:
+        rest = piece.removeprefix("\n") if is_half else piece
+        is_half = piece.endswith("\r")
+        yield rest.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Authorizer(Protocol):

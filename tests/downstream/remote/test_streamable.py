@@ -305,17 +305,23 @@ async def test_a_server_that_comes_late_is_greeted_then() -> None:
         assert servers.status()["one"].state == "failed"
 
 
-@pytest.mark.parametrize("status", [400, 404, 405])
-async def test_a_server_of_the_older_transport_is_spoken_to_as_it_likes(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "line_end"), [(400, b"\n"), (404, b"\r"), (405, b"\r\n"), (405, b"\r|\n")]
+)
+async def test_a_server_of_the_older_transport_is_spoken_to_as_it_likes(
+    status: int, line_end: bytes
+) -> None:
+    """`|` stands where the server sends the rest as a piece of its own."""
     outgoing, incoming = anyio.create_memory_object_stream[bytes](100)
 
     async def handler(heard: Heard) -> Response | None:
         if heard.method == "GET":
 
             async def send() -> object:
-                yield b"event: endpoint\ndata: /messages?session=1\n\n"
+                await outgoing.send(b"event: endpoint\ndata: /messages?session=1\n\n")
                 async for one in incoming:
-                    yield one
+                    for piece in one.replace(b"\n", line_end).split(b"|"):
+                        yield piece
 
             return StreamingResponse(send(), media_type="text/event-stream")  # type: ignore[arg-type]
         if heard.path == "/mcp":
