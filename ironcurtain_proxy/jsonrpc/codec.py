@@ -106,10 +106,9 @@ def decode_repaired(line: bytes) -> tuple[dict[str, Json], str] | None:
         text = text.decode("utf-8", "replace").encode()
         done = "held bytes that are not UTF-8"
     whole = _HALVES.sub(_whole, text)
-    message = decode(whole)
-    if isinstance(message, Malformed):
-        return None
-    return message, done or "held half a surrogate pair"
+    # Not read again as it is: a flood of lines with `NaN` would take the time of all others.
+    message = None if whole == line else decode(whole)
+    return (message, done or "held half a surrogate pair") if isinstance(message, dict) else None
 
 
 def odd_number(line: bytes) -> str | None:
@@ -319,6 +318,16 @@ def _read_id(text: bytes) -> MessageId | None:
         return None
 
 
+_REASONS: Final = {
+    "UTF-8": "not UTF-8",
+    "surrogate": "half a surrogate pair",
+    "infinity": "a number too large",
+    # As where its sender ended in the middle of it.
+    "end of data": "cut off in the middle",
+}
+"""What is wrong with a line, by a word of the library's error."""
+
+
 def _reason(line: bytes) -> str:
     """Return the fault of an unreadable line, without quotations from it."""
     try:
@@ -328,13 +337,7 @@ def _reason(line: bytes) -> str:
     else:
         # Integers of thousands of digits, which it turns into floats.
         return "a number too large"
-    if "UTF-8" in text:
-        return "not UTF-8"
-    if "surrogate" in text:
-        return "half a surrogate pair"
-    if "infinity" in text:
-        return "a number too large"
-    return "not JSON"
+    return next((reason for word, reason in _REASONS.items() if word in text), "not JSON")
 
 
 def _plain(value: object) -> object:

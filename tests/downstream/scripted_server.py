@@ -85,9 +85,11 @@ def crash(request: object, arguments: Object, params: Object) -> None:
 
 
 def raw(request: object, arguments: Object, params: Object) -> None:
-    """Write the bytes given as Latin-1 text, ID standing for the id; then answer, if wanted."""
+    """Write bytes given as Latin-1 text, ID standing for the id; then exit or answer, if wanted."""
     text = str(arguments["bytes"]).replace("ID", json.dumps(request))
     write(text.encode("latin-1"))
+    if arguments.get("exit"):
+        os._exit(3)
     if arguments.get("answer"):
         answer(request, "after")
 

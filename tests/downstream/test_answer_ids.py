@@ -86,6 +86,13 @@ async def test_an_answer_that_cannot_be_read_ends_with_the_reason(result: str, w
             await servers.forward(a_call("raw", {"bytes": f'{{"id":ID,"result":{result}}}\n'}))
 
 
+async def test_an_answer_in_whose_middle_its_server_ended_is_said_to_be_cut_off() -> None:
+    half = '{"id":ID,"result":{"content":[{"type":"text","text":"do'
+    async with running() as servers:
+        with anyio.fail_after(20), pytest.raises(DownstreamError, match="cut off in the middle"):
+            await servers.forward(a_call("raw", {"bytes": half, "exit": True}))
+
+
 @pytest.mark.parametrize("error", ['"it broke"', "5", '["a"]'])
 async def test_an_error_that_is_no_object_keeps_its_text(error: str) -> None:
     async with running() as servers:

@@ -71,9 +71,13 @@ def exactly(value: object) -> object:
         pytest.param(
             b'{"id":4,"x":' + b"1" * 5000 + b"}", "a number too large", 4, id="5000 digits"
         ),
-        pytest.param(b'{"id":7,"x":{"id":8', "not JSON", 7, id="cut off, an id inside"),
-        pytest.param(b'{"method":"id","id":9,"x":', "not JSON", 9, id="a value that reads id"),
-        pytest.param(b'{"a":{"id":4', "not JSON", None, id="only an inner id"),
+        pytest.param(
+            b'{"id":7,"x":{"id":8', "cut off in the middle", 7, id="cut off, an id inside"
+        ),
+        pytest.param(
+            b'{"method":"id","id":9,"x":', "cut off in the middle", 9, id="a value that reads id"
+        ),
+        pytest.param(b'{"a":{"id":4', "cut off in the middle", None, id="only an inner id"),
         pytest.param(
             b'!{"result":{"id":5},"jsonrpc":"2.0","id":12}', "not JSON", 12, id="id at the end"
         ),
@@ -81,13 +85,16 @@ def exactly(value: object) -> object:
             b'!{"result":{"text":"\\"id\\":5}"},"id":12 }', "not JSON", 12, id="an id in a text"
         ),
         pytest.param(
-            b'{"result":{"text":"{\\"id\\":5,', "not JSON", None, id="an id in a cut-off text"
+            b'{"result":{"text":"{\\"id\\":5,',
+            "cut off in the middle",
+            None,
+            id="an id in a cut-off text",
         ),
         pytest.param(b'{"id":1,"a":' + b"[" * 5000, "nested too deeply", 1, id="deep, cut off"),
         pytest.param(
             b'{"id":1,"a":' + b"[" * 1015 + b"]" * 1015 + b"}", "nested too deeply", 1, id="deep"
         ),
-        pytest.param(b'{"id":true,"a":', "not JSON", None, id="an id that is no id"),
+        pytest.param(b'{"id":true,"a":', "cut off in the middle", None, id="an id that is no id"),
     ],
 )
 def test_a_line_that_is_no_message_keeps_its_id(
@@ -129,7 +136,9 @@ def test_a_repaired_line_is_the_line_but_for_halves(text: str) -> None:
     """The standard library reads halves; all else must be as it reads it."""
     line = json.dumps({"a": text}).encode()
     found = decode_repaired(line)
-    assert found is not None
+    if found is None:
+        assert decode(line) == json.loads(line)
+        return
     kept = json.loads(line)["a"].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     assert found[0]["a"].replace("\ufffd", "") == kept.replace("\ufffd", "")  # type: ignore[union-attr]
 
