@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -85,9 +86,6 @@ if TYPE_CHECKING:
 # --- remote
 
 
-_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
-
-
 def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
     """Refuse URLs that the policy closes, and secrets that the credentials lack.
 
@@ -118,13 +116,16 @@ def remote_hosts(settings: Settings) -> Mapping[str, str]:
 
 def unused_proxies(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the servers for which the environment names a proxy that is not used, in words."""
-    named = next((name for name in _PROXIES if environ.get(name)), None)
-    bare = [spec.name for spec, endpoint in _remote(settings) if endpoint.proxy is None]
-    if named is not None and bare:
-        yield (
-            f"{named} is not used for {', '.join(bare)}: name the proxy in the server's entry "
-            '("proxy"), if it is the only way out'
-        )
+    # Read by `check` alone.
+    from urllib.request import proxy_bypass  # noqa: PLC0415
+
+    direct = {"no": environ.get("no_proxy") or environ.get("NO_PROXY", "")}
+    for spec, endpoint in _remote(settings):
+        kinds = (f"{urlsplit(endpoint.url).scheme}_proxy", "all_proxy")
+        names = [name for kind in kinds for name in (kind, kind.upper()) if environ.get(name)]
+        if names and endpoint.proxy is None and not proxy_bypass(endpoint.host, direct):
+            unused = f"{names[0]} is not used for {spec.name}"
+            yield f'{unused}: name the proxy in "proxy" of its entry, if it is the only way out'
 
 
 def _remote(settings: Settings) -> Iterator[tuple[ServerSpec, RemoteEndpoint]]:

@@ -111,10 +111,26 @@ def test_a_missing_secret_stops_the_start(installation: Installation) -> None:
     assert run(installation, "check").returncode == 0
 
 
-def test_a_proxy_of_the_environment_is_said_to_be_unused(installation: Installation) -> None:
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (("HTTPS_PROXY",), "HTTPS_PROXY is not used for far"),
+        (("HTTP_PROXY", "all_proxy"), "all_proxy is not used for far"),
+        (("HTTP_PROXY",), ""),
+        (("https_proxy", "NO_PROXY=localhost,.example"), ""),
+        (("https_proxy", "no_proxy=other.example"), "https_proxy is not used for far"),
+    ],
+)
+def test_a_proxy_of_the_environment_that_is_for_a_server_is_said_to_be_unused(
+    variables: tuple[str, ...], said: str, installation: Installation
+) -> None:
     configure(installation, "https://mcp.example/mcp")
-    installation.variables["HTTPS_PROXY"] = "http://127.0.0.1:1"
-    assert "HTTPS_PROXY is not used for far" in run(installation, "check").stdout
+    for one in variables:
+        name, _, value = one.partition("=")
+        installation.variables[name] = value or "http://127.0.0.1:1"
+    shown = run(installation, "check").stdout
+    assert said in shown
+    assert ("is not used for" in shown) == bool(said)
 
 
 def run(installation: Installation, *command: str) -> subprocess.CompletedProcess[str]:
