@@ -308,7 +308,8 @@ class ClientPlaces(Struct, frozen=True, forbid_unknown_fields=True):
     moved_by: tuple[str, str] = ("", "")
     """The variable that names another directory, and what is below that."""
     closed: tuple[str, ...] = ()
-    """Other files of that directory that it obeys. In the usual one they are closed by name."""
+    """Other files of that directory that it obeys, or keeps logins and prompts in. In the usual one
+    they are closed, or asked about, by name."""
     reads: tuple[str, ...] = ()
     """What its file tools read unasked; `{project}` stands for the client's name of the project,
     and after `/**/` stand the last names of a file."""
