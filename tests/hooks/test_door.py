@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
@@ -555,34 +554,6 @@ def test_the_client_s_own_plans_and_notes_need_no_question_but_its_settings_do(
         assert home.decide("Write", {"file_path": str(own / name), "content": ""}) == "deny"
     for file in map(str, [own / ".credentials.json", own / "skills/secret", own / "history.jsonl"]):
         assert home.decide("Read", {"file_path": file}) in {"ask", "deny"}, file
-
-
-@pytest.mark.parametrize(
-    ("client", "tool", "secrets"),
-    [
-        ("claude", "Read", [".claude.json", ".credentials.json", "history.jsonl"]),
-        ("gemini", "read_file", ["oauth_creds.json", "mcp-oauth-tokens.json"]),
-    ],
-)
-def test_what_a_client_keeps_in_a_moved_directory_of_logins_and_prompts_is_closed(
-    client: HookClient,
-    tool: str,
-    secrets: list[str],
-    home: HookedHome,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    dialect = DIALECTS[client]
-    variable, below = dialect.places.moved_by
-    monkeypatch.setenv(variable, str(tmp_path / "moved"))
-    place = place_in(client, home.home, home.state)
-    install(place)
-    home.client = client
-    event = next(one for one, kind in dialect.events.items() if kind == "before")
-    for name in secrets:
-        asked = home.call(tool, {"file_path": str(tmp_path / "moved" / below / name)})
-        assert "Access to protected path" in home.fire(event, asked).stdout, name
-    assert remove(place) == "restored"
 
 
 def test_a_proxy_for_servers_loads_nothing_of_hooks() -> None:

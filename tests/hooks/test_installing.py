@@ -291,3 +291,32 @@ def test_a_server_that_is_called_shell_leaves_the_clients_own_shell_described(
     schema: Json = {"properties": {"command": {"type": "string"}}}
     run: dict[str, Json] = {"name": "run_command", "inputSchema": schema}
     assert annotate("shell", [run]).annotations != SHELL
+
+
+@pytest.mark.parametrize(
+    ("client", "tool", "secrets"),
+    [
+        ("claude", "Read", [".claude.json", ".credentials.json", "history.jsonl"]),
+        ("gemini", "read_file", ["oauth_creds.json", "mcp-oauth-tokens.json"]),
+    ],
+)
+def test_what_a_client_keeps_in_a_moved_directory_of_logins_and_prompts_is_closed(
+    client: HookClient,
+    tool: str,
+    secrets: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home, dialect = HookedHome(tmp_path), DIALECTS[client]
+    monkeypatch.chdir(home.workspace)
+    variable, below = dialect.places.moved_by
+    monkeypatch.setenv(variable, str(tmp_path / "moved"))
+    place = place_in(client, home.home, home.state)
+    install(place)
+    home.client = client
+    event = next(one for one, kind in dialect.events.items() if kind == "before")
+    for name in secrets:
+        asked = home.call(tool, {"file_path": str(tmp_path / "moved" / below / name)})
+        assert "Access to protected path" in home.fire(event, asked).stdout, name
+    home.end_session()
+    assert remove(place) == "restored"
