@@ -91,9 +91,9 @@ class HookedHome:
         flags += ["--dangerously-bypass-approvals-and-sandbox"]
         return self._run([str(NODE), str(CODEX), "exec", *flags, "tidy up the notes"])
 
-    def run_gemini(self, model: ScriptedModel) -> subprocess.Popen[str]:
-        """Start the real Gemini CLI with a prompt, which asks nothing itself."""
-        words = ["-m", "gemini-2.5-flash", "-p", "tidy up the notes", "--approval-mode", "yolo"]
+    def run_gemini(self, model: ScriptedModel, mode: str = "yolo") -> subprocess.Popen[str]:
+        """Start the real Gemini CLI with a prompt. In this usual mode it asks nothing itself."""
+        words = ["-m", "gemini-2.5-flash", "-p", "tidy up the notes", "--approval-mode", mode]
         return self._run(
             [str(NODE), str(GEMINI), *words],
             GEMINI_API_KEY="x",

@@ -15,6 +15,7 @@ from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB
 from ironcurtain_proxy.hooks.places import directory_by
+from ironcurtain_proxy.model.values import Json
 from tests.hooks.hooked import CODEX, COPILOT, GEMINI, NODE, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
     Block,
@@ -218,6 +219,22 @@ def test_a_client_opens_the_file_that_was_judged(client: RealClient, tmp_path: P
     leaks = ("taken for the home", "decoded", "behind the link")
     assert [[one for one in leaks if one in text] for text in found] == [[]] * len(calls)
     assert "old" in found[-1]
+
+
+@pytest.mark.skipif(not GEMINI.exists(), reason="Gemini CLI is not installed: npm ci")
+def test_in_the_plan_mode_of_gemini_cli_a_relative_path_leads_among_its_plans_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    client = next(one for one in CLIENTS if one.name == "gemini")
+    home = hooked(client, tmp_path)
+    names = ("plan.md", "../../../settings.md", "sub/plan.md", "notes.txt")
+    calls = [("write_file", dict[str, Json](file_path=one, content="planned")) for one in names]
+    with serving(calls, client.answer) as model:
+        home.run_gemini(model, "plan").communicate(timeout=250)
+    own = home.home / ".gemini"
+    found = [one for one in home.home.rglob("*.[mt]*") if one.read_bytes() == b"planned"]
+    assert [one.relative_to(own).match("tmp/project/*/plans/plan.md") for one in found] == [True]
+    assert "must be within the designated plans directory" in model.results[1][1]
 
 
 CALL = """
