@@ -45,6 +45,8 @@ from ironcurtain_proxy.audit.redaction import is_suspicious
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.lazy_pattern import _Pattern
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 NUMBER: Final = struct.Struct("=i")
 LARGEST: Final = 1 << 20
@@ -91,10 +93,14 @@ def rehearse() -> None:
         os.environ.clear()
         os.environ.update(environment)
         assert cli.main(["explain", "scripted/echo"]) == 0
+        lookout = ControlLookout((root,), RemovedFiles(Path(root)))
+        lookout.begin()
+        lookout.close()
     os.environ.clear()
     os.environ.update(kept)
     is_suspicious(b'"some text"')
     cli.parser_of(COMMANDS)
+    gc.unfreeze()  # a command freezes, and what is frozen is not shown
     for found in gc.get_objects():
         if isinstance(found, _Pattern):
             re.compile(found.pattern, found._flags)
