@@ -31,13 +31,6 @@ ENROLLED = [sys.executable, "-m", "tests.bundle.enrolled"]
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
-    made = Fleet(tmp_path)
-    made.begin()
-    return made
-
-
-@pytest.fixture
 def machine(tmp_path: Path, fleet: Fleet) -> Iterator[Installation]:
     made = Installation(tmp_path / "machine")
     made.command = ENROLLED

@@ -28,13 +28,6 @@ from tests.examples import THOROUGH
 SECOND = {**FIRST, "policy.yaml": "ask time: '*'\n", "packs/time.json": '{"servers": {}}'}
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
-    made = Fleet(tmp_path)
-    made.begin()
-    return made
-
-
 def test_a_machine_takes_over_what_two_persons_signed(fleet: Fleet) -> None:
     first = fleet.update()
     assert (first.is_new, first.current.version, fleet.version()) == (True, 1, 1)

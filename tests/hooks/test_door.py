@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -18,14 +17,6 @@ from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in, until
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
-    hooked = HookedHome(tmp_path)
-    monkeypatch.chdir(hooked.workspace)
-    yield hooked
-    hooked.end_session()
 
 
 def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_session_ends(

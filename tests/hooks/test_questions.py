@@ -19,14 +19,6 @@ from tests.hooks.hooked import HookedHome, decision_in, until
 pytestmark = pytest.mark.timeout(90)
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
-    hooked = HookedHome(tmp_path)
-    monkeypatch.chdir(hooked.workspace)
-    yield hooked
-    hooked.end_session()
-
-
 PROXY = [sys.executable, "-m", "ironcurtain_proxy"]
 CLIENT: Message = {"name": "x", "version": "1"}
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.hooks.hooked import HookedHome, decision_in, until
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
-    hooked = HookedHome(tmp_path)
-    monkeypatch.chdir(hooked.workspace)
-    yield hooked
-    hooked.end_session()
 
 
 def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_path: Path) -> None:
