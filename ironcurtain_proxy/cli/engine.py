@@ -283,6 +283,10 @@ def run_window(options: argparse.Namespace) -> int:
     ends = windows.ends(name)
     if ends is not None and utc_now() < ends:
         say(f"{name}: open until {ends.isoformat(timespec='seconds')}")
+        config = load_settings(os.environ.copy(), None).auto_confirm
+        if config is None or not config.engine.enabled:
+            say("the auto-confirm engine is off, so that this changes nothing until "
+                "auto_confirm.enabled switches it on")  # fmt: skip
     else:
         say(f"{name}: closed")
     return 0

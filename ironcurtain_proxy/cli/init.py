@@ -81,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
         hooked=tuple([file for _, file in hooked]),
     )
     for client, file in hooked:
-        talk.say(f"{client}: hooks in {short(file, home)} would put its own shell, edits and "
+        puts = "put" if options.yes and not options.dry_run else "would put"
+        talk.say(f"{client}: hooks in {short(file, home)} {puts} its own shell, edits and "
                  "fetches under the policy")  # fmt: skip
     try:
         code = set_up(talk, wish)

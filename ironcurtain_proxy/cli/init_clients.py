@@ -161,7 +161,9 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     if not moving or talk.ask(question, is_step=True) == "n":
         talk.say("nothing was changed: no server is protected")
         return talk.end(1)
-    return _carry_out(talk, wish, moving, _Findings(present, start, outcome, every))
+    # Of two at once the second would find the files changed, and take that for a failure.
+    with only_one(wish.state):
+        return _carry_out(talk, wish, moving, _Findings(present, start, outcome, every))
 
 
 class _Findings(Struct, frozen=True):
@@ -466,28 +468,27 @@ def _write(
     configured = _workspace_of(wish.state / CONFIG_NAME)
     workspace = wish.workspace if configured is None else Path(configured)
     files = planned_files(wish.state, preset(wish.preset), new.servers, new.entries, workspace)
-    with only_one(wish.state):
-        journal = read_undo_record(wish.state)
-        if not write_files(files, talk.say, force=wish.force, own=journal.written):
-            why = Failure(
-                why="nothing was written: files of ours hold what init did not write",
-                remedy="look at the files named above, and run init again with --force",
-            )
-            outcome.refused |= {id(one): why for one in outcome.found.files}
-            return None
-        named = {**new.origins, **journal.origins}
-        journal = replace(journal, written=digests(files, journal.written), origins=named)
-        try:
-            write_undo_record(wish.state, journal)
-            done = _change_files(talk, wish, journal, new.changed, outcome)
-        except KeyboardInterrupt:
-            talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
-            raise
-        except OSError as error:
-            raise ConfigurationError(
-                f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
-                "`ironcurtain-proxy init --undo` restores the changed files"
-            ) from None
+    journal = read_undo_record(wish.state)
+    if not write_files(files, talk.say, force=wish.force, own=journal.written):
+        why = Failure(
+            why="nothing was written: files of ours hold what init did not write",
+            remedy="look at the files named above, and run init again with --force",
+        )
+        outcome.refused |= {id(one): why for one in outcome.found.files}
+        return None
+    named = {**new.origins, **journal.origins}
+    journal = replace(journal, written=digests(files, journal.written), origins=named)
+    try:
+        write_undo_record(wish.state, journal)
+        done = _change_files(talk, wish, journal, new.changed, outcome)
+    except KeyboardInterrupt:
+        talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
+        raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
+            "`ironcurtain-proxy init --undo` restores the changed files"
+        ) from None
     talk.answer["changed"] = [
         {"file": str(one.file.path), "client": one.file.client.id, "servers": [*one.servers]}
         for one in done

@@ -269,7 +269,7 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
     """Yield the effects of a new first rule, in lines for the operator."""
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
-    yield f"from now on: {verb} {about(rule)}"
+    yield f"the new rule: {verb} {about(rule)}"
     rivals = _rivals(before, rule, server, tool)
     for other in rivals:
         left_to_it = rule.excepting is not None and other.names is not None

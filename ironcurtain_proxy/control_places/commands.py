@@ -54,6 +54,10 @@ _INERT: Final = lazy(
     r"[ \t=]{0,9}[\"']?[\w@.][\w./@*-]*(?![^\s;&|)\"',\]])"
 )
 """What is looked for, or written: `[ -f x ]`, `> x`, `--output x`. It runs if it is said again."""
+_ENDS: Final = lazy(r"\n|;|&&|\|\|")
+_OPENS: Final = lazy(r"[$<]\(")
+_KEPT: Final = lazy(r"(?<!2)>(?!&|>?[ \t]*/dev/null)")
+LARGEST_LINE: Final = 4096
 _VALUES: Final = lazy(
     r"(?m)\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
     r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$"
@@ -78,7 +82,8 @@ _LOADED: Final = lazy(
 _PATH_OF_ENVRC: Final = lazy(
     r"(?:\b(?:PATH|path)\+?=|\b(?:load_prefix|fish_add_path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
-_PATHS_OF_BEFORE: Final = frozenset({"$PATH", "${PATH}", "$path"})
+_PATHS_OF_BEFORE: Final = lazy(r"(?i)\$\{?\w*path\b[^/]*|\W*")
+"""`$PATH`, and what holds an earlier one, such as `${_OLD_VIRTUAL_PATH:-}`."""
 _FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
 """Where a shell finds functions and completions, which it loads by themselves."""
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
@@ -133,12 +138,56 @@ _STARTS_PYTHON: Final = lazy(
 """Python looks first where it starts, if it is given no file: `python -c`, `-m`, or its input."""
 
 
+_OF_SERVICES: Final = lazy(
+    r"\b(?:sqlite|duckdb|postgres|mysql|mariadb|redis|mongodb|amqp|https?)[\w+]{0,20}://[^\s\"'`;|&()<>,]*"
+)
+"""Where programs find a database or a site: it may be a file, which nothing runs."""
+_NO_OUTPUT: Final = lazy(
+    r"\b(?:find|parallel|scp|set|ssh|sudo|test|xargs)\b|\b(?:[bdkz]?a?sh|fish)(?:[ \t]+[-+]\S+)*$"
+)
+"""`bash -o errexit x.sh`, `xargs -o x.sh`: what follows is an option, or the program."""
+_OUTPUT: Final = lazy(
+    r"(?m)((?:^|[;&|\"'`({])[^\n;&|\"'`({]{1,256}?)[ \t]-o[ \t]+[\w@.][\w./@-]*"
+    r"(?![^\s;&|)\"',\]])"
+    r"|(\bcp(?:[ \t]+-\w+)*[ \t]+[\w@.][\w./@-]*)[ \t]+[\w@.][\w./@-]*(?=[ \t]*(?:$|[;&|)\"']))"
+)
+"""What a program writes: `gen -o x.ts`, `cp a x.ts`. What is copied may be run under both names."""
+_GOES: Final = lazy(
+    r"(?i)\b(?:cd|pushd|chdir|cwd|root)\b|dir(?:ectory)?\b|(?<![\w-])(?:-C|-p|--project|--prefix)\b"
+)
+"""Commands that start in another directory than where their file lies."""
+
+
 def _without_data(text: str) -> str:
     """Return a text without the files that known programs only read, check or format, or write.
 
     What follows an option that is not in the table stays: it may name what they load.
     """
-    return _readers().sub(_kept, _INERT.sub(r"\1", text))
+    text = _OUTPUT.sub(_without_output, _INERT.sub(r"\1", _OF_SERVICES.sub("", text)))
+    return _readers().sub(_kept, text)
+
+
+def _without_output(found: re.Match[str]) -> str:
+    is_output = found[1] is None or _NO_OUTPUT.search(found[1]) is None
+    return (found[1] or found[2]) if is_output else found[0]
+
+
+def _runs(text: str) -> re.Match[str] | None:
+    """Find what runs its input, its options or what it is given."""
+    return re.search(rf"\b(?:{'|'.join(read_names().commands['run_their_input'])})\b", text)
+
+
+def _is_shown_to_run(found: re.Match[str]) -> bool:
+    """Return whether what a reader prints is run, or kept in a file: `cat x | sh`, `$(cat x)`."""
+    text, is_content = found.string, found[2] in read_names().commands["show_content"]
+    pipeline = _ENDS.split(text[found.end() : found.end() + LARGEST_LINE], maxsplit=1)[0]
+    before = text[max(0, text.rfind("\n", 0, found.start())) : found.start()]
+    opened = len(_OPENS.findall(before)) > before.count(")") or before.count("`") % 2 == 1
+    # Names are given to any program, content to none.
+    given = pipeline if is_content else pipeline.replace("xargs", "")
+    return ("|" in pipeline and _runs(given) is not None) or (
+        is_content and (opened or _KEPT.search(pipeline) is not None)
+    )
 
 
 @cache
@@ -153,8 +202,10 @@ def _readers() -> re.Pattern[str]:
 
 def _kept(found: re.Match[str]) -> str:
     said, options = found[3], read_names().readers[found[2]]
+    if _is_shown_to_run(found):
+        return found[0]
     for one in _WORDS.finditer(said):
-        if one[0][0] == "-" and one[0] not in options:
+        if one[0][0] == "-" and one[0] not in options and not one[0][1:].isdigit():
             return found[0] if said[0] in "\"'" else f"{found[2]} {said[one.start() :]}"
     return found[0].removesuffix(said) + said[: said[0] in "\"'"]
 
@@ -280,6 +331,8 @@ class Commands(Struct, frozen=True):
     """Directories in which programs are looked for by their names."""
     by_name: frozenset[str]
     """The names of programs that are started."""
+    goes: bool
+    """Whether they go to another directory than where they start."""
     starts_python: bool
     """Whether Python looks for modules first where the commands start, and not beside a program."""
 
@@ -333,6 +386,7 @@ def read_commands(name: str, text: str) -> Commands:
         libraries=frozenset(_libraries_of(text)),
         path=frozenset(map(_relative, _path_of(name, text))),
         by_name=frozenset(_names_of(name, text)),
+        goes=_GOES.search(text) is not None,
         # A program of Python looks beside itself.
         starts_python=_STARTS_PYTHON.search(rest if first.startswith("#!") else text) is not None,
     )
@@ -446,8 +500,9 @@ def loaded_by_shell(text: str) -> Iterator[str]:
             yield f"{word}/"
         elif word or verb.startswith("dotenv"):
             yield word or ".env"
-    for word in {*_words_in(_PATH_OF_ENVRC.findall(text))} - _PATHS_OF_BEFORE:
-        yield from (f"{word}/", f"{word}/bin/")
+    paths = [one.replace('"', "").replace("'", "") for one in _PATH_OF_ENVRC.findall(text)]
+    for word in {*_words_in(paths)}:
+        yield from () if _PATHS_OF_BEFORE.fullmatch(word) else (f"{word}/", f"{word}/bin/")
     table = read_names().of_envrc
     for word in {*_WORDS.findall(text)} & table.keys():
         yield from table[word]

@@ -321,7 +321,9 @@ class Leads:
             # Of a directory to which commands may go, no further directories are meant.
             is_top = place in tops or place in self._roots
             self._load(said, place, is_top=is_top, follows=follows)
-            self._start_python(said, place)
+            # What `python -m pytest tests` is given is no place where Python looks first.
+            if is_top or said.goes:
+                self._start_python(said, place)
 
     def _load(self, said: Commands, place: str, *, is_top: bool, follows: bool) -> None:
         """Add what is loaded as soon as it is there."""

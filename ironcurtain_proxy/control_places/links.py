@@ -8,12 +8,15 @@ in `node_modules`, where names are not judged. This module reads links and chang
 
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from glob import glob
 from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.control_places.python_modules import is_below, text_of
 from ironcurtain_proxy.control_places.rules import (
     is_in_cache,
     looks_activated,
@@ -25,6 +28,9 @@ _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""
 _MOST: Final = 100
 """Links that are followed, more than the kernel does."""
+_SCRIPTS: Final = "lib*/python3*/venv/scripts/*"
+_SPELLED: Final = lazy(r"[\w./+-]+", re.ASCII)
+"""A directory that no shell reads as anything else."""
 _ASSIGNED: Final = lazy(
     r"(?:#.*|(?:export )?(\w+=)(?:[^\s$`;&|()<>\\\"']*|\"[^$`\\\"]*\"|'[^']*'))?[ \t]*", re.ASCII
 )
@@ -53,6 +59,31 @@ def is_plain(name: str, content: bytes | None, before: bytes | None) -> bool:
     found = [_ASSIGNED.fullmatch(one) if _DATA.fullmatch(one) else None for one in lines]
     new = [f"^{one[1]}" if one else "^path=" for one in found]
     return not any(map("".join(new).lower().__contains__, read_names().commands["variables"]))
+
+
+def is_activation(path: str, content: bytes | None, roots: Collection[str]) -> bool:
+    """Return whether a file activates its virtual environment, as `python -m venv` writes it.
+
+    What activates differs from the installed template in the directory and its name alone.
+
+    Args:
+        path: the file's, absolute: `.venv/bin/activate`.
+        content: what it holds.
+        roots: where servers may write: no template there counts.
+    """
+    directory, _, name = path.rpartition("/bin/")
+    if content is None or not name.startswith("activate") or _SPELLED.fullmatch(directory) is None:
+        return False
+    title = os.path.basename(directory)  # noqa: PTH119  text
+    bases = [sys.base_prefix, *map(os.path.expanduser, read_names().commands["pythons"])]
+    for template in [one for base in bases for one in glob(f"{base}/{_SCRIPTS}/{name}")]:  # noqa: PTH207  text
+        if not is_below(os.path.realpath(template), roots):
+            text = text_of(template).replace("__VENV_DIR__", directory)
+            text = text.replace("__VENV_NAME__", title).replace("__VENV_BIN_NAME__", "bin")
+            for prompt in (title, f"({title}) ", f"'({title}) '"):
+                if content == text.replace("__VENV_PROMPT__", prompt).encode():
+                    return True
+    return False
 
 
 def changes_looks_alone(before: bytes | None, now: bytes) -> bool:

@@ -112,7 +112,8 @@ def _paths(home: str, roots: Sequence[str]) -> Iterator[tuple[str, bool]]:
         for place in table["also_settings"]:
             yield from _below(f"{directory}/{place}", roots, _WHOLE, _DEEPEST)
         for place in table["places_of_links"]:
-            yield from _below(f"{directory}/{place}", roots, 0, 1)
+            # Programs that the user installed are no settings: they count if they name a root.
+            yield from [(one, False) for one, _ in _below(f"{directory}/{place}", roots, 0, 1)]
     shells = [text_of(f"{home}/{one}") for one in table["files_of_shells"]]
     variables = [f"{name}={value}" for name, value in os.environ.items()]
     for said in _ELSEWHERE.findall("\n".join([*shells, *variables])):

@@ -262,6 +262,7 @@ _NO_SUCH: Final = "(?ai): no such file or directory"
 _PROCESS: Final = r"(?as)/proc/[0-9]+(?:/.*)?"
 """Paths of processes. A sandbox hides the processes outside of it, whether they live or not."""
 _BREAKS: Final = r"[\s'\":]"
+_CLOSED: Final = r"(?i)[^\n]*(?:\berofs\b|read-only file system|\bebusy\b|resource busy)[^\n]*"
 _LONGEST_PATH: Final = 4096
 _MOST_PATHS: Final = 50
 
@@ -273,11 +274,28 @@ class Closed(Struct, frozen=True):
     """The profile of the server, or None if it is not known."""
     hosts: tuple[str, ...] = ()
     """The hosts of the call's own URLs that the profile keeps closed."""
+    runs: bool = False
+    """Whether the call is a command: its result is often no error although the command failed."""
 
     @classmethod
     def to(cls, profile: SandboxProfile, request: AccessRequest | None) -> "Closed":
         """Return the closed hosts and files of a call; without facts, the profile alone."""
-        return cls(profile, () if request is None else closed_hosts(profile, request))
+        if request is None:
+            return cls(profile)
+        runs = any("command" in one.roles for one in request.arguments)
+        return cls(profile, closed_hosts(profile, request), runs)
+
+    def file(self, text: str) -> str | None:
+        """Return the file that a text says cannot be written, and that is closed to all calls."""
+        closed = () if self.profile is None else self.profile.deny_write
+        for line in islice(re.finditer(_CLOSED, text[:MAX_TEXT]), _MOST_PATHS if closed else 0):
+            for word in re.findall(r"[^\s'\":`]+", line[0][-_LONGEST_PATH:]):
+                parts = word.removeprefix("./").split("/")
+                tops = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+                for path in closed:
+                    if any(f"/{path}".endswith(f"/{one}") for one in tops if len(one) > 1):
+                        return path
+        return None
 
     def may_be(self, host: str) -> bool:
         """Return whether this host can be the refused one."""
@@ -350,6 +368,12 @@ MAX_TEXT = 64 * 1024  # characters
 """The most characters of each text that are searched."""
 
 _MARK = "[SANDBOX BLOCKED"
+_CLOSED_MARK = "[CLOSED FOR WRITING:"
+_WHY_CLOSED = (
+    "programs of the user's machine run or read it by themselves, so no call changes it; do not "
+    "retry: leave it as it is, work in another file, or tell the user which change you need"
+)
+_LONGEST_NAME = 300
 
 # All of it is matched against lower case, and repeats within bounds only: the time is linear in the
 # text, whatever a server puts there.
@@ -418,9 +442,11 @@ def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Map
     Any other result comes back as the very same object, and so does a marked one.
     """
     content = result.get("content")
-    if result.get("isError") is not True or not isinstance(content, list):
+    if not (result.get("isError") is True or closed.runs) or not isinstance(content, list):
         return result
-    mark = _mark_of(dict(_texts(content)).values(), closed)
+    texts = dict(_texts(content)).values()
+    is_error = result.get("isError") is True
+    mark = _mark_of(texts, closed) if is_error else _mark_of_closed(texts, closed)
     return result if mark is None else _with_mark(result, content, mark)
 
 
@@ -509,8 +535,10 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
 
     It is None if the sandbox did not cause it, or it is marked already.
     """
-    if any(text.startswith(_MARK) for text in texts):
+    if any(text.startswith((_MARK, _CLOSED_MARK)) for text in texts):
         return None
+    if (mark := _mark_of_closed(texts, closed)) is not None:
+        return mark
     if any(is_blocked(text) or closed.hides(text[:MAX_TEXT]) for text in texts):
         hosts = [denied_host(text, closed) or _implied_host(text, closed) for text in texts]
         return _mark(next(filter(None, hosts), None))
@@ -520,6 +548,12 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
         if closed.is_reason(seen):
             return _mark(closed.the_host(seen))
     return None
+
+
+def _mark_of_closed(texts: Iterable[str], closed: Closed) -> str | None:
+    """Return the mark of a file that no call changes, or None if the texts name none."""
+    path = next(filter(None, map(closed.file, texts)), None)
+    return None if path is None else f"{_CLOSED_MARK} {path[:_LONGEST_NAME]}: {_WHY_CLOSED}]"
 
 
 def _implied_host(text: str, closed: Closed) -> str | None:

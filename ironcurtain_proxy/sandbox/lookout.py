@@ -39,7 +39,7 @@ from ironcurtain_proxy.control_places.git_files import (
     resolves_no_more,
 )
 from ironcurtain_proxy.control_places.leads import CONFIGURATIONS, Leads
-from ironcurtain_proxy.control_places.links import is_plain
+from ironcurtain_proxy.control_places.links import is_activation, is_plain
 from ironcurtain_proxy.control_places.python_modules import is_compiled
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
@@ -390,7 +390,7 @@ class ControlLookout:
             case "version":
                 return is_plain(one.inner, now, before.content if before else None)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
-                return False
+                return one.kind == "led-to" and is_activation(one.path, now, self.roots)
 
     def _shows_all(self, one: Found, *, is_end: bool) -> bool:
         """Return whether an index may stay: git shows and reads all that may have changed.
@@ -590,9 +590,8 @@ class ControlLookout:
 
 
 def _why(one: Found) -> str:
-    if one.kind == "hidden":
-        return _UNKNOWN
-    return _COPIES if one.inner == _RESOLVED else _CAN
+    others = _COPIES if one.inner == _RESOLVED else _CAN
+    return _UNKNOWN if one.kind == "hidden" else others
 
 
 def _holder(path: str) -> str:

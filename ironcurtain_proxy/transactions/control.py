@@ -28,6 +28,7 @@ from ironcurtain_proxy.control_places.git_files import (
 from ironcurtain_proxy.control_places.leads import Leads, directory_of_git
 from ironcurtain_proxy.control_places.links import (
     changes_looks_alone,
+    is_activation,
     is_plain,
     leads_into,
     leads_into_cache,
@@ -257,6 +258,8 @@ class Control:
             return False
         path = self._absolute(entry.parts)
         if entry.is_removed and COMPILED in entry.parts:
+            return False
+        if not entry.is_link and is_activation(path, entry.new(), [self._workspace]):
             return False
         if entry.is_removed:
             # Nothing is lost of what is not there, and the next directory is judged as this one.

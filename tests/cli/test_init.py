@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.clients.plan import only_one
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.config.presets.test_presets import SERVER
@@ -472,3 +473,13 @@ def test_relative_paths_count_from_the_workspace_wherever_init_is_run(machine: M
     assert code == 0, said + faults
     servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
     assert servers["raw"]["args"] == [str(tools / "raw.py"), "files"]
+
+
+def test_of_two_at_once_the_second_changes_nothing_and_says_so(machine: Machine) -> None:
+    mine = machine.give_cursor(slow=machine.silent())
+    with only_one(machine.home / ".ironcurtain"):
+        code, said, faults = machine.run("--yes")
+    assert (code, machine.cursor.read_bytes()) == (2, mine)
+    assert "another `init` is running: nothing was changed" in faults
+    assert "rotected" not in said
+    assert not (machine.root / "started").exists()

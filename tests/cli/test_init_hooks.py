@@ -37,6 +37,7 @@ def test_a_user_without_any_server_gets_hooks_until_it_is_undone(machine: Machin
     assert machine.files() == before
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
+    assert "would put" not in said
     first, second = hooks(machine)
     assert "stub.py" in first
     assert "theirs" in second

@@ -1,11 +1,14 @@
 """Windows that the operator opens, and what an agent cannot do about them."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.auto_confirm.session_files import OpenWindows, Windows
+from tests import program
+from tests.program import PROXY
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -31,3 +34,11 @@ def test_a_file_that_cannot_be_understood_approves_nothing_and_holds(
     for name in ("testing", "deployment"):
         (tmp_path / name).write_text(content, errors="surrogateescape")
     assert Windows(tmp_path).read(NOW) == OpenWindows(testing=False, deployment=True)
+
+
+def test_whoever_opens_a_window_reads_that_the_engine_is_off(tmp_path: Path) -> None:
+    state, words = tmp_path / ".ironcurtain", [*PROXY, "window", "testing", "open"]
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    assert "engine is off" in program.run(words, environ, tmp_path).stdout
+    state.joinpath("config.json").write_text('{"autoConfirm": {"enabled": true}}')
+    assert "engine is off" not in program.run(words, environ, tmp_path).stdout

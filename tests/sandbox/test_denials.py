@@ -231,3 +231,46 @@ def test_any_text_is_taken_and_marked_at_most_once(text: str) -> None:
     closed = of_call("closed.example")
     once = annotated(failure(text), closed)
     assert annotated(once, closed) is once
+
+
+WORK = "/home/me/work"
+WITH_CLOSED = SandboxProfile(
+    allow_write=(WORK,), deny_write=(f"{WORK}/scripts/check.sh", f"{WORK}/.vscode")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (
+            f"EBUSY: resource busy, rename '{WORK}/c.tmp' -> '{WORK}/scripts/check.sh'",
+            "scripts/check.sh",
+        ),
+        (f"EROFS: read-only file system, open '{WORK}/.vscode/tasks.json'", ".vscode"),
+        ("sh: 1: cannot create scripts/check.sh: Read-only file system", "scripts/check.sh"),
+        (
+            "mv: cannot move 'a' to './scripts/check.sh': Device or resource busy",
+            "scripts/check.sh",
+        ),
+    ],
+)
+def test_an_agent_reads_that_a_file_is_closed_and_what_to_do(text: str, path: str) -> None:
+    mark = marks(text, Closed(WITH_CLOSED))
+    assert mark is not None
+    assert mark.startswith(f"[CLOSED FOR WRITING: {WORK}/{path}: ")
+    said = annotated({"content": [{"type": "text", "text": text}]}, Closed(WITH_CLOSED, runs=True))
+    assert mark in str(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EROFS: read-only file system, open '/home/me/other.txt'",
+        f"the file {WORK}/scripts/check.sh was written",
+        f"EBUSY: resource busy or locked, rename 'b' -> '{WORK}/scripts/check.sh.bak'",
+    ],
+)
+def test_of_other_files_nothing_is_said_of_being_closed(text: str) -> None:
+    assert "CLOSED" not in (marks(text, Closed(WITH_CLOSED)) or "")
+    given: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
+    assert annotated(given, Closed(WITH_CLOSED)) is given

@@ -4,6 +4,7 @@ import shutil
 import stat
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -550,3 +551,14 @@ def test_modules_that_the_users_python_would_run_are_kept_back(
     assert sorted(said(found.kept_back)) == kept_back
     assert not (w.ws / "t/__pycache__/run.cpython-311.pyc").exists()
     assert (w.ws / "a").read_text() == "y\n"
+
+
+@pytest.mark.parametrize("then", ["true", "echo ./evil >> .venv/bin/activate"])
+def test_what_an_envrc_activates_comes_in_as_python_writes_it_alone(
+    w: Workbench, then: str
+) -> None:
+    activate = w.ws / ".venv/bin/activate"
+    script = f"{sys.executable} -m venv --without-pip --symlinks .venv; {then}"
+    found = w.run(script, led=LedPlaces(paths=frozenset([str(activate)])))
+    is_plain = then == "true"
+    assert (said(found.kept_back) == [], activate.exists()) == (is_plain, is_plain)

@@ -386,7 +386,9 @@ def only_one(state: Path) -> Iterator[None]:
     make_private_directory(directory)
     descriptor = locked_file(directory / ".lock")
     if descriptor is None:
-        raise ConfigurationError("another `init` is running: wait for it")
+        raise ConfigurationError(
+            "another `init` is running: nothing was changed; wait for it, and then run this again"
+        )
     try:
         yield
     finally:

@@ -89,6 +89,8 @@ class PolicyFiles(Struct, frozen=True, kw_only=True):
     """Whether the operator named a directory, so that nothing is merged."""
     absent: frozenset[Path] = frozenset()
     """Files that do not exist. They are reported and not read."""
+    shells: tuple[str, ...] = ()
+    """Our own shells, by the names that rules use: they run commands, and no file has to say so."""
     possible: tuple[Path, ...] = ()
     """Every path where a file of a layer counts, once there is one."""
 
@@ -138,6 +140,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
         reviewers=own if managed is None or managed.reviewers is None else managed.reviewers,
         alone=named is not None,
         absent=frozenset(absent),
+        shells=tuple([one.annotations for one in settings.servers if one.builtin == "shell"]),
         possible=possible_files(settings),
     )
 
@@ -317,7 +320,8 @@ class LayerReader(Struct, frozen=True, kw_only=True):
         fleet = self._bundle(bundle)
         base = self._base(files, (short, full), fleet.base)
         # A preset has rules about commands; the operator says which servers run them.
-        below = self._base_rules(base, () if full is None else full.command_servers)
+        said = () if full is None else full.command_servers
+        below = self._base_rules(base, tuple(dict.fromkeys([*said, *files.shells])))
         lower = tuple([replace(rule, layer="shipped") for rule in below.rules])
         project, more = ((), ()) if files.project is None else self._project(files.project)
         managed = [] if files.managed is None else self._managed(files.managed)

@@ -147,6 +147,17 @@ def test_a_preset_decides_as_its_table_says(place: Place, name: str) -> None:
     assert place.decisions(CALLS) == expected(name)
 
 
+def test_our_own_shell_that_is_written_by_hand_is_asked_about_like_one_of_init(
+    place: Place,
+) -> None:
+    assert place.init("coding", "--yes").returncode == 0
+    file = place.home / ".ironcurtain/mcp-servers.json"
+    servers = orjson.loads(file.read_bytes())
+    file.write_bytes(orjson.dumps({**servers, "own": {"builtin": "shell"}}))
+    calls = {"make": ("own/run_command", {"command": "make"})}
+    assert place.decisions(calls) == {"make": "escalate"}
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_check_has_nothing_to_say_of_what_init_wrote(place: Place, name: str) -> None:
     assert place.init(name, "--yes").returncode == 0
