@@ -251,14 +251,15 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         if "node" in text.partition("\n")[0]:
             yield from [word + one for word in words for one in table["endings"]]
         return
+    # What packages bring counts as data there: `.venv/bin/python`.
     words = [*_words_in(_COMMANDS.findall(text))]
+    words = [one for one in words if not is_in_cache(_relative(one).split("/"))]
     endings = table["endings"]
     if ending in table["code"]:
         words += [one for one in _WORDS.findall(text) if "/" in one]
         endings += table["indexes"] if is_code(name) or ending == "nix" else ()
     elif ending != _NAMES_OPENED_FILES:
         values = map(_relative, _words_of_values(text))
-        # What packages bring counts as data there: `.venv/bin/python`.
         yield from [one for one in values if not is_in_cache(one.split("/"))]
     for word in map(_relative, words):
         yield word

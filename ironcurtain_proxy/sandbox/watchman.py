@@ -472,8 +472,11 @@ def looked_after(
     closed = lookout.closed()
     if lookout.unseen:
         _LOGGER.warning("%s, so that no call is contained", lookout.unseen)
+    # What a command in a view changes is judged before it comes in: kept back, said, asked about.
     return Watchman(lookout, _noted(notes, lookout)), {
         name: replace(one, profile=one.profile.without_writing(closed))
+        if one.views is None
+        else one
         for name, one in confined.items()
     }
 

@@ -53,6 +53,7 @@ _PRIVILEGED: Final = _LEAVES["privileged"]
 """Programs that change the machine itself."""
 
 _SUB_COMMANDS: Final = word_lists("leaving-sub-commands")
+_OFFLINE: Final = word_lists("offline")
 _INSIDE: Final = frozenset(phrases("never-leaving"))
 """Sub-commands of such programs that need nothing outside."""
 BARE_INSTALLERS: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
@@ -125,11 +126,19 @@ def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> st
     if not path and name in BARE_INSTALLERS and not _ASKS.intersection(word.text for word in rest):
         return f"{name} installs packages"
     if path and path[0] in known:
-        return f"{name} {path[0]} reaches another machine"
+        is_outward = path[0] not in word_set("installs") or not _stays(name, rest)
+        return f"{name} {path[0]} reaches another machine" if is_outward else None
     named = any((word.text or "").startswith("--remote=") for word in rest)
     if tuple(path[:2]) in _PAIRS or named:
         return f"{name} {' '.join(path[:2])} reaches another machine"
     return None
+
+
+def _stays(name: str, rest: Sequence[Word]) -> bool:
+    """Return whether a program that installs is told to use what is on this machine alone."""
+    texts = [word.text for word in rest]
+    known = any(option in texts for option in _OFFLINE.get(name, ()))
+    return known and all(text is not None and ":" not in text for text in texts)
 
 
 def why_privileged(command: SimpleCommand) -> str | None:

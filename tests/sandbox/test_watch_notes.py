@@ -15,6 +15,7 @@ from ironcurtain_proxy.sandbox import watchman
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.shell_setup import Views
 from ironcurtain_proxy.sandbox.watchman import NAME, Watchman, looked_after
 
 EVIL = "[core]\n\tfsmonitor = ./evil\n"
@@ -425,3 +426,18 @@ def test_names_in_any_bytes_are_noted(m: Machine) -> None:
     m.start()
     assert not new.exists()
     assert (m.top / odd / ".claude/settings.json").exists()
+
+
+def test_what_a_command_in_a_view_changes_is_judged_later_and_not_closed_before(m: Machine) -> None:
+    closed = m.put(".envrc")
+    profile = SandboxProfile(allow_write=(str(m.top),))
+    views = Views(directory=str(m.state), workspace=str(m.top))
+    both = {
+        "files": Confinement(("true",), profile),
+        "shell": Confinement(("true",), profile, views=views),
+    }
+    found, confined = looked_after(both, m.state)
+    assert found is not None
+    m.living.append(found)
+    assert str(closed) in confined["files"].profile.deny_write
+    assert confined["shell"] == both["shell"]
