@@ -38,6 +38,7 @@ from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
     control_of,
+    is_in_cache,
     looks_like_repository,
     may_be_control,
 )
@@ -257,7 +258,8 @@ class Control:
         if not len(self._leads) or self._is_approved(entry.parts):
             return False
         path = self._absolute(entry.parts)
-        if entry.is_removed and COMPILED in entry.parts:
+        # A virtual environment may be made anew: what comes in its place is judged as this one.
+        if entry.is_removed and (COMPILED in entry.parts or is_in_cache(entry.parts)):
             return False
         if not entry.is_link and is_activation(path, entry.new(), [self._workspace]):
             return False

@@ -562,3 +562,37 @@ def test_what_an_envrc_activates_comes_in_as_python_writes_it_alone(
     found = w.run(script, led=LedPlaces(paths=frozenset([str(activate)])))
     is_plain = then == "true"
     assert (said(found.kept_back) == [], activate.exists()) == (is_plain, is_plain)
+
+
+@pytest.mark.parametrize(
+    ("then", "stays"),
+    [
+        ("true", False),
+        ("mkdir -p .venv/bin; echo ./evil > .venv/bin/activate", True),
+        ("mkdir -p x/bin; echo ./evil > x/bin/activate; ln -s x .venv", True),
+    ],
+)
+def test_an_environment_that_is_removed_makes_no_way_for_another(
+    w: Workbench, then: str, *, stays: bool
+) -> None:
+    activate = w.ws / ".venv/bin/activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text("mine")
+    led = LedPlaces(paths=frozenset([str(activate)]))
+    found = w.run(f"rm -rf .venv; {then}", led=led)
+    assert bool(found.kept_back) == stays
+    assert not activate.exists() or activate.read_text() == "mine"
+    # In two commands, too.
+    w.run("rm -rf .venv", led=led)
+    found = w.run(then, led=led)
+    assert (bool(found.kept_back), activate.exists()) == (stays, False)
+
+
+def test_an_environment_is_made_anew_in_one_command(w: Workbench) -> None:
+    activate = w.ws / ".venv/bin/activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text("old")
+    script = f"rm -rf .venv; {sys.executable} -m venv --without-pip --symlinks .venv"
+    found = w.run(script, led=LedPlaces(paths=frozenset([str(activate)])))
+    assert said(found.kept_back) == []
+    assert "VIRTUAL_ENV" in activate.read_text()
