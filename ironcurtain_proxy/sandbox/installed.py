@@ -173,7 +173,10 @@ def npm_install(environ: Mapping[str, str], home: Path) -> str:
         modules = folder / "lib" / "node_modules"
         there = next(one for one in (modules, *modules.parents) if one.exists())
         if not os.access(there, os.W_OK | os.X_OK):
-            return "npm install -g --prefix ~/.local"
+            # With another prefix npm does not read what this machine says of registries.
+            said = folder / "etc/npmrc"
+            more = f" --globalconfig {shlex.quote(str(said))}" if said.is_file() else ""
+            return f"npm install -g --prefix ~/.local{more}"
     return "npm install -g"
 
 

@@ -93,6 +93,20 @@ def test_where_the_folder_of_npm_is_not_the_users_the_command_writes_into_the_ho
     )
 
 
+def test_what_the_machine_says_of_registries_holds_in_the_home_too(machine: Machine) -> None:
+    machine.only()
+    (machine.bin / "srt").unlink()
+    said = machine.bin / "prefix/etc/npmrc"
+    said.parent.mkdir(parents=True)
+    said.write_text("cafile=/etc/ssl/own.pem\n")
+    (machine.bin / "prefix/lib").write_text("nobody makes a folder here, root neither")
+    machine.environ["npm_config_prefix"] = str(machine.bin / "prefix")
+    assert machine.why_not()[1] == (
+        f"npm install -g --prefix ~/.local --globalconfig {said} "
+        "@anthropic-ai/sandbox-runtime@0.0.83"
+    )
+
+
 def test_a_program_that_may_not_be_run_is_named_with_its_path(machine: Machine) -> None:
     machine.only()
     (machine.bin / "srt").chmod(0o644)
