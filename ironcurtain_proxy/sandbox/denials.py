@@ -368,10 +368,9 @@ MAX_TEXT = 64 * 1024  # characters
 """The most characters of each text that are searched."""
 
 _MARK = "[SANDBOX BLOCKED"
-_CLOSED_MARK = "[CLOSED FOR WRITING:"
 _WHY_CLOSED = (
-    "programs of the user's machine run or read it by themselves, so no call changes it; do not "
-    "retry: leave it as it is, work in another file, or tell the user which change you need"
+    "is closed to all calls: programs of the user's machine act on it, or its user closed it. Do "
+    "not retry: work in another file, or tell the user which change you need"
 )
 _LONGEST_NAME = 300
 
@@ -535,7 +534,7 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
 
     It is None if the sandbox did not cause it, or it is marked already.
     """
-    if any(text.startswith((_MARK, _CLOSED_MARK)) for text in texts):
+    if any(text.startswith(_MARK) for text in texts):
         return None
     if (mark := _mark_of_closed(texts, closed)) is not None:
         return mark
@@ -553,7 +552,7 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
 def _mark_of_closed(texts: Iterable[str], closed: Closed) -> str | None:
     """Return the mark of a file that no call changes, or None if the texts name none."""
     path = next(filter(None, map(closed.file, texts)), None)
-    return None if path is None else f"{_CLOSED_MARK} {path[:_LONGEST_NAME]}: {_WHY_CLOSED}]"
+    return None if path is None else f"{_MARK}: {path[:_LONGEST_NAME]} {_WHY_CLOSED}]"
 
 
 def _implied_host(text: str, closed: Closed) -> str | None:

@@ -257,7 +257,7 @@ WITH_CLOSED = SandboxProfile(
 def test_an_agent_reads_that_a_file_is_closed_and_what_to_do(text: str, path: str) -> None:
     mark = marks(text, Closed(WITH_CLOSED))
     assert mark is not None
-    assert mark.startswith(f"[CLOSED FOR WRITING: {WORK}/{path}: ")
+    assert mark.startswith(f"[SANDBOX BLOCKED: {WORK}/{path} is closed to all calls: ")
     said = annotated({"content": [{"type": "text", "text": text}]}, Closed(WITH_CLOSED, runs=True))
     assert mark in str(said)
 
@@ -271,6 +271,6 @@ def test_an_agent_reads_that_a_file_is_closed_and_what_to_do(text: str, path: st
     ],
 )
 def test_of_other_files_nothing_is_said_of_being_closed(text: str) -> None:
-    assert "CLOSED" not in (marks(text, Closed(WITH_CLOSED)) or "")
+    assert "is closed" not in (marks(text, Closed(WITH_CLOSED)) or "")
     given: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
     assert annotated(given, Closed(WITH_CLOSED)) is given
