@@ -50,23 +50,32 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome
 def proxy(home: HookedHome, **variables: str) -> Iterator[RawClient]:
     """Start the proxy, and wait until it serves the hooks, or says why not."""
     words = [sys.executable, "-c", PROXY, str(os.getpid())]
-    environment, before = {**home.environment(), **variables}, len(said(home))
+    environment, before = {**home.environment(), **variables}, notes(home).keys()
     with RawClient(words, environment, home.home / "errors", home.workspace) as agent:
         info: Message = {"name": "x", "version": "1"}
         greeted: Message = {"protocolVersion": NEWEST, "capabilities": {}, "clientInfo": info}
         agent.result(agent.request("initialize", greeted))
         agent.notify("notifications/initialized")
         try:
-            until(lambda: len(said(home)) > before)
+            until(lambda: notes(home).keys() - before)
+            (own,) = notes(home).keys() - before
+            # The end of a session is told to a socket that is there, and to no other.
+            doors = home.state / "doors"
+            until(lambda: notes(home)[own] or any(one.is_socket() for one in doors.iterdir()))
             yield agent
         finally:
             # It ends with the last of both.
             home.end_session()
 
 
-def said(home: HookedHome) -> list[str]:
+def notes(home: HookedHome) -> dict[Path, str]:
+    """Return why each proxy does not serve the hooks; empty for one that does, or is about to."""
     found = (home.state / "sessions").glob(f"*/{SHARED}")
-    return [one.read_text().removeprefix("claude").lstrip("\n") for one in found]
+    return {one: one.read_text().removeprefix("claude").lstrip("\n") for one in found}
+
+
+def said(home: HookedHome) -> list[str]:
+    return [*notes(home).values()]
 
 
 def records(home: HookedHome) -> list[Message]:
