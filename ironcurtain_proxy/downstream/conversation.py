@@ -34,7 +34,6 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.answers import Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.codec import (
     Malformed,
     MessageId,
@@ -47,6 +46,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
     odd_number,
     recover_id,
 )
+from ironcurtain_proxy.jsonrpc.line_writer import Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, Lost, Oversize, StreamEnded
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, object_of

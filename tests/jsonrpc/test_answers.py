@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ironcurtain_proxy.jsonrpc.answers import Answers
+from ironcurtain_proxy.jsonrpc.line_writer import Answers
 
 pytestmark = pytest.mark.anyio
 
