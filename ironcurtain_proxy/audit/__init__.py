@@ -1,6 +1,6 @@
 """The record of what was decided and done: redacted, chained, append-only.
 
-- `log`, `writer`, `syncing`, `recovery`: how lines are written, made to last, and taken up again.
+- `log`, `writer`, `recovery`: how lines are written, made to last, and taken up again.
 - `records`, `bounding`: how a line is made, chained and sealed, and how long it may be.
 - `redaction`: secrets in a record, in a server's answer, and in what a server is sent. `secrets`,
   `commands`, `credential_files`: where they stand, by their formats and names, in command lines,

@@ -36,12 +36,13 @@ from ironcurtain_proxy.audit.records import (
     summarize,
 )
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
-from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import (
+    STUCK_SECONDS,
     Group,
     LogFile,
     LogSettings,
     OnHang,
+    Syncer,
     Write,
     Writer,
     explain,
@@ -123,7 +124,7 @@ class AuditLog:
             path: created with its directories, for this user only, if it is not there.
             settings: how records are written.
             on_hang: called on a thread when a write has held the event loop up beyond the deadline;
-                it can only end the process, as `syncing.end_process` does. None: the loop never
+                it can only end the process, as `writer.end_process` does. None: the loop never
                 writes itself, which costs a call some 50 µs more and cannot hang.
             batch: what comes in it is written together.
             is_shared: whether it is no news that another process has the log.

@@ -7,8 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.syncing import end_process
-from ironcurtain_proxy.audit.writer import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings, end_process
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings

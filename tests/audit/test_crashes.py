@@ -217,7 +217,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_torn(kind: str, small_disk: Path
 HANGING = """
 import os, sys, threading, anyio
 from pathlib import Path
-from ironcurtain_proxy.audit.syncing import end_process
+from ironcurtain_proxy.audit.writer import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.writer import LogSettings

@@ -20,15 +20,15 @@ PAUSE = 2.5
 WRITER = """
 import os, signal, sys, threading, time, anyio
 from pathlib import Path
-from ironcurtain_proxy.audit import syncing
-from ironcurtain_proxy.audit.syncing import end_process
+from ironcurtain_proxy.audit import writer
+from ironcurtain_proxy.audit.writer import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import record
 
 path, where = Path(sys.argv[1]), sys.argv[2]
-syncing.STUCK_SECONDS = 2.0
+writer.STUCK_SECONDS = 2.0
 writes = 0
 syncing_now, may_sync = threading.Event(), threading.Event()
 fsync = os.fsync

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from ironcurtain_proxy.audit.records import GENESIS, Link
-from ironcurtain_proxy.audit.syncing import Syncer
+from ironcurtain_proxy.audit.writer import Syncer
 
 
 class _TakenBack(Syncer):

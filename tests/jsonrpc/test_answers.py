@@ -5,7 +5,6 @@ from collections.abc import Awaitable
 import anyio
 import anyio.lowlevel
 import pytest
-
 from ironcurtain_proxy.jsonrpc.line_writer import Answers
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 
 from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
-from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
 pytestmark = pytest.mark.anyio
