@@ -29,8 +29,8 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.config.policy.policy_file import PolicyReader
     from ironcurtain_proxy.config.reading.problems import Report
     from ironcurtain_proxy.downstream.connection import Connection
+    from ironcurtain_proxy.downstream.conversation import Listeners
     from ironcurtain_proxy.downstream.notifications import UnusableMessages
-    from ironcurtain_proxy.downstream.open_questions import Listeners
     from ironcurtain_proxy.downstream.remote.exchange import Response, is_answer_to
     from ironcurtain_proxy.downstream.remote.streamable import StreamPosition
     from ironcurtain_proxy.downstream.session_log import SessionLog

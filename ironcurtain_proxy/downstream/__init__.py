@@ -1,9 +1,8 @@
 """The servers behind the proxy: start, call, restart, close.
 
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
-- `conversation`: JSON-RPC with one server. `connection`, `listing`, `shapes`, `roots`,
-  `open_questions`: MCP with it, who is told of it, and how many bytes of answers may be on their
-  way.
+- `conversation`: JSON-RPC with one server, what it asks, and how many bytes of answers may be on
+  their way. `connection`, `listing`, `roots`: MCP with it, and who is told of it.
 - `eras`, `notifications`: how a server of each era is begun, what is said to it, and heard from it.
 - `remote`: servers that are reached over HTTP.
 - `process`, `guardian`: processes, their files and standard error, and what is left when one is

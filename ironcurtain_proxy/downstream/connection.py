@@ -17,7 +17,13 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream import eras
-from ironcurtain_proxy.downstream.conversation import Conversation, Standing
+from ironcurtain_proxy.downstream.conversation import (
+    PASSED_ON,
+    Conversation,
+    Listeners,
+    OpenServerQuestions,
+    Standing,
+)
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.listing import TOOLS, list_entries
 from ironcurtain_proxy.downstream.notifications import (
@@ -27,7 +33,6 @@ from ironcurtain_proxy.downstream.notifications import (
     token_key,
     token_of,
 )
-from ironcurtain_proxy.downstream.open_questions import PASSED_ON, Listeners, OpenServerQuestions
 from ironcurtain_proxy.errors import (
     DownstreamError,
     UnansweredError,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from ironcurtain_proxy.downstream.conversation import AnswerCapacity
 from ironcurtain_proxy.downstream.eras import ROOTS
-from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.operation import Caller

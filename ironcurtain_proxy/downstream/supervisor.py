@@ -18,12 +18,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, Connection
-from ironcurtain_proxy.downstream.conversation import Standing
+from ironcurtain_proxy.downstream.conversation import Listeners, Standing
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.eras import ServerDescription, news_besides, wanted_news
 from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
-from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog

@@ -2,7 +2,7 @@
 
 import gc
 
-from ironcurtain_proxy.downstream.open_questions import SMALL, AnswerCapacity
+from ironcurtain_proxy.downstream.conversation import SMALL, AnswerCapacity
 from ironcurtain_proxy.model.server import ToolResult
 
 LARGE = 10 * SMALL

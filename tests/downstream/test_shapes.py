@@ -7,7 +7,7 @@ import mcp_types
 import pytest
 from pydantic import BaseModel
 
-from ironcurtain_proxy.downstream.shapes import fitting
+from ironcurtain_proxy.downstream.listing import fitting
 from ironcurtain_proxy.model.values import Json
 
 Entry = dict[str, Json]

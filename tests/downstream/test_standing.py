@@ -15,9 +15,8 @@ import pytest
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream.connection import Connection
-from ironcurtain_proxy.downstream.conversation import Standing
+from ironcurtain_proxy.downstream.conversation import Listeners, Standing
 from ironcurtain_proxy.downstream.notifications import UnusableMessages
-from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import CallTimedOutError

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.downstream.connection import Connection
+from ironcurtain_proxy.downstream.conversation import Listeners
 from ironcurtain_proxy.downstream.notifications import UnusableMessages
-from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.values import Json
