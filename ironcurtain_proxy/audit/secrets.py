@@ -29,7 +29,7 @@ from ironcurtain_proxy.audit.commands import (
     is_working_directory,
     secrets_of_commands,
 )
-from ironcurtain_proxy.audit.credential_files import written_secrets
+from ironcurtain_proxy.audit.redaction import written_secrets
 from ironcurtain_proxy.lazy_pattern import lazy
 
 # --- keys
