@@ -8,8 +8,9 @@ to 100). So the loop may write itself, in 8 µs, as long as the disk has shown l
 second ago, to one of the threads, that it does not hang. Should such a write hang all the same, the
 loop hangs with it, and this thread is the one that notices and ends the process.
 
-The thread that syncs written lines to the disk also updates the head file. It holds no lock that the writing thread waits for: a slow disk delays only the moment from which
-a line survives a power failure.
+The thread that syncs written lines to the disk also updates the head file. It holds no lock that
+the writing thread waits for: a slow disk delays only the moment from which a line survives a power
+failure.
 
 Where a write itself does not return, the event loop hangs in the kernel: it forwards nothing and
 answers nothing. Another thread then ends the process, so that the agent and the servers see their

@@ -1,4 +1,4 @@
-"""Lines sent through one pipe, each whole and in order, and the requests that wait for their answer.
+"""Lines sent through one pipe, each whole, and the requests that wait for their answer.
 
 One timer serves all requests: a cancel scope for each deadline would cost ten times as much as the
 look-up, and a timer for each as much again.
