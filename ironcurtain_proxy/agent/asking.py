@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 from msgspec import Struct, field
 
-from ironcurtain_proxy.agent.era import NOT_CROSSING, declared
+from ironcurtain_proxy.agent.replies import NOT_CROSSING, declared
 from ironcurtain_proxy.agent.requests import RefusedQuestionError
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.codec import encode

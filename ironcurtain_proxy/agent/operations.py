@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct, field
 
-from ironcurtain_proxy.agent.era import NO_SUCH_RESOURCE, fault
-from ironcurtain_proxy.agent.replies import refusal_blocks
+from ironcurtain_proxy.agent.replies import NO_SUCH_RESOURCE, fault, refusal_blocks
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR
 from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, ListKind, Method

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from ironcurtain_proxy.agent.era import LEVELS, fault
+from ironcurtain_proxy.agent.replies import LEVELS, fault
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, EncodedResult
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError

@@ -1,6 +1,6 @@
 """The MCP server that the agent talks to.
 
-It serves both eras of the protocol (see `agent/era.py`). Servers' own questions are sent by
+It serves both eras of the protocol (see `agent/replies.py`). Servers' own questions are sent by
 `agent/asking.py`.
 
 Knows MCP and nothing of policies: a request goes to the handler it was given, as raw JSON, and
@@ -17,25 +17,27 @@ import anyio
 from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.asking import Introduction, no_introduction
-from ironcurtain_proxy.agent.era import (
+from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
+from ironcurtain_proxy.agent.replies import (
     HEADER_MISMATCH,
     LEVELS,
     REMOVED,
     UNSUPPORTED_VERSION,
     caller_of,
     discovery,
+    error_result,
     fault,
     introduction,
+    is_as_given,
     is_introduction,
     is_modern,
+    result_of,
     result_of_before,
     stamped,
     stamped_text,
     tool_of_before,
     without_tasks,
 )
-from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
-from ironcurtain_proxy.agent.replies import error_result, is_as_given, result_of
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,

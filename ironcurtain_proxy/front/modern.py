@@ -17,13 +17,13 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
-from ironcurtain_proxy.agent.era import (
+from ironcurtain_proxy.agent.replies import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     unsupported_version,
 )
-from ironcurtain_proxy.agent.era import is_modern as names_its_version
+from ironcurtain_proxy.agent.replies import is_modern as names_its_version
 from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     INVALID_REQUEST,

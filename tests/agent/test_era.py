@@ -9,7 +9,7 @@ import pytest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ironcurtain_proxy.agent import rounds
-from ironcurtain_proxy.agent.era import REMOVED
+from ironcurtain_proxy.agent.replies import REMOVED
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.operation import (
