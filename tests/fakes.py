@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
+from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolsAlike
 from ironcurtain_proxy.model.authorized import AuthorizedCall

@@ -27,7 +27,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.settlements import LEFT_TO_CLIENT
 from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
 from ironcurtain_proxy.facts.client_tools import FILES, SHELL
 from ironcurtain_proxy.facts.live_catalogue import ToolLists
@@ -41,6 +40,7 @@ from ironcurtain_proxy.hooks.events import (
     Verdict,
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.case import LEFT_TO_CLIENT
 from ironcurtain_proxy.model.decision import IN_CLIENT, KERNEL, Decider, in_record
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.grant import SandboxOpening

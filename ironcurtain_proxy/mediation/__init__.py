@@ -2,7 +2,8 @@
 
 - `calls`: the entry for the agent's calls, and the proxy's own tools. `mediator`: all steps of a
   call; begin to read here.
-- `judge`: the decision of policy and overlay together.
+- `judge`: the policy's decision joined with the operator's other reasons to ask, and with secrets
+  that would leave.
 - `journal`: the records, and a notice that no reviewer can be reached.
 - `operations`: resources, prompts, completions and subscriptions; questions of servers.
 - `outcome`: how calls end: refused, unanswered, answered, withheld or with a changed answer.

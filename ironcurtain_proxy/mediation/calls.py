@@ -22,7 +22,6 @@ from ironcurtain_proxy.agent.replies import (
     text_result,
 )
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.approval.settlements import EscalationState
 from ironcurtain_proxy.errors import AuditError, DownstreamError
 from ironcurtain_proxy.grants.book import Budget, BudgetBook
 from ironcurtain_proxy.grants.session_grants import SessionGrants
@@ -30,7 +29,7 @@ from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.outcome import unanswered
 from ironcurtain_proxy.mediation.session import SERVER, PlannedCall, Planner, read_calls
-from ironcurtain_proxy.model.case import CLIENT, Case, Settlement
+from ironcurtain_proxy.model.case import CLIENT, Case, EscalationState, Settlement
 from ironcurtain_proxy.model.decision import (
     IN_CLIENT,
     NO_ROOM,

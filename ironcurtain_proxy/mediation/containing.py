@@ -37,7 +37,6 @@ from ironcurtain_proxy.approval.containment import (
     written_outside,
     written_to_act,
 )
-from ironcurtain_proxy.approval.settlements import by_containment
 from ironcurtain_proxy.decision.authorizer import (
     CONTAINED_SERVERS,
     is_asked_to_read,
@@ -47,7 +46,7 @@ from ironcurtain_proxy.mediation.committing import MOST_NAMED, commit, listed
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Case, by_containment
 from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Allow, Decider, Grants
 from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce

@@ -20,7 +20,6 @@ from typing import Final, TypeAlias, assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.authorizer import goes_by_name
 from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms, reasons_left
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -30,7 +29,7 @@ from ironcurtain_proxy.mediation.question import (
     question_about,
     said_of_targets,
 )
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Case, besides, by_grants, by_reviewer
 from ironcurtain_proxy.model.decision import (
     KERNEL,
     ClientDialog,

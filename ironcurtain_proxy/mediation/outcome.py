@@ -8,12 +8,11 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Case, by_refusal, held, refused_by
 from ironcurtain_proxy.model.crossing import asked_by, operation_of
 from ironcurtain_proxy.model.decision import Allow, Escalate, Ground, asking_answer, held_part
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable, is_hidden

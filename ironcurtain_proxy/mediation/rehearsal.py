@@ -11,11 +11,10 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
-from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.mediation.judge import NamedTool, Overlay, judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground

@@ -14,8 +14,6 @@ from typing import Final
 from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.approval.judging import Overlay
-from ironcurtain_proxy.approval.settlements import by_reviewer
 from ironcurtain_proxy.decision.authorizer import is_always_denied
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook
@@ -23,12 +21,12 @@ from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.containing import Containing, opening_of
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls, SignedAnswers
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.mediation.judge import Attempts, Judge
+from ironcurtain_proxy.mediation.judge import Attempts, Judge, Overlay
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.outcome import Outcomes, Results, turn_down
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.model.annotation import CAPABILITIES, Capability, ToolAnnotation
-from ironcurtain_proxy.model.case import Case, Judgement
+from ironcurtain_proxy.model.case import Case, Judgement, by_reviewer
 from ironcurtain_proxy.model.decision import CHANGED, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,

@@ -20,7 +20,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED
@@ -40,7 +39,7 @@ from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals
-from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.mediation.judge import NamedTool, Overlay, judge
 from ironcurtain_proxy.model.annotation import Annotations, ToolsAlike
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate

@@ -18,12 +18,12 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.settlements import (
+from ironcurtain_proxy.model.annotation import Capability
+from ironcurtain_proxy.model.case import (
     EscalationState,
     advance,
     state_after,
 )
-from ironcurtain_proxy.model.annotation import Capability
 from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
     APPROVAL_LASTS,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
-from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import OverlayRules, is_gate_on
 from ironcurtain_proxy.audit.redaction import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -22,6 +21,7 @@ from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import MountTable, PathReader
 from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource
 from ironcurtain_proxy.mailbox.user_message import MessageSource
+from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.model.annotation import Isolation
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.origin import Target

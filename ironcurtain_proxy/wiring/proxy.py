@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.replies import is_own
-from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.redaction import redacted
@@ -35,6 +34,7 @@ from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
+from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
 from ironcurtain_proxy.mediation.outcome import Results, refuse_later
 from ironcurtain_proxy.mediation.session import Session, SessionSettings

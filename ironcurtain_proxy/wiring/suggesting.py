@@ -20,7 +20,6 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.policy.policy_file import all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -28,7 +27,7 @@ from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_gen
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
-from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.mediation.judge import NamedTool, Overlay, judge
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.crossing import operation_of, recorded_as
 from ironcurtain_proxy.model.decision import (

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules, Subject, judge
+from ironcurtain_proxy.mediation.judge import NamedTool, Overlay
 from ironcurtain_proxy.model.annotation import ArgumentCapabilities, SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import (

@@ -5,13 +5,13 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.settlements import (
+from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.case import (
     TRANSITIONS,
     EscalationState,
     advance,
     state_after,
 )
-from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 

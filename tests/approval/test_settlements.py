@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer
+from ironcurtain_proxy.model.case import by_refusal, by_reviewer
 from ironcurtain_proxy.model.decision import HUMAN, Decider, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
 

@@ -23,6 +23,7 @@ STRICT: Final = (
     "model",
     "decision",
     "approval",
+    "mediation.judge",
     "shell.outward",
     "shell.operations",
     "shell.effects",

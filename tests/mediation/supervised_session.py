@@ -7,9 +7,9 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import SUPERVISED
-from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
+from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.mediation.session import Opened, PlannedCall
 from ironcurtain_proxy.model.annotation import ToolDeclaration
 from ironcurtain_proxy.model.decision import HUMAN, Effect

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
-from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
+from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.mediation.session import MAX_CALLS, Opened, PlannedCall, read_calls
 from ironcurtain_proxy.model.annotation import ToolDeclaration
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Grants
