@@ -21,8 +21,8 @@ from ironcurtain_proxy.agent.requests import (
 )
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, escaped, written_id
-from ironcurtain_proxy.jsonrpc.line_writer import Answers, LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
+from ironcurtain_proxy.jsonrpc.sending import Answers, LineWriter
 from ironcurtain_proxy.model.values import Json
 
 if TYPE_CHECKING:

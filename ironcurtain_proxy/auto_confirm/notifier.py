@@ -1,6 +1,6 @@
 """Notices of wanted reviews, summaries of approvals, abandoned reviewers: sent in the background.
 
-No call waits for a notice, and failed notices are dropped. `notices` has the texts.
+No call waits for a notice, and failed notices are dropped. `review.open_questions` has the texts.
 
 A notice has few, harmless characters and no text of a call: a model may read it, and such a text
 could be a prompt injection.
@@ -40,7 +40,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import BASE
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.private_files import append_line
-from ironcurtain_proxy.review.notices import post_once
+from ironcurtain_proxy.review.open_questions import post_once
 
 # --- notices
 

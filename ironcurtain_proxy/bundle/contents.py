@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME, read_annotations_file
-from ironcurtain_proxy.config.policy.bundled import (
+from ironcurtain_proxy.config.policy.engine_file import read_reviewers
+from ironcurtain_proxy.config.policy.managed import (
+    KEEP_NAME,
     MAXIMUM_NAME,
     MOST_BYTES,
     MOST_FILES,
+    REVIEWERS_NAME,
     REVOKED_NAME,
+    ManagedForm,
     RevokedForm,
     is_bundled,
     read_release,
 )
-from ironcurtain_proxy.config.policy.engine_file import read_reviewers
-from ironcurtain_proxy.config.policy.managed import KEEP_NAME, REVIEWERS_NAME, ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
     POLICY_NAME,

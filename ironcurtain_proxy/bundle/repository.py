@@ -44,7 +44,7 @@ from ironcurtain_proxy.bundle.contents import (
     unpack,
     write_public,
 )
-from ironcurtain_proxy.config.policy.bundled import digest_of, shown_time
+from ironcurtain_proxy.config.policy.managed import digest_of, shown_time
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.signing.keys import PublicKey
 

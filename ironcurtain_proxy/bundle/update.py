@@ -41,7 +41,7 @@ from ironcurtain_proxy.bundle.contents import (
     write_release,
 )
 from ironcurtain_proxy.bundle.repository import SIGNED_FIELD, TARGET
-from ironcurtain_proxy.config.policy.bundled import (
+from ironcurtain_proxy.config.policy.managed import (
     ATTEMPT_NAME,
     BUNDLE_NAME,
     CLOCK,

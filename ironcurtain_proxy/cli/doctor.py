@@ -31,7 +31,7 @@ from ironcurtain_proxy.config.auto_confirm import (
 )
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.overlay_settings import COMMAND
-from ironcurtain_proxy.config.policy.bundled import bundle_lines
+from ironcurtain_proxy.config.policy.managed import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import PROVIDER_KEYS, Settings, gather_settings
@@ -47,8 +47,7 @@ from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_prog
 from ironcurtain_proxy.sandbox.profile import shown_limits
 from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS, machine_of
-from ironcurtain_proxy.wiring.containment import TIMELINES
-from ironcurtain_proxy.wiring.containment_report import containment_report
+from ironcurtain_proxy.wiring.containment import TIMELINES, containment_report
 from ironcurtain_proxy.wiring.serving import (
     is_hooked,
     look_at_reviewers,

@@ -17,13 +17,15 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
 )
 from ironcurtain_proxy.config.extras import require
-from ironcurtain_proxy.config.policy.bundled import (
+from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
+from ironcurtain_proxy.config.policy.managed import (
+    MANAGED,
+    REVIEWERS_NAME,
     bundle_fields,
     bundle_lines,
+    find_managed,
     shown_time,
 )
-from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
-from ironcurtain_proxy.config.policy.managed import MANAGED, REVIEWERS_NAME, find_managed
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import home_directory

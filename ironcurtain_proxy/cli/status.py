@@ -11,7 +11,7 @@ from ironcurtain_proxy.cli.doctor import hooks, store
 from ironcurtain_proxy.cli.output import complain, picked, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.config.policy.bundled import bundle_fields, bundle_lines
+from ironcurtain_proxy.config.policy.managed import bundle_fields, bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings

@@ -59,8 +59,8 @@ from ironcurtain_proxy.jsonrpc.codec import (
     odd_number,
     recover_id,
 )
-from ironcurtain_proxy.jsonrpc.line_writer import Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, Lost, Oversize, StreamEnded
+from ironcurtain_proxy.jsonrpc.sending import Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, object_of

@@ -7,7 +7,7 @@
   read by their form.
 - `operations`: operations other than tool calls, and a server's questions.
 - `git`, `git_process`, `pushes`, `repositories`: repositories, their branches and remotes, and
-  where a command reaches. `history`: what a push would publish.
+  where a command reaches, and what a push would publish.
 - `commands`: the shell command of a call, and where it runs. `sql`: the effect of statements.
 - `meanings`, `entries`: the files and hosts that give a command its meaning.
 - `client_tools`: clients' own tools as calls of servers.

@@ -25,7 +25,6 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
-from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import (
     OF_REQUEST,
     STREAM_ENDED,
@@ -33,6 +32,7 @@ from ironcurtain_proxy.jsonrpc.pipes import (
     Oversize,
     open_wire,
 )
+from ironcurtain_proxy.jsonrpc.sending import LineWriter
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from ironcurtain_proxy.private_files import (
     write_whole,
 )
 from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
-from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
+from ironcurtain_proxy.wiring.call_facts import annotated_client_tools
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""

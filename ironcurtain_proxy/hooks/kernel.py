@@ -60,7 +60,7 @@ from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
-from ironcurtain_proxy.wiring.client_tools import client_tools
+from ironcurtain_proxy.wiring.call_facts import client_tools
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MessageId
-from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
+from ironcurtain_proxy.jsonrpc.sending import LineWriter
 
 # --- channels
 

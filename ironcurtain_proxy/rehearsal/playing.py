@@ -60,8 +60,12 @@ from ironcurtain_proxy.rehearsal.memory import (
 from ironcurtain_proxy.rehearsal.transcripts import Recording, TranscriptCall, as_tool_call
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
-from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, resolver_for
-from ironcurtain_proxy.wiring.client_tools import annotated_client_tools
+from ironcurtain_proxy.wiring.call_facts import (
+    annotated_client_tools,
+    command_argument,
+    overlay_for,
+    resolver_for,
+)
 
 # --- scene
 

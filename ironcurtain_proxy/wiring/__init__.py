@@ -7,8 +7,6 @@
 - `pins`: what servers are held to. `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
-- `client_tools`: the servers that stand for a client's own tools.
 - `rehearsal`: for `explain`, and the servers' tools for `check --live`.
 - `views`: where the commands of our own shell have their views, and their commits.
-- `containment_report`: the servers whose calls can be contained.
 """

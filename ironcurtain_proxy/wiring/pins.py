@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_title, tool_usage
-from ironcurtain_proxy.config.policy.bundled import Bundle
+from ironcurtain_proxy.config.policy.managed import Bundle
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, pin_digest

@@ -35,8 +35,14 @@ from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signato
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
-from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
-from ironcurtain_proxy.review.open_questions import OpenQuestions
+from ironcurtain_proxy.review.open_questions import (
+    NoticeWay,
+    OpenQuestions,
+    WaitingNotices,
+    desktop,
+    ntfy,
+    webhook,
+)
 from ironcurtain_proxy.review.terminal import Channel, Panel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 
@@ -448,7 +454,7 @@ def _auto_approver(
     )
     from ironcurtain_proxy.auto_approver.target_call import CallSurroundings  # noqa: PLC0415
     from ironcurtain_proxy.facts.git import GitRemotes  # noqa: PLC0415
-    from ironcurtain_proxy.facts.history import NamedCommits  # noqa: PLC0415
+    from ironcurtain_proxy.facts.pushes import NamedCommits  # noqa: PLC0415
     from ironcurtain_proxy.llm.litellm_model import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(

@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverC
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.history import NamedCommits
+from ironcurtain_proxy.facts.pushes import NamedCommits
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decision import HUMAN, Engine

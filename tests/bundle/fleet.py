@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ironcurtain_proxy.bundle.repository import Repository
 from ironcurtain_proxy.bundle.update import Updated, update
 from ironcurtain_proxy.config.policy import policy_files
-from ironcurtain_proxy.config.policy.bundled import Bundle, read_current
-from ironcurtain_proxy.config.policy.managed import find_managed
+from ironcurtain_proxy.config.policy.managed import Bundle, find_managed, read_current
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.signing.keys import KeyFile
 

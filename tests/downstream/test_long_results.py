@@ -3,9 +3,9 @@
 from hashlib import sha256
 
 import pytest
-from ironcurtain_proxy.jsonrpc.line_writer import LONG_RESULT
 
 from ironcurtain_proxy.audit.records import summarize
+from ironcurtain_proxy.jsonrpc.sending import LONG_RESULT
 from tests.downstream.scripted_servers import a_call, running
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,8 @@ from collections.abc import Awaitable
 import anyio
 import anyio.lowlevel
 import pytest
-from ironcurtain_proxy.jsonrpc.line_writer import Answers
+
+from ironcurtain_proxy.jsonrpc.sending import Answers
 
 pytestmark = pytest.mark.anyio
 

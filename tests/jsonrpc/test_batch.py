@@ -6,10 +6,10 @@ from collections.abc import Callable
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 
 from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
+from ironcurtain_proxy.jsonrpc.sending import LineWriter
 
 pytestmark = pytest.mark.anyio
 

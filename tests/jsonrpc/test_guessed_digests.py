@@ -3,7 +3,8 @@
 from hashlib import sha256
 
 import pytest
-from ironcurtain_proxy.jsonrpc.line_writer import LONG_RESULT, guess_digest
+
+from ironcurtain_proxy.jsonrpc.sending import LONG_RESULT, guess_digest
 
 RESULT = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * LONG_RESULT)
 

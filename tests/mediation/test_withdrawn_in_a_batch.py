@@ -15,7 +15,6 @@ import anyio.lowlevel
 import orjson
 import pytest
 from anyio.lowlevel import checkpoint
-from ironcurtain_proxy.jsonrpc.line_writer import Answers
 from msgspec.structs import replace
 
 from ironcurtain_proxy.agent.requests import RequestCapacity, Requests, ServerAnswer, Service
@@ -25,6 +24,7 @@ from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MessageId
+from ironcurtain_proxy.jsonrpc.sending import Answers
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered

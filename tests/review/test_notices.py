@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.notices import (
+from ironcurtain_proxy.review.open_questions import (
     QUEUE,
     WaitingNotice,
     WaitingNotices,

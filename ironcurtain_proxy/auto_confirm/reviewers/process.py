@@ -51,8 +51,8 @@ from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, spawn
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
+from ironcurtain_proxy.jsonrpc.sending import LineWriter
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.model.server import ServerSpec

@@ -2,7 +2,7 @@
 
 - `policy_files`, `policy_loading`: the layers of rules, which files are read, how they are joined,
   and the files that no rule makes accessible.
-- `managed`: the administrator's layer. `bundled`: the layer of a signed bundle.
+- `managed`: the administrator's layer, with the signed bundle of a fleet.
 - `policy_file`: rules and the lists that they name, and the difference of two policies.
 - `short_form`, `annotations_file`: one format each. `engine_file`: also the persons whose
   signatures approve.

@@ -32,9 +32,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
-from ironcurtain_proxy.config.policy.bundled import MAXIMUM_NAME, Bundle
 from ironcurtain_proxy.config.policy.managed import (
+    MAXIMUM_NAME,
     REVIEWERS_NAME,
+    Bundle,
     ManagedFiles,
     find_managed,
     managed_paths,

@@ -19,8 +19,7 @@ from ironcurtain_proxy.config.policy.annotations_file import (
     AnnotationsFile,
     read_annotations_file,
 )
-from ironcurtain_proxy.config.policy.bundled import Bundle
-from ironcurtain_proxy.config.policy.managed import check_kept
+from ironcurtain_proxy.config.policy.managed import Bundle, check_kept
 from ironcurtain_proxy.config.policy.policy_file import (
     POLICY_NAME,
     SHIPPED,
