@@ -17,15 +17,16 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import OWN_TOOL
 from ironcurtain_proxy.model.escalation import (
+    UNCHANGED,
     Escalation,
     EscalationId,
     Held,
     Ruling,
     Superseded,
+    Unpublished,
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.history import UNCHANGED, Unpublished
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary

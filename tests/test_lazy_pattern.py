@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import ironcurtain_proxy
-from ironcurtain_proxy import lazy_pattern
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 
 def test_an_expression_is_compiled_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +18,7 @@ def test_an_expression_is_compiled_only_when_it_is_used(monkeypatch: pytest.Monk
         compiled.append(pattern)
         return real(pattern, flags)
 
-    monkeypatch.setattr("ironcurtain_proxy.lazy_pattern.re.compile", compiling)
+    monkeypatch.setattr("ironcurtain_proxy.model.values.re.compile", compiling)
     found = lazy("a+", re.IGNORECASE)
     assert found.pattern == "a+"
     assert compiled == []
@@ -51,7 +50,7 @@ def test_every_lazy_expression_of_the_program_can_be_compiled() -> None:
     assert names
     for name in names:
         values = vars(importlib.import_module(name)).values()
-        found = [one for one in values if isinstance(one, lazy_pattern._Pattern)]
+        found = [one for one in values if isinstance(one, values._Pattern)]
         assert found, name
         for one in found:
             re.compile(one.pattern, one._flags)

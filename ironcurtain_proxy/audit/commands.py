@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
-from ironcurtain_proxy.lazy_pattern import lazy
-from ironcurtain_proxy.model.values import word_list, words
+from ironcurtain_proxy.model.values import lazy, word_list, words
 
 
 def is_telling(name: str) -> bool:

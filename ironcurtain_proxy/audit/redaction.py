@@ -37,10 +37,9 @@ from ironcurtain_proxy.audit.secrets import (
     without_unfinished,
 )
 from ironcurtain_proxy.credentials.table import is_credential, names, places
-from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.request import FoundSecret
-from ironcurtain_proxy.model.values import Json, word_list, words
+from ironcurtain_proxy.model.values import Json, lazy, word_list, words
 
 # --- what is written into files of credentials
 

@@ -30,7 +30,7 @@ from ironcurtain_proxy.audit.commands import (
     secrets_of_commands,
 )
 from ironcurtain_proxy.audit.redaction import written_secrets
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 # --- keys
 

@@ -26,8 +26,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId
-from ironcurtain_proxy.model.history import UNCHANGED
+from ironcurtain_proxy.model.escalation import UNCHANGED, Escalation, EscalationId
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,

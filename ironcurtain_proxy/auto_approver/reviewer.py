@@ -53,9 +53,9 @@ from ironcurtain_proxy.model.escalation import (
     Declined,
     Escalation,
     Ruling,
+    Unpublished,
     Unreachable,
 )
-from ironcurtain_proxy.model.history import Unpublished
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 

@@ -14,8 +14,7 @@ from msgspec import Struct, convert
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.auto_approver.vocabulary import TABLE, these
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.history import Unpublished
+from ironcurtain_proxy.model.escalation import Escalation, Unpublished
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 

@@ -35,7 +35,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, object_of
-from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import SystemClock
 from ironcurtain_proxy.pins.pinned import scan
 
 # --- a proposal as text, and its change by a person -----------------------------------------------

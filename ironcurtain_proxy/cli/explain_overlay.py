@@ -20,14 +20,13 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mediation.rehearsal import RehearsedCall
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.wiring.confinement import find_sandbox
-from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
+from ironcurtain_proxy.wiring.rehearsal import RehearsedCall, rehearsal_for
 
 # --- explain names
 

@@ -34,7 +34,7 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import read_private
 from ironcurtain_proxy.signing.keys import read_public_key, signer_of
@@ -335,7 +335,7 @@ def run_relay(options: argparse.Namespace) -> int:
     # An extra, for this command alone.
     from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
     from ironcurtain_proxy.fleet.relay import Relay, home_of  # noqa: PLC0415
-    from ironcurtain_proxy.own_process.clocks import machine_id  # noqa: PLC0415
+    from ironcurtain_proxy.own_process.operator_log import machine_id  # noqa: PLC0415
 
     database, mailboxes = FleetDatabase(url), mailboxes_of(options)
     named = [path.absolute() for path in options.directories]

@@ -91,7 +91,7 @@ from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import SystemClock
 from ironcurtain_proxy.sandbox.probe import NEEDED_PROGRAMS
 from ironcurtain_proxy.sandbox.wanted import opened_for
 

@@ -31,7 +31,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import SystemClock
 from ironcurtain_proxy.sandbox.installed import Machine, NotInstalled, fetch_of, look_up
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ironcurtain_proxy.control_places.git_files import other_settings
 from ironcurtain_proxy.control_places.python_modules import LARGEST, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 _NAMED: Final = lazy(r"(?aim)^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)")
 

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.control_places.rules import read_names
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 # --- git states
 

@@ -34,7 +34,7 @@ from ironcurtain_proxy.control_places.python_modules import (
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import is_in_cache, is_inert_hook, read_names
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 _OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
 _OF_SERVERS: Final = "mcp"

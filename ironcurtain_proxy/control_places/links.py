@@ -22,7 +22,7 @@ from ironcurtain_proxy.control_places.rules import (
     looks_activated,
     read_names,
 )
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""

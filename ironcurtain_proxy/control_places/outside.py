@@ -31,7 +31,7 @@ from ironcurtain_proxy.control_places.python_modules import (
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import is_acted_on, read_names
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 _LARGE: Final = 1 << 16
 """The bytes beyond which settings are mostly a program's memory: they must name the workspace."""

@@ -20,7 +20,7 @@ from glob import glob
 from typing import Final
 
 from ironcurtain_proxy.control_places.rules import read_names
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.model.values import lazy
 
 _AS_MODULE: Final = lazy(r"(?<![\w-])-[bBdEiIOqsSuvx]*m[\"',\s]*([A-Za-z_][\w.]*)")
 _IMPORTS: Final = lazy(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import\b([\w \t.,(*]*)", re.MULTILINE)

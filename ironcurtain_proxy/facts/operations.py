@@ -17,7 +17,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.arguments import Refusal, canonical_url, is_unambiguous
-from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import RESOURCE_METHODS, Operation, label, named_in
@@ -28,7 +27,7 @@ from ironcurtain_proxy.model.request import (
     ServerQuestion,
     Unresolvable,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, file_uri, object_of, text_of
+from ironcurtain_proxy.model.values import Arguments, Json, file_uri, lazy, object_of, text_of
 
 MAX_URI: Final = 4096
 """Characters."""

@@ -31,7 +31,7 @@ from ironcurtain_proxy.facts.arguments import (
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.git_process import IrregularFileError, beginning_of
 from ironcurtain_proxy.facts.repositories import shared_directory
-from ironcurtain_proxy.model.history import MadeCommit, Unpublished
+from ironcurtain_proxy.model.escalation import MadeCommit, Unpublished
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath
 

@@ -11,6 +11,5 @@
   itself, and its first sentences.
 - `containing`: a point of the workspace before a call, and an inspection after it. `committing`:
   the changes of a command of our own shell come in.
-- `session`: these parts, joined for one session; announced plans. `rehearsal`: the same judgement
-  for `explain`.
+- `session`: these parts, joined for one session; announced plans.
 """

@@ -16,7 +16,6 @@ from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
@@ -28,6 +27,7 @@ from ironcurtain_proxy.model.values import (
     RealPath,
     SqlEffect,
     WithNotes,
+    lazy,
 )
 
 # --- command

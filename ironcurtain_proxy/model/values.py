@@ -2,14 +2,16 @@
 
 There are JSON values; vocabularies written as text, because a list of a hundred words reads better
 without quotes; a moment counted since the machine booted, which no change of the wall clock moves;
-the effects of SQL; paths with all links resolved; and names of files that steer a client, Mercurial
-or the proxy in any directory. Programs that such files name run outside every sandbox, with all
-rights of the user; or they let a client run programs without a question.
+the effects of SQL; paths with all links resolved; regular expressions that are compiled when they
+are first used; and names of files that steer a client, Mercurial or the proxy in any directory.
+Programs that such files name run outside every sandbox, with all rights of the user; or they let a
+client run programs without a question.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import AnyStr, ClassVar, Final, Generic, Literal, TypeAlias, cast
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -200,3 +202,28 @@ STEERING_FILES: Final = (
     "opencode.jsonc",
 )
 """Files that name programs for an agent's client to start."""
+
+
+# --- patterns
+
+
+class _Pattern(Generic[AnyStr]):
+    """Stands for a pattern until its first use; each method is then an attribute of its own."""
+
+    def __init__(self, pattern: AnyStr, flags: int) -> None:
+        self.pattern: AnyStr = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(re.compile(self.pattern, self._flags), name)
+        setattr(self, name, found)
+        return found
+
+
+def lazy(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return what serves as the compiled pattern. A mistake in it shows at the first use.
+
+    The modules of a start hold some 200 expressions, and compiling them took a tenth of its
+    processor time. `re.compile` is right where the start itself needs one.
+    """
+    return cast("re.Pattern[AnyStr]", _Pattern(pattern, flags))

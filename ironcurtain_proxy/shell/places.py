@@ -12,9 +12,8 @@ from functools import cache
 from typing import Final
 
 from ironcurtain_proxy.credentials.table import TREE, compiled, examples, patterns
-from ironcurtain_proxy.lazy_pattern import lazy
 from ironcurtain_proxy.model.request import CommandPlace, Word
-from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
+from ironcurtain_proxy.model.values import STEERING, STEERING_FILES, lazy
 
 # --- secrets
 

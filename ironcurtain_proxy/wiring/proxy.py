@@ -43,7 +43,7 @@ from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import RemoteEndpoint, ResultRules, ServerSpec
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.own_process.operator_log import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.installed import without_launcher

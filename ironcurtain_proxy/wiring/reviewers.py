@@ -33,7 +33,7 @@ from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signatories, SignedAnswer
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.clocks import machine_id
+from ironcurtain_proxy.own_process.operator_log import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.open_questions import (
     NoticeWay,

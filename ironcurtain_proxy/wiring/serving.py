@@ -51,10 +51,10 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.operator_log import (
     LOGGER,
     MemoryTrimmer,
+    SystemClock,
     configure_logging,
     say,
     telling,

@@ -17,7 +17,7 @@ from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.origins.book import OriginBook
-from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import SystemClock
 from ironcurtain_proxy.wiring.call_facts import origin_book
 from ironcurtain_proxy.wiring.containment import workspace_timeline
 from ironcurtain_proxy.wiring.reviewers import (

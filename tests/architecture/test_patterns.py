@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import sre_parse
 
-from ironcurtain_proxy.lazy_pattern import _Pattern as LazyPattern
+from ironcurtain_proxy.model.values import _Pattern as LazyPattern
 
 PACKAGE: Final = Path(__file__).parents[2] / "ironcurtain_proxy"
 SECONDS: Final = 0.4
