@@ -31,7 +31,7 @@ the reviewer's page in a browser, `front` what agents reach over HTTP.
 `sessions`: the directories and the list of running sessions. `own_process`: what the proxy does to
 its own process. `children`: which of its child processes it started itself. `steady_clock`: seconds
 that no change of the clock moves. `lasting`: services beside the calls, which begin again after a
-defect. `lazy_pattern`: expressions compiled when first used. `version`: the number of this release.
+defect. `version`: the number of this release.
 
 A program imports its names from here; `docs/embedding.md` says how they are used.
 """

@@ -37,10 +37,10 @@ from ironcurtain_proxy.model.reply import (
 )
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json
-from ironcurtain_proxy.own_process.operator_log import SystemClock, say
+from ironcurtain_proxy.own_process import SystemClock, say
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.terminal import CallbackReviewer, Channel, OnEscalation
-from ironcurtain_proxy.sessions.running import forget_session, note_session
+from ironcurtain_proxy.sessions import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels

@@ -21,7 +21,7 @@ from bench_engine_books import DEAD, Load, ProcessorTime, read_books, report
 from bench_engine_session import ROOT, Session
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 
 MANAGER: Final = ROOT / "scripts/bench_engine_manager.py"
 

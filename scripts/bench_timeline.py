@@ -16,7 +16,7 @@ import anyio
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, kept, roll_back
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline

@@ -27,9 +27,9 @@ from ironcurtain_proxy.model.signing import (
 )
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.signing.keys import KeyFile
-from ironcurtain_proxy.signing.passkeys import (
+from ironcurtain_proxy.signing import (
     Counters,
+    KeyFile,
     Passkey,
     assertion,
     base64_of,

@@ -12,7 +12,7 @@ from ironcurtain_proxy.mailbox.messages import response_name
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from ironcurtain_proxy.model.values import BootMoment, boot_moment
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.steady_clock import boot_id, in_this_boot, seconds_left, seconds_since_boot
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import APPROVED, an_id, until

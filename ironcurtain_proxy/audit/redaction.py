@@ -36,7 +36,7 @@ from ironcurtain_proxy.audit.secrets import (
     redact_secrets,
     without_unfinished,
 )
-from ironcurtain_proxy.credentials.table import is_credential, names, places
+from ironcurtain_proxy.credentials import is_credential, names, places
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.request import FoundSecret
 from ironcurtain_proxy.model.values import Json, lazy, word_list, words

@@ -11,7 +11,7 @@ Theory of operation. A repository is a directory that any host of static files c
 
 The metadata is that of The Update Framework (TUF), so that stolen keys, an old copy, a frozen host
 and mixed versions are found by its rules and its library. Persons sign with the keys that they log
-in with (see `signing.keys`).
+in with (see `signing`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ from ironcurtain_proxy.bundle.contents import (
 )
 from ironcurtain_proxy.config.policy.managed import digest_of, shown_time
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.signing.keys import PublicKey
+from ironcurtain_proxy.signing import PublicKey
 
 TARGET: Final = "bundle.tar"
 SIGNED_FIELD: Final = "ironcurtain-signed"

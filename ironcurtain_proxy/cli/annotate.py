@@ -25,7 +25,7 @@ from ironcurtain_proxy.config.annotating.texts import Proposed
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_files import find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.presets.preset import planned, write
+from ironcurtain_proxy.config.presets import planned, write
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.servers.recognition import read_pack, recognised_pack
@@ -35,7 +35,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, object_of
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.pins.pinned import scan
 
 # --- a proposal as text, and its change by a person -----------------------------------------------

@@ -190,7 +190,7 @@ def span(text: str) -> timedelta:
 def moment(text: str) -> datetime:
     """Return a time: a span before now, or a local date with or without a time of day."""
     if _SPAN.fullmatch(text):
-        from ironcurtain_proxy.own_process.operator_log import SystemClock  # noqa: PLC0415  for few
+        from ironcurtain_proxy.own_process import SystemClock  # noqa: PLC0415  for few
 
         return SystemClock().now() - span(text)
     try:

@@ -37,8 +37,8 @@ from ironcurtain_proxy.audit.verify import LogVerdict, verify
 from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.own_process.operator_log import SystemClock, machine_id
-from ironcurtain_proxy.signing.keys import is_signed_metadata, read_public_key, signer_of
+from ironcurtain_proxy.own_process import SystemClock, machine_id
+from ironcurtain_proxy.signing import is_signed_metadata, read_public_key, signer_of
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 MOST_NAMES: Final = 10

@@ -34,7 +34,7 @@ from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.decision import HUMAN, in_record
 from ironcurtain_proxy.model.request import CommandPlace, Family
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.family_table import task_texts
 from ironcurtain_proxy.shell.statements import parse_command

@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 
 
 def run(options: argparse.Namespace) -> int:

@@ -192,7 +192,7 @@ def timeline(settings: Settings) -> Iterator[CheckResult]:
     try:
         free = shutil.disk_usage(place).free
     except OSError:
-        return  # said by `directories`
+        return  # said by `sessions`
     most = settings.timeline.max_bytes
     found = f"{free / _MEBIBYTE:,.0f} MiB free for points of rollback in {place}"
     if free >= most:

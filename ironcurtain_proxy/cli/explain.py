@@ -61,7 +61,7 @@ from ironcurtain_proxy.model.operation import METHODS, QUESTION_METHODS, Operati
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.values import Arguments, Json
-from ironcurtain_proxy.sessions.running import (
+from ironcurtain_proxy.sessions import (
     SessionConfiguration,
     command_prefix,
     configuration_of,

@@ -34,10 +34,10 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import read_private
-from ironcurtain_proxy.signing.keys import read_public_key, signer_of
+from ironcurtain_proxy.signing import read_public_key, signer_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.bundle.repository import Repository
@@ -335,7 +335,7 @@ def run_relay(options: argparse.Namespace) -> int:
     # An extra, for this command alone.
     from ironcurtain_proxy.fleet.database import FleetDatabase  # noqa: PLC0415
     from ironcurtain_proxy.fleet.relay import Relay, home_of  # noqa: PLC0415
-    from ironcurtain_proxy.own_process.operator_log import machine_id  # noqa: PLC0415
+    from ironcurtain_proxy.own_process import machine_id  # noqa: PLC0415
 
     database, mailboxes = FleetDatabase(url), mailboxes_of(options)
     named = [path.absolute() for path in options.directories]

@@ -42,7 +42,7 @@ from ironcurtain_proxy.config.clients.plan import (
     undo,
     write_undo_record,
 )
-from ironcurtain_proxy.config.presets.preset import PresetName, preset
+from ironcurtain_proxy.config.presets import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file

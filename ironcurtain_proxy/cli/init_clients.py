@@ -83,7 +83,7 @@ from ironcurtain_proxy.config.clients.plan import (
     write_undo_record,
 )
 from ironcurtain_proxy.config.migration import why_not_exchanged
-from ironcurtain_proxy.config.presets.preset import PresetName, preset
+from ironcurtain_proxy.config.presets import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
@@ -91,7 +91,7 @@ from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.sandbox.probe import NEEDED_PROGRAMS
 from ironcurtain_proxy.sandbox.wanted import opened_for
 

@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.clients.plan import digest
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME
-from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write
+from ironcurtain_proxy.config.presets import PlannedFile, Preset, compose, planned, write
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES
 from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
@@ -31,7 +31,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.sandbox.installed import Machine, NotInstalled, fetch_of, look_up
 
 

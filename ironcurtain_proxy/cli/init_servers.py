@@ -25,7 +25,7 @@ from ironcurtain_proxy.config.annotating.annotate import annotate, packed, roles
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.config.clients.plan import MovingServer, collides
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.presets.preset import Preset
+from ironcurtain_proxy.config.presets import Preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import read_pack, recognised, recognised_pack

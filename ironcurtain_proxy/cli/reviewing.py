@@ -91,7 +91,7 @@ def credential_of(options: argparse.Namespace) -> Proof | None:
             raise ConfigurationError("--key is for a person, --as for a program: give one of them")
         # An extra, for those alone who sign.
         from ironcurtain_proxy.config.extras import require  # noqa: PLC0415
-        from ironcurtain_proxy.signing.keys import signer_of  # noqa: PLC0415
+        from ironcurtain_proxy.signing import signer_of  # noqa: PLC0415
 
         require("fleet", "--key")
         return signer_of(options.key)

@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
 from ironcurtain_proxy.snapshots.timeline.history import Entry, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits

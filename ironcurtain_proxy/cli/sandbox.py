@@ -43,7 +43,7 @@ from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.sandbox.denials import denied_host
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.wanted import RefusedWrite, folder_for, opened_for, refused_writes

@@ -19,7 +19,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.values import Json, list_of
-from ironcurtain_proxy.sessions.running import running_sessions
+from ironcurtain_proxy.sessions import running_sessions
 from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended

@@ -30,7 +30,7 @@ from ironcurtain_proxy.mailbox.answering import unsigned
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, utc_now
 from ironcurtain_proxy.mailbox.messages import signed_response_bytes
-from ironcurtain_proxy.signing.passkeys import asked_of, assertion, challenge_of, host_of, made
+from ironcurtain_proxy.signing import asked_of, assertion, challenge_of, host_of, made
 from ironcurtain_proxy.web.app import (
     answer_in,
     body_of,

@@ -22,7 +22,7 @@ from msgspec.json import encode
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.fleet.database import FleetDatabase
-from ironcurtain_proxy.signing.passkeys import base64_of
+from ironcurtain_proxy.signing import base64_of
 
 _TICKET_SECONDS: Final = 60
 LOGIN_SECONDS: Final = 600

@@ -68,7 +68,7 @@ from ironcurtain_proxy.front.stream import (
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
-from ironcurtain_proxy.own_process.operator_log import configure_logging, say
+from ironcurtain_proxy.own_process import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 # --- messages

@@ -53,7 +53,7 @@ from ironcurtain_proxy.hooks.places import (
 from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
-from ironcurtain_proxy.sessions.running import running_sessions
+from ironcurtain_proxy.sessions import running_sessions
 from ironcurtain_proxy.wiring.proxy import Proxy
 
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]

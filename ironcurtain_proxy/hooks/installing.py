@@ -15,7 +15,7 @@ from typing import Final, Literal
 import orjson
 from msgspec import Struct, json, structs
 
-from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, compose, preset
+from ironcurtain_proxy.config.presets import PRESETS, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS

@@ -54,12 +54,12 @@ from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.own_process.operator_log import configure_logging
+from ironcurtain_proxy.own_process import configure_logging
 from ironcurtain_proxy.private_files import read_private, write_whole
 from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
+from ironcurtain_proxy.sessions import forget_session, note_session, running_sessions
 from ironcurtain_proxy.wiring.call_facts import client_tools
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble

@@ -22,7 +22,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field, structs
 
-from ironcurtain_proxy.credentials.table import compiled
+from ironcurtain_proxy.credentials import compiled
 from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole, in_one_case
 from ironcurtain_proxy.model.condition_reading import (
     ConditionReader,

@@ -25,7 +25,7 @@ from typing import (
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.credentials.table import named_in
+from ironcurtain_proxy.credentials import named_in
 from ironcurtain_proxy.model.escalation import is_hidden, visible
 from ironcurtain_proxy.model.server import SECTIONS, Section
 from ironcurtain_proxy.model.values import Json, lazy, object_of

@@ -24,7 +24,7 @@ from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
+from ironcurtain_proxy.config.presets import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.facts.client_tools import (

@@ -22,10 +22,9 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.credentials.table import CredentialPlace
-from ironcurtain_proxy.lazy_pattern import lazy
+from ironcurtain_proxy.credentials import CredentialPlace
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, lazy
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import Hidden, SandboxProfile, is_in
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.credentials.table import is_credential, places
+from ironcurtain_proxy.credentials import is_credential, places
 from ironcurtain_proxy.model.values import Json, RealPath, list_of, object_of
 from ironcurtain_proxy.sandbox.private_tmp import begins_whole
 

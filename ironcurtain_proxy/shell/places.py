@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-from ironcurtain_proxy.credentials.table import TREE, compiled, examples, patterns
+from ironcurtain_proxy.credentials import TREE, compiled, examples, patterns
 from ironcurtain_proxy.model.request import CommandPlace, Word
 from ironcurtain_proxy.model.values import STEERING, STEERING_FILES, lazy
 

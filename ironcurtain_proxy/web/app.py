@@ -71,7 +71,7 @@ from ironcurtain_proxy.model.escalation import as_json
 from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.report.fleet import calls_part, count_calls
 from ironcurtain_proxy.report.plots import part_of_page
-from ironcurtain_proxy.sessions.running import asker_of
+from ironcurtain_proxy.sessions import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access, PageGuard
 

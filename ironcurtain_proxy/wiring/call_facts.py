@@ -39,7 +39,7 @@ from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, DiskLoo
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents

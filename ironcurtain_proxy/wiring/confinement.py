@@ -18,7 +18,7 @@ from ironcurtain_proxy.config.servers.recognition import (
     recognised_pack,
 )
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.credentials.table import keys, names_needed_by, places_of
+from ironcurtain_proxy.credentials import keys, names_needed_by, places_of
 from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import CHANGES

@@ -24,7 +24,7 @@ from ironcurtain_proxy.approval.containment import why_open
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.credentials.table import keys
+from ironcurtain_proxy.credentials import keys
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import SandboxRestrictions

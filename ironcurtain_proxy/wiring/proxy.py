@@ -43,14 +43,14 @@ from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import RemoteEndpoint, ResultRules, ServerSpec
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import RandomIds, SystemClock
+from ironcurtain_proxy.own_process import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents, watched
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
+from ironcurtain_proxy.sessions import SessionLock, hold_session
 from ironcurtain_proxy.wiring.call_facts import (
     command_argument,
     origins_for,
@@ -79,7 +79,7 @@ from ironcurtain_proxy.wiring.shared import Shared, open_log, shared_parts
 if TYPE_CHECKING:
     from ironcurtain_proxy.sandbox.watchman import Watchman
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
-    from ironcurtain_proxy.telemetry.export import Telemetry
+    from ironcurtain_proxy.telemetry import Telemetry
     from ironcurtain_proxy.wiring.views import ShellViews
 
 

@@ -41,11 +41,11 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
-from ironcurtain_proxy.own_process.operator_log import say
+from ironcurtain_proxy.own_process import say
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.second_instance import opening_for, with_reads
-from ironcurtain_proxy.sessions.directories import SessionLock, remove_session
+from ironcurtain_proxy.sessions import SessionLock, remove_session
 from ironcurtain_proxy.wiring.call_facts import overlay_for, resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled

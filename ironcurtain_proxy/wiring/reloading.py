@@ -62,7 +62,7 @@ from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, GrantPattern, Pattern
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.own_process.operator_log import say
+from ironcurtain_proxy.own_process import say
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.reviewers import basis_in
 

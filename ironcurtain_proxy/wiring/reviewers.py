@@ -33,7 +33,7 @@ from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signatories, SignedAnswer
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.operator_log import machine_id
+from ironcurtain_proxy.own_process import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.open_questions import (
     NoticeWay,
@@ -49,7 +49,7 @@ from ironcurtain_proxy.sandbox.launch import beyond_agents
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.engine_file import ReviewersFile
     from ironcurtain_proxy.grants.kept import PersistedGrants
-    from ironcurtain_proxy.signing.passkeys import Counters
+    from ironcurtain_proxy.signing import Counters
 
 
 def grant_ending(settings: Settings) -> str:
@@ -130,13 +130,13 @@ class SignatoriesInForce:
 
 
 def _is_signed(key: ReviewerKey, answer: SignedAnswer) -> bool:
-    from ironcurtain_proxy.signing.passkeys import is_signed  # noqa: PLC0415  as above
+    from ironcurtain_proxy.signing import is_signed  # noqa: PLC0415  as above
 
     return is_signed(key, answer)
 
 
 def _counters(path: Path) -> "Counters":
-    from ironcurtain_proxy.signing.passkeys import Counters  # noqa: PLC0415  as above
+    from ironcurtain_proxy.signing import Counters  # noqa: PLC0415  as above
 
     return Counters(path)
 

@@ -51,7 +51,7 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.own_process.operator_log import (
+from ironcurtain_proxy.own_process import (
     LOGGER,
     MemoryTrimmer,
     SystemClock,
@@ -62,8 +62,11 @@ from ironcurtain_proxy.own_process.operator_log import (
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.review.terminal import Channel, LateChannel, TerminalReviewer
-from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
-from ironcurtain_proxy.sessions.running import forget_session, note_session
+from ironcurtain_proxy.sessions import (
+    forget_session,
+    note_session,
+    remove_old_sessions_later,
+)
 from ironcurtain_proxy.wiring.call_facts import say_what_holds
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox, say_what_root_means
 from ironcurtain_proxy.wiring.pins import LISTED_ANEW, pinned_introductions

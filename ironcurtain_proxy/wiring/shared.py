@@ -17,7 +17,7 @@ from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.origins.book import OriginBook
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.wiring.call_facts import origin_book
 from ironcurtain_proxy.wiring.containment import workspace_timeline
 from ironcurtain_proxy.wiring.reviewers import (
@@ -31,7 +31,7 @@ from ironcurtain_proxy.wiring.reviewers import (
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
-    from ironcurtain_proxy.telemetry.export import Telemetry
+    from ironcurtain_proxy.telemetry import Telemetry
 
 
 class Shared(Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ def telemetry_of(settings: Settings) -> "Telemetry | None":
         return None
     require("otel", "telemetry")
     # Off unless switched on, and long to import.
-    from ironcurtain_proxy.telemetry.export import Telemetry  # noqa: PLC0415
+    from ironcurtain_proxy.telemetry import Telemetry  # noqa: PLC0415
 
     return Telemetry.to_collector(settings.telemetry.endpoint)
 

@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.audit.commands import rules
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text, secrets_in
-from ironcurtain_proxy.credentials.table import is_credential, names, places
+from ironcurtain_proxy.credentials import is_credential, names, places
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.grammar import Grammar, grammar_of
 from ironcurtain_proxy.shell.programs import expanded, paths

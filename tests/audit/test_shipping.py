@@ -20,7 +20,7 @@ from ironcurtain_proxy.audit.files import head_path, head_text
 from ironcurtain_proxy.audit.heads import LogHead, merkle_root, root_of
 from ironcurtain_proxy.audit.records import GENESIS, seal
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_process.operator_log import machine_id
+from ironcurtain_proxy.own_process import machine_id
 from tests import program
 from tests.e2e.raw_client import at
 

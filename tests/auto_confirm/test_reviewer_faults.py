@@ -23,7 +23,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.model.decision import Engine
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (
     BY_MANAGER,

@@ -15,7 +15,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
 )
 from ironcurtain_proxy.auto_confirm.engine.settings import ROWS
 from ironcurtain_proxy.auto_confirm.reviewer import SessionFiles
-from ironcurtain_proxy.credentials.table import names, places
+from ironcurtain_proxy.credentials import names, places
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath

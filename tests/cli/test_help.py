@@ -14,7 +14,7 @@ from ironcurtain_proxy.cli import main, parser_of
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.cli.audit import _FORMATS
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.presets.preset import PRESETS
+from ironcurtain_proxy.config.presets import PRESETS
 from ironcurtain_proxy.config.schemas import FILES
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.cli.init_servers import lasting_entries, path_to, settings_for, summed_up
 from ironcurtain_proxy.cli.init_wants import near_services
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
-from ironcurtain_proxy.config.presets.preset import preset
+from ironcurtain_proxy.config.presets import preset
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.installed import project_of
 from tests import program

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.credentials.table import keys, named_in, places
+from ironcurtain_proxy.credentials import keys, named_in, places
 from tests.source import PACKAGE, modules, one_worker
 
 _OTHERWISE: Final = {

@@ -10,7 +10,7 @@ from ironcurtain_proxy.audit.redaction import writes_credentials
 from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, SessionPlaces
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED, PolicyReader
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.credentials.table import (
+from ironcurtain_proxy.credentials import (
     TREE,
     CredentialPlace,
     examples,

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from ironcurtain_proxy.credentials.table import places
+from ironcurtain_proxy.credentials import places
 from tests.e2e.confined_installation import done, escalations
 from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person

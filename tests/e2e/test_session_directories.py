@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock, this_process, utc_now
-from ironcurtain_proxy.sessions.directories import SessionLock, remove_old_sessions
+from ironcurtain_proxy.sessions import SessionLock, remove_old_sessions
 from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import text
@@ -20,7 +20,7 @@ DAY = 86_400
 REMOVER = """
 import sys, time
 from pathlib import Path
-from ironcurtain_proxy.sessions.directories import remove_old_sessions
+from ironcurtain_proxy.sessions import remove_old_sessions
 print(flush=True)
 while sys.stdin.readline():
     remove_old_sessions(Path(sys.argv[1]), time.time() - 1000)

@@ -36,8 +36,8 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import Approved, Escalation
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories, SignedAnswer
-from ironcurtain_proxy.own_process.operator_log import RandomIds, SystemClock, machine_id
-from ironcurtain_proxy.signing.passkeys import is_signed, passkey
+from ironcurtain_proxy.own_process import RandomIds, SystemClock, machine_id
+from ironcurtain_proxy.signing import is_signed, passkey
 from tests.auto_confirm.store.postgres import Server, a_server
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient

@@ -30,7 +30,7 @@ from ironcurtain_proxy.fleet.logins import (
 )
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes
-from ironcurtain_proxy.signing.passkeys import base64_of
+from ironcurtain_proxy.signing import base64_of
 from tests.questions import a_question
 from tests.signed_answers import needing
 

@@ -22,8 +22,7 @@ from ironcurtain_proxy.bundle import repository
 from ironcurtain_proxy.fleet.database import FleetDatabase
 from ironcurtain_proxy.mailbox.messages import signed_response_bytes
 from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.signing.keys import KeyFile, lines_of
-from ironcurtain_proxy.signing.passkeys import base64_of, challenge_of
+from ironcurtain_proxy.signing import KeyFile, base64_of, challenge_of, lines_of
 from tests import program
 from tests.bundle.fleet import Fleet, key, now
 from tests.bundle.test_running import ENROLLED, tls

@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import known_servers
-from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
+from ironcurtain_proxy.config.presets import PresetName, compose, preset
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.hooks.places import client_directory, kept_file

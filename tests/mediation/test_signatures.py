@@ -33,7 +33,7 @@ from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
 from ironcurtain_proxy.model.signing import CallRisk, Quorum, SignedAnswer
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.signing.keys import KeyFile
+from ironcurtain_proxy.signing import KeyFile
 from tests.fakes import FakeClock, Harness
 from tests.mediation.supervised_session import call, grant, supervised
 from tests.questions import a_question

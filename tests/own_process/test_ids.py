@@ -2,7 +2,7 @@
 
 import uuid
 
-from ironcurtain_proxy.own_process.operator_log import RandomIds
+from ironcurtain_proxy.own_process import RandomIds
 
 
 def test_an_id_is_a_random_uuid_in_its_usual_form() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.downstream import session_log
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.own_process.operator_log import (
+from ironcurtain_proxy.own_process import (
     WINDOW_SECONDS,
     RepeatLimiter,
     configure_logging,
@@ -20,7 +20,7 @@ from ironcurtain_proxy.own_process.operator_log import (
 LOGS_TO_A_FULL_DEVICE = """
 import logging, os, sys
 from pathlib import Path
-from ironcurtain_proxy.own_process.operator_log import configure_logging, say
+from ironcurtain_proxy.own_process import configure_logging, say
 
 finish = configure_logging(Path("/dev/full"))
 for number in range(20):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.credentials.table import places_of
+from ironcurtain_proxy.credentials import places_of
 from ironcurtain_proxy.sandbox.profile import Hidden
 from ironcurtain_proxy.sandbox.shell_setup import Credentials, hidden_in, present
 

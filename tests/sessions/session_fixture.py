@@ -9,7 +9,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.model.values import Arguments
-from ironcurtain_proxy.sessions.running import note_session
+from ironcurtain_proxy.sessions import note_session
 from tests.mailbox.mailbox_fixture import escalation
 
 SESSION = "session-1"

@@ -12,7 +12,7 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.sessions.running import asker_of, command_prefix, configuration_of
+from ironcurtain_proxy.sessions import asker_of, command_prefix, configuration_of
 from tests.sessions.session_fixture import SESSION, a_question, a_session
 
 

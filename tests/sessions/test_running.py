@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.sessions.running import FILE_NAME, running_sessions
+from ironcurtain_proxy.sessions import FILE_NAME, running_sessions
 from tests.sessions.session_fixture import SESSION, a_session
 
 DAMAGED = {

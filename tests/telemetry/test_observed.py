@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.telemetry.export import Telemetry
+from ironcurtain_proxy.telemetry import Telemetry
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from msgspec import Struct, convert, field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
-from ironcurtain_proxy.credentials.table import is_credential
+from ironcurtain_proxy.credentials import is_credential
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Origin

@@ -46,7 +46,7 @@ from ironcurtain_proxy.mailbox.answering import (
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, grouped, utc_now
 from ironcurtain_proxy.model.escalation import as_json
-from ironcurtain_proxy.sessions.running import asker_of
+from ironcurtain_proxy.sessions import asker_of
 
 GUARD_SECONDS: Final = 0.3
 """Seconds for which keys do not answer a request that appeared by itself: the key was meant for the

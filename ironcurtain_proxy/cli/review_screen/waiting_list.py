@@ -31,7 +31,7 @@ from ironcurtain_proxy.mailbox.display import (
 )
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.model.escalation import fold
-from ironcurtain_proxy.sessions.running import asker_of
+from ironcurtain_proxy.sessions import asker_of
 
 _COLUMNS: Final = ("left", "session", "call")
 _SESSION_WIDTH: Final = 12

@@ -64,8 +64,7 @@ from ironcurtain_proxy.model.policy import Policy, ProtectedPath, Rule, UnknownT
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, CallRisk, ReviewerKey, Signatories
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import Stamp, stamp_of
-from ironcurtain_proxy.signing.keys import PublicKey, public_key
-from ironcurtain_proxy.signing.passkeys import Passkey, passkey
+from ironcurtain_proxy.signing import Passkey, PublicKey, passkey, public_key
 
 ENGINE_NAME: Final = "engine.json"
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args  # noqa: 
 import orjson
 from msgspec import UNSET, Meta, Struct, field
 
+from ironcurtain_proxy import credentials
 from ironcurtain_proxy.config.reading.document import DocumentNode, RulePlace
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
@@ -26,7 +27,6 @@ from ironcurtain_proxy.config.reading.forms import (
 )
 from ironcurtain_proxy.config.reading.layers import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
-from ironcurtain_proxy.credentials import table as credentials
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import (
     ConditionSpot,

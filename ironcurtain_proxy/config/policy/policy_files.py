@@ -368,7 +368,7 @@ class LayerReader(Struct, frozen=True, kw_only=True):
                 return reader.read(_SHIPPED_FILE) or PolicyFile(b"", ())
             case "coding" | "supervised" | "read-only":
                 # Read only where it is the base.
-                from ironcurtain_proxy.config.presets.preset import base_document  # noqa: PLC0415
+                from ironcurtain_proxy.config.presets import base_document  # noqa: PLC0415
 
                 data, rules = base_document(base, command_servers)
                 return PolicyFile(data, reader.rules_of(rules, f"preset {base}"))

@@ -42,7 +42,7 @@ from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import pack_file, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.credentials.table import keys
+from ironcurtain_proxy.credentials import keys
 from ironcurtain_proxy.model.annotation import CHANGES, Annotations, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.policy import AskKind, Policy, ProtectedName, ProtectedPath

@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ironcurtain_proxy import credentials
 from ironcurtain_proxy.config.policy.policy_file import (
     BASES,
     MOST_SIGNERS,
@@ -29,7 +30,6 @@ from ironcurtain_proxy.config.policy.policy_file import (
 from ironcurtain_proxy.config.reading.document import DocumentNode, Members, RulePlace
 from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
-from ironcurtain_proxy.credentials import table as credentials
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import read_name_patterns, read_role
 from ironcurtain_proxy.model.conditions import (

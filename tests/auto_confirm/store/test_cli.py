@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.cli import main, parser_of
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 
 Run = Callable[..., tuple[int, str, str]]

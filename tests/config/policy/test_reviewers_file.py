@@ -13,7 +13,7 @@ from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.signing.keys import PublicKey
+from ironcurtain_proxy.signing import PublicKey
 from tests.config.files import said
 
 HOME = Path("/home/ada")

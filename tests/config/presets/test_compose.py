@@ -1,7 +1,7 @@
 """The rules that `init` writes for the servers of a person."""
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.presets.preset import PRESETS, compose, preset
+from ironcurtain_proxy.config.presets import PRESETS, compose, preset
 from ironcurtain_proxy.config.servers.recognition import read_pack
 from ironcurtain_proxy.model.values import Json
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.presets.preset import PRESETS, preset
+from ironcurtain_proxy.config.presets import PRESETS, preset
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.values import Json

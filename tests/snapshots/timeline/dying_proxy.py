@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 
 store, top = Path(sys.argv[1]), Path(sys.argv[2])

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, roll_back

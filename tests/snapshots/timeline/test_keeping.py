@@ -17,7 +17,7 @@ import pytest
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import Change, NotHeld
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.own_process.operator_log import SystemClock
+from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.snapshots.timeline import workspace_timeline
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.known import Difference
@@ -104,7 +104,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "sys.argv[:] = sys.argv[1:]\n"
         "from pathlib import Path\n"
-        "from ironcurtain_proxy.own_process.operator_log import SystemClock\n"
+        "from ironcurtain_proxy.own_process import SystemClock\n"
         "from ironcurtain_proxy.model.values import RealPath\n"
         "from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits\n"
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"
