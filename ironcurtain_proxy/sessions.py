@@ -13,8 +13,7 @@ apart, and proves nothing.
 The directories of sessions lie in `~/.ironcurtain/sessions`. A running proxy holds a shared lock
 (flock) on its session's directory itself: no file in the directory can imitate it, and it ends with
 the process. A directory is removed under an exclusive lock. All access goes through descriptors,
-because servers could write in these directories and may have left links there. 
-"""
+because servers could write in these directories and may have left links there.
 """
 
 import errno
