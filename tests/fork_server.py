@@ -44,7 +44,7 @@ from ironcurtain_proxy import cli
 from ironcurtain_proxy.audit.redaction import is_suspicious
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from ironcurtain_proxy.downstream.guardian import prctl
-from ironcurtain_proxy.lazy_pattern import _Pattern
+from ironcurtain_proxy.model.values import _Pattern
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
