@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ironcurtain_proxy
-from ironcurtain_proxy.model.values import lazy
+from ironcurtain_proxy.model.values import _Pattern, lazy
 
 
 def test_an_expression_is_compiled_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_every_lazy_expression_of_the_program_can_be_compiled() -> None:
     assert names
     for name in names:
         values = vars(importlib.import_module(name)).values()
-        found = [one for one in values if isinstance(one, values._Pattern)]
+        found = [one for one in values if isinstance(one, _Pattern)]
         assert found, name
         for one in found:
             re.compile(one.pattern, one._flags)
