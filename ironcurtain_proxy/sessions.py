@@ -56,7 +56,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.user_message import read_user_context
+from ironcurtain_proxy.mailbox.session_state import read_user_context
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import object_of, text_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError

@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.facts.live_catalogue import SEPARATOR, CataloguedTool
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import in_record
 from ironcurtain_proxy.model.reply import (
     Allowed,

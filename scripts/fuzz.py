@@ -27,7 +27,7 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.audit.verify import verify
     from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
     from ironcurtain_proxy.config.policy.policy_file import PolicyReader
-    from ironcurtain_proxy.config.reading.problems import Report
+    from ironcurtain_proxy.config.reading.document import Report
     from ironcurtain_proxy.downstream.connection import Connection
     from ironcurtain_proxy.downstream.conversation import Listeners
     from ironcurtain_proxy.downstream.notifications import UnusableMessages

@@ -7,7 +7,6 @@
   names, and in command lines.
 - `files`, `known_logs`: the files of a log and their lines, and all logs of a user.
 - `display`, `calls`: what a record says to people, a choice of calls, and calls found.
-- `verify`: the check of a log.
-- `shipping`, `heads`: records on their way to other machines and programs, and what shows a log
-  rewritten.
+- `verify`: the check of a log, and the heads and roots that show a log rewritten.
+- `shipping`: records on their way to other machines and programs.
 """

@@ -1,15 +1,30 @@
-"""The check of a log: every line is unchanged and in its position.
+"""The check of a log, and the heads and roots that show a log rewritten.
 
-Reads the rotated files and the log in order, line by line, in constant memory. An attacker who can
-write the log and its head file can forge both; an anchor kept elsewhere (`--expect`) shows that.
+`verify` finds out whether every line is unchanged and in its position. It reads the rotated files
+and the log in order, line by line, in constant memory. An attacker who can write the log and its
+head file can forge both; an anchor kept elsewhere (`--expect`) shows that.
+
+Heads of logs are published every minute, and one signed root over them for each hour.
+
+    {"machine": "9b1d…", "log": "audit.jsonl", "seq": 812, "digest": "5d41…", "at": "2026-11-28T…"}
+
+A head says which record was the last at a moment. A machine that rewrites its log afterwards has no
+record of that number and digest any more. Whoever keeps the heads could drop or change them in its
+favour: so a Merkle tree (RFC 6962) is built over the last head of each log in an hour, and its root
+is signed and published elsewhere. Anybody with heads and roots finds both.
 """
 
+import os
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import DecodeError, Meta, Struct, field
+from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.files import (
     Head,
@@ -22,6 +37,10 @@ from ironcurtain_proxy.audit.files import (
     read_lines,
 )
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import append_line, read_regular
+
+# --- the check of a log
 
 _ATTEMPTS: Final = 40
 _PAUSE: Final = 0.05
@@ -280,3 +299,243 @@ class _Mark:
     def pass_by(self, digest: str) -> None:
         self.lines += self.is_passed
         self.is_passed = self.is_passed or digest == self.digest
+
+
+# --- heads and roots
+
+HEADS_SUFFIX: Final = ".heads.jsonl"
+"""Each machine has a file of its own, so that none writes what another has."""
+ROOTS_NAME: Final = "roots.jsonl"
+HOUR: Final = timedelta(hours=1)
+_MOST_BYTES: Final = 1 << 30
+_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Hex = Annotated[str, Meta(pattern="^(?:[0-9a-f]{2})+$")]
+_Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class LogHead(Struct, frozen=True, kw_only=True):
+    """The last record of one log at one moment."""
+
+    machine: str
+    log: str
+    seq: int
+    digest: _Digest
+    at: _Moment
+
+    @property
+    def link(self) -> Link:
+        """The record."""
+        return Link(self.seq, self.digest)
+
+
+class HourRoot(Struct, frozen=True, kw_only=True):
+    """The root over the heads of one hour."""
+
+    purpose: str
+    hour: _Moment
+    logs: int
+    root: _Digest
+
+    def data(self) -> bytes:
+        """Return the bytes that are signed."""
+        return encode(self)
+
+
+class SignedRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A root with its signature."""
+
+    root: HourRoot
+    key: str
+    signature: _Hex
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The number of heads that the root covers, by machine and log. If it is empty, the root covers
+    all heads of the hour. It needs no signature: with a wrong number the root does not match."""
+
+    def covered(self, heads: Iterable[LogHead]) -> list[LogHead]:
+        """Return the heads that were there when it was signed, of those in their order."""
+        inside = [one for one in heads if is_within(one, self.root.hour)]
+        left = {(name, log): n for name, own in self.counts.items() for log, n in own.items()}
+        found = []
+        for one in inside:
+            key = (one.machine, one.log)
+            left[key] = left.get(key, 0) - 1
+            found += [one] if left[key] >= 0 or not self.counts else []
+        return found
+
+    def late(self, heads: Iterable[LogHead]) -> list[str]:
+        """Return the machines with heads that came after it was signed: their clock is behind."""
+        now = counts_of(heads, self.root.hour) if self.counts else {}
+        return sorted([
+            name
+            for name, own in now.items()
+            if any(n > self.counts.get(name, {}).get(log, 0) for log, n in own.items())
+        ])  # fmt: skip
+
+
+_PURPOSE: Final = "ironcurtain-heads-1"
+T = TypeVar("T", LogHead, SignedRoot)
+
+
+def merkle_root(leaves: list[bytes]) -> bytes:
+    """Return the root of a Merkle tree, as RFC 6962 has it."""
+    if not leaves:
+        return sha256(b"").digest()
+    if len(leaves) == 1:
+        return sha256(b"\0" + leaves[0]).digest()
+    split = 1 << (len(leaves) - 1).bit_length() - 1
+    parts = merkle_root(leaves[:split]) + merkle_root(leaves[split:])
+    return sha256(b"\1" + parts).digest()
+
+
+def is_within(head: LogHead, hour: datetime) -> bool:
+    """Return whether a head says that it is of the hour that begins at a moment."""
+    return timedelta() <= head.at - hour < HOUR
+
+
+def counts_of(heads: Iterable[LogHead], hour: datetime) -> dict[str, dict[str, int]]:
+    """Return how many heads of an hour each log has, by machine and log."""
+    counts: dict[str, dict[str, int]] = {}
+    for one in heads:
+        if is_within(one, hour):
+            own = counts.setdefault(one.machine, {})
+            own[one.log] = own.get(one.log, 0) + 1
+    return counts
+
+
+def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
+    """Return the root over the last head of each log in the hour that begins at a moment."""
+    last: dict[tuple[str, str], LogHead] = {}
+    for head in heads:
+        if is_within(head, hour):
+            key = (head.machine, head.log)
+            # By the number: a clock that is set back in that hour makes no older record the last.
+            last[key] = max(last.get(key, head), head, key=lambda one: (one.seq, one.at))
+    leaves = [encode(last[key]) for key in sorted(last)]
+    root = merkle_root(leaves).hex()
+    return HourRoot(purpose=_PURPOSE, hour=hour, logs=len(leaves), root=root)
+
+
+def publish(path: Path, one: LogHead | SignedRoot) -> None:
+    """Add a head or a root to its file, on a line of its own also behind a torn one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    last = b"\n"
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        last = file.read() or last
+    begin = b"" if last == b"\n" else b"\n"
+    append_line(path, b"%b%b\n" % (begin, encode(one)), _MOST_BYTES)
+
+
+def read_heads(directory: Path, complain: Callable[[str], None]) -> list[LogHead]:
+    """Return all heads of a directory. A line that is none is complained of, and left out.
+
+    Raises:
+        ConfigurationError: it holds no file of heads, or one that cannot be read.
+    """
+    paths = sorted(directory.glob(f"*{HEADS_SUFFIX}"))
+    if not paths:
+        raise ConfigurationError(f"{directory} has no heads: `audit ship --heads` publishes them")
+    return [head for path in paths for head in _read(path, LogHead, complain)]
+
+
+def read_roots(directory: Path, complain: Callable[[str], None]) -> list[SignedRoot]:
+    """Return all signed roots of a directory, or nothing if it has none, in the same way."""
+    path = directory / ROOTS_NAME
+    return list(_read(path, SignedRoot, complain)) if path.exists() else []
+
+
+def _read(path: Path, kind: type[T], complain: Callable[[str], None]) -> Iterator[T]:
+    try:
+        lines = read_regular(path).split(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        if line:
+            try:
+                yield decode(line, type=kind)
+            except DecodeError as error:
+                # Torn by a full disk, or written by somebody who wants nothing to be compared.
+                complain(f"{path}, line {number}, cannot be read: {error}")
+
+
+def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
+    """Return what is wrong with a log, or a copy of it, by the heads that were published of it."""
+    wanted: dict[int, set[str]] = {}
+    for head in heads:
+        wanted.setdefault(head.seq, set()).add(head.digest)
+    found: dict[int, str] = {}
+    for line in read_lines(log):
+        fields = None if line.raw is None else parsed(line.raw)
+        if line.raw is not None and fields is not None:
+            seq = placed_of(fields).seq or 0
+            if seq in wanted:
+                found[seq] = digest_of(line.raw)
+    problems = [
+        f"{log} has no record {seq}, which was its head" for seq in sorted(wanted.keys() - found)
+    ]
+    problems += [
+        f"{log} has another record {seq} than the head that was published: it was rewritten"
+        for seq in sorted(found)
+        if wanted[seq] != {found[seq]}
+    ]
+    return problems
+
+
+def check_roots(
+    heads: list[LogHead], roots: Iterable[SignedRoot], is_signed: Callable[[SignedRoot], bool]
+) -> list[str]:
+    """Return what is wrong with the heads, by the signed roots.
+
+    Args:
+        heads: all that were kept.
+        roots: of the hours.
+        is_signed: whether a root is signed, and by a key that counts.
+    """
+    problems: list[str] = []
+    right: list[SignedRoot] = []
+    for one in roots:
+        hour = f"{one.root.hour:%Y-%m-%d %H:%M}"
+        if not is_signed(one):
+            problems.append(f"the root of the hour {hour} is not signed by a key that counts")
+            continue
+        right.append(one)
+        if root_of(one.covered(heads), one.root.hour) != one.root:
+            problems.append(
+                f"the heads of the hour {hour} are not those that were signed: some were changed, "
+                "added or dropped"
+            )
+    problems += [
+        f"heads of the hour {one.root.hour:%Y-%m-%d %H:%M} came after it was signed, and nothing "
+        f"else of it was changed: the clock of {', '.join(late)[:200]!r} is behind, or was set "
+        "back (`audit root` signs them, too)"
+        for one in {root.root.hour: root for root in right}.values()
+        if (late := one.late(heads))
+    ]
+    # Whoever changes heads must not get rid of what shows it by removing the root of that hour.
+    newest = max([one.root.hour for one in right], default=datetime.min.replace(tzinfo=UTC))
+    return problems + [
+        f"the heads of the hour {hour:%Y-%m-%d %H:%M} have no root, and later ones have: it was "
+        "removed, or the heads were added"
+        for hour in hours_to_sign(heads, right, newest)
+    ]
+
+
+def hours_to_sign_again(heads: list[LogHead], roots: Iterable[SignedRoot]) -> list[datetime]:
+    """Return the hours whose newest root leaves out heads that came later, and is right else."""
+    return [
+        one.root.hour
+        for one in {root.root.hour: root for root in roots}.values()
+        if one.late(heads) and root_of(one.covered(heads), one.root.hour) == one.root
+    ]
+
+
+def hours_to_sign(
+    heads: list[LogHead], roots: Iterable[SignedRoot], now: datetime
+) -> list[datetime]:
+    """Return the whole hours with heads that have no root yet, oldest first."""
+    known = {one.root.hour for one in roots}
+    hours = {one.at.replace(minute=0, second=0, microsecond=0) for one in heads}
+    return sorted([hour for hour in hours if hour not in known and now - hour >= HOUR])

@@ -46,7 +46,7 @@ from ironcurtain_proxy.llm.litellm_model import (
     usage_of,
     warm_within,
 )
-from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
+from ironcurtain_proxy.mailbox.session_state import MessageSource, UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import (
     Approved,

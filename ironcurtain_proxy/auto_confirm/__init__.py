@@ -6,7 +6,7 @@
   each kind of reviewer is asked.
 - `engine_memory`, `engine_knowledge`, `store`: the engine while it runs, its memory in SQL, who
   owns a row, and the removal of rows.
-- `owed`: writes that wait for a store that is missing.
 - `notifier`: notices, in fixed words, and how they are sent. `notice_channels`: where to.
-- `session_files`: windows that the operator announces, and reviewers that were given up.
+- `session_files`: windows that the operator announces, reviewers that were given up, and writes
+  that wait for a store that is missing.
 """

@@ -8,9 +8,9 @@ decisions become rows that later decisions read.
     settled    ──▶ the ruling of that task          ended ──▶ whether the call succeeded
 
 No row may stay open that nobody will close: writing the first row is shielded from cancellation,
-and a row whose writing failed or timed out is noted as owed and closed later (see `owed`). If the
-store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine; that question
-is owed as a whole (`missed`), with the times at which it was asked and answered.
+and a row whose writing failed or timed out is noted as owed and closed later (see `session_files`).
+If the store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine; that
+question is owed as a whole (`missed`), with the times at which it was asked and answered.
 
 The running engine: its tasks, failed reviewers, and calls that can be taken back.
 """
@@ -43,12 +43,6 @@ from ironcurtain_proxy.auto_confirm.engine_knowledge import (
     this_owner,
 )
 from ironcurtain_proxy.auto_confirm.notifier import Notifier, lost_notice
-from ironcurtain_proxy.auto_confirm.owed import (
-    OwedLines,
-    UnwrittenQuestions,
-    forget_unwritten,
-    unwritten_file,
-)
 from ironcurtain_proxy.auto_confirm.reviewer import (
     AFTER_SILENCE,
     WITHDRAWN,
@@ -59,7 +53,14 @@ from ironcurtain_proxy.auto_confirm.reviewer import (
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, ReviewerChain
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
-from ironcurtain_proxy.auto_confirm.session_files import Windows, note_given_up
+from ironcurtain_proxy.auto_confirm.session_files import (
+    OwedLines,
+    UnwrittenQuestions,
+    Windows,
+    forget_unwritten,
+    note_given_up,
+    unwritten_file,
+)
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     WITHDRAWN_BY,

@@ -33,8 +33,8 @@ from ironcurtain_proxy.config.policy.policy_file import (
     read_lists_file,
 )
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
+from ironcurtain_proxy.config.reading.document import Problem, Report
 from ironcurtain_proxy.config.reading.forms import read_form
-from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.private_files import sync_directory
 

@@ -57,8 +57,8 @@ from ironcurtain_proxy.config.policy.managed import (
     read_release,
     shown_time,
 )
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.forms import read_form
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import BootMoment
 from ironcurtain_proxy.private_files import held_lock, sync_directory

@@ -22,12 +22,12 @@ from ironcurtain_proxy.config.annotating.described import (
     with_server,
 )
 from ironcurtain_proxy.config.annotating.texts import Proposed
+from ironcurtain_proxy.config.clients.finding import read_client_file
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_files import find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets import planned, write
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.client_file import read_client_file
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.servers.recognition import read_pack, recognised_pack
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError

@@ -16,10 +16,13 @@ from msgspec import Struct
 
 from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import read_lines, records_of
-from ironcurtain_proxy.audit.heads import (
+from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
+from ironcurtain_proxy.audit.shipping import Shipper, ShippingError, link_of
+from ironcurtain_proxy.audit.verify import (
     HEADS_SUFFIX,
     ROOTS_NAME,
     LogHead,
+    LogVerdict,
     SignedRoot,
     check_log,
     check_roots,
@@ -30,10 +33,8 @@ from ironcurtain_proxy.audit.heads import (
     read_heads,
     read_roots,
     root_of,
+    verify,
 )
-from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
-from ironcurtain_proxy.audit.shipping import Shipper, ShippingError, link_of
-from ironcurtain_proxy.audit.verify import LogVerdict, verify
 from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError

@@ -21,7 +21,7 @@ from ironcurtain_proxy.config.policy.lint import (
 )
 from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
-from ironcurtain_proxy.config.reading.problems import Problem, Report, nearest, shown
+from ironcurtain_proxy.config.reading.document import Problem, Report, nearest, shown
 from ironcurtain_proxy.config.settings import Settings, gather_settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import SEPARATOR

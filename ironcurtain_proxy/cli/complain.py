@@ -22,8 +22,7 @@ from ironcurtain_proxy.cli.audit_whole import no_log
 from ironcurtain_proxy.cli.output import complain, encodable, say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import is_invisible

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from ironcurtain_proxy.cli.output import decided, escalated_roles
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
-from ironcurtain_proxy.config.servers.roots import Root, initial_roots
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.facts.arguments import Speller
@@ -34,6 +33,7 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
 )
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.server import Root, initial_roots
 from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 # --- the policy as `serve` has it -----------------------------------------------------------------

@@ -33,7 +33,7 @@ from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.overlay_settings import COMMAND
 from ironcurtain_proxy.config.policy.managed import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import PROVIDER_KEYS, Settings, gather_settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError

@@ -76,7 +76,7 @@ def metrics_of(
     Raises:
         StoreError: it cannot be read.
     """
-    from ironcurtain_proxy.auto_confirm.owed import unwritten_questions  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.session_files import unwritten_questions  # noqa: PLC0415  slow
     from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow
 
     config = settings.auto_confirm

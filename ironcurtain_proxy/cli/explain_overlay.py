@@ -17,7 +17,7 @@ from ironcurtain_proxy.cli.output import picked
 from ironcurtain_proxy.config.annotating.texts import words_of
 from ironcurtain_proxy.config.policy.lint import of_same_verb
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.reading.problems import nearest, shown
+from ironcurtain_proxy.config.reading.document import nearest, shown
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Annotations

@@ -26,7 +26,7 @@ from ironcurtain_proxy.config.policy.managed import (
     find_managed,
     shown_time,
 )
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError

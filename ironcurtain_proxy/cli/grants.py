@@ -22,7 +22,7 @@ from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy, load_policy
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import ServerCall
@@ -39,18 +39,18 @@ from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.mailbox.grants_command import (
-    GrantsAction,
-    grants_owner,
-    is_carried_out,
-    put_command,
-    read_grants,
-)
 from ironcurtain_proxy.mailbox.mailboxes import (
     is_alive,
     session_mailboxes,
     sessions_directory,
     utc_now,
+)
+from ironcurtain_proxy.mailbox.session_state import (
+    GrantsAction,
+    grants_owner,
+    is_carried_out,
+    put_command,
+    read_grants,
 )
 from ironcurtain_proxy.model.decision import Allow, Escalate
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId

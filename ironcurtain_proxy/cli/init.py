@@ -34,6 +34,7 @@ from ironcurtain_proxy.cli.init_servers import (
     with_own_shell,
 )
 from ironcurtain_proxy.cli.init_wants import short
+from ironcurtain_proxy.config.clients.finding import read_client_file
 from ironcurtain_proxy.config.clients.plan import (
     UndoneFile,
     digest,
@@ -43,9 +44,8 @@ from ironcurtain_proxy.config.clients.plan import (
     write_undo_record,
 )
 from ironcurtain_proxy.config.presets import PresetName, preset
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.settings import Settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS

@@ -65,7 +65,12 @@ from ironcurtain_proxy.cli.init_wants import (
 )
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.entries import own_command
-from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
+from ironcurtain_proxy.config.clients.finding import (
+    ClientFile,
+    FoundClients,
+    find,
+    read_client_file,
+)
 from ironcurtain_proxy.config.clients.plan import (
     FileChange,
     MovingServer,
@@ -84,9 +89,8 @@ from ironcurtain_proxy.config.clients.plan import (
 )
 from ironcurtain_proxy.config.migration import why_not_exchanged
 from ironcurtain_proxy.config.presets import PresetName, preset
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError

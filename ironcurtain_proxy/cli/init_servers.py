@@ -26,8 +26,8 @@ from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.config.clients.plan import MovingServer, collides
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets import Preset
+from ironcurtain_proxy.config.reading.document import shown
 from ironcurtain_proxy.config.reading.layers import CONFIG_VARIABLE, SERVERS_VARIABLE
-from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import read_pack, recognised, recognised_pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings

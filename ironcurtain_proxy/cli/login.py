@@ -14,7 +14,7 @@ from msgspec import Struct
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.downstream.options import LOGINS
+from ironcurtain_proxy.downstream.starting import LOGINS
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec

@@ -21,7 +21,7 @@ from ironcurtain_proxy.cli.output import (
     say_json,
 )
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.config.reading.suggestions import nearest_word
+from ironcurtain_proxy.config.reading.document import nearest
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -29,7 +29,7 @@ from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import Finding, Parts, PinChange, ServerPins, changes, scan
-from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
+from ironcurtain_proxy.wiring.shared import pin_store, pinned_servers
 
 _LINES: Final = 60
 """The most lines of one part that `diff` shows of all servers."""
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _not_pinned(server: str, known: Sequence[str]) -> str:
-    meant = nearest_word(server, known)
+    meant = nearest(server, known)
     rest = (
         f'did you mean "{visible(meant)}"?' if meant else "`ironcurtain-proxy pins list` shows all"
     )
@@ -231,7 +231,7 @@ def _refuse_unknown(parts: Sequence[str], waiting: Sequence[PinChange]) -> None:
     known = [f"{change.section}/{change.name}" for change in waiting]
     for part in parts:
         if part not in known:
-            meant = nearest_word(part, known)
+            meant = nearest(part, known)
             rest = f": did you mean {visible(meant)}?" if meant else "; see `pins diff`"
             raise ConfigurationError(f"--part {visible(part)}: nothing of this name waits{rest}")
 

@@ -30,8 +30,7 @@ from ironcurtain_proxy.cli.policy_change import (
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory, with_rule
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import MarkedReport, Report, json_path
+from ironcurtain_proxy.config.reading.document import DocumentNode, MarkedReport, Report, json_path
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError

@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.policy.policy_file import SECRETS, SHIPPED, all_ru
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.proposing import with_rule
 from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole

@@ -34,8 +34,8 @@ from ironcurtain_proxy.config.clients.text_format import (
 )
 from ironcurtain_proxy.config.migration import Insertion, inserted, rewrite
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.document import nearest, shown
 from ironcurtain_proxy.config.reading.layers import real
-from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.condition_reading import is_public_host

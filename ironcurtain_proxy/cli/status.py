@@ -13,7 +13,7 @@ from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.managed import bundle_fields, bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible

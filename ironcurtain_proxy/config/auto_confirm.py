@@ -31,7 +31,7 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
     TmuxChannel,
     WebhookChannel,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, nearest, shown
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Form,
@@ -43,7 +43,6 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.layers import Layers
-from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.settings import ProviderModel, Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import WithSecrets

@@ -28,10 +28,9 @@ from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, nearest, shown
 from ironcurtain_proxy.config.reading.forms import declared, setting
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY, Layers
-from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
     ArgumentCapabilities,

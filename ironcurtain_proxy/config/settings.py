@@ -21,7 +21,7 @@ from ironcurtain_proxy.config.overlay_settings import (
     read_overlay,
     with_own_shell,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Problem, Report
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     NameText,
@@ -38,7 +38,6 @@ from ironcurtain_proxy.config.reading.layers import (
     read_environment,
     read_layers,
 )
-from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.config.servers.servers_file import (
     choose_servers,
     container_workspace,

@@ -1,6 +1,6 @@
 """The servers behind the proxy: start, call, restart, close.
 
-- `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
+- `servers`, `supervisor`, `starting`: all servers, the life of one, and the settings of all.
 - `conversation`: JSON-RPC with one server, what it asks, and how many bytes of answers may be on
   their way. `connection`, `listing`, `roots`: MCP with it, and who is told of it.
 - `eras`, `notifications`: how a server of each era is begun, what is said to it, and heard from it.

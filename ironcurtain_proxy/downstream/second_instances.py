@@ -26,9 +26,8 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.starting import make_private
+from ironcurtain_proxy.downstream.starting import DownstreamOptions, Hooks, make_private
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError, UnansweredError
 from ironcurtain_proxy.model.grant import SandboxOpening

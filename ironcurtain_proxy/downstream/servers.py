@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, SUBSCRIBING
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.gate import Gate
-from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.process import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.second_instances import SecondInstances
 from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.starting import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.errors import (
     CallLostError,

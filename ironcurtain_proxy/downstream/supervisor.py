@@ -23,10 +23,18 @@ from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.eras import ServerDescription, news_besides, wanted_news
 from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
-from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
-from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
+from ironcurtain_proxy.downstream.starting import (
+    DownstreamOptions,
+    Hooks,
+    Life,
+    Prober,
+    ServerState,
+    ServerStatus,
+    Started,
+    start_server,
+)
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.headers import value_at
 from ironcurtain_proxy.model.escalation import visible

@@ -32,9 +32,9 @@ from ironcurtain_proxy.agent.requests import (
     GivenAnswer,
     Message,
 )
+from ironcurtain_proxy.front.connections import BEAT, HEADERS, MEDIA_TYPE, StreamReader, lines_of
 from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.sessions import AgentSession, Sessions, TooManySessionsError
-from ironcurtain_proxy.front.stream import BEAT, HEADERS, MEDIA_TYPE, StreamReader, lines_of
 from ironcurtain_proxy.jsonrpc.codec import (
     INVALID_PARAMS,
     Malformed,

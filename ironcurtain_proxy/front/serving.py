@@ -34,7 +34,17 @@ from ironcurtain_proxy.config.reading.layers import (
 )
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.process import hide_from_debuggers, raise_limit
-from ironcurtain_proxy.front.connections import WHOLE, FrontConnection
+from ironcurtain_proxy.front.connections import (
+    MEDIA_TYPE,
+    WHOLE,
+    FrontConnection,
+    accepts,
+    event_place,
+    event_stream,
+    joined,
+    prefers_events,
+    whole_answer,
+)
 from ironcurtain_proxy.front.guard import (
     JSON,
     LOOPBACK,
@@ -55,15 +65,6 @@ from ironcurtain_proxy.front.sessions import (
     Sessions,
     TooManySessionsError,
     command_of,
-)
-from ironcurtain_proxy.front.stream import (
-    MEDIA_TYPE,
-    accepts,
-    event_place,
-    event_stream,
-    joined,
-    prefers_events,
-    whole_answer,
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, UNREAD

@@ -23,7 +23,7 @@ from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
 from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, Message
-from ironcurtain_proxy.front.stream import Stream
+from ironcurtain_proxy.front.connections import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import (
     OF_REQUEST,

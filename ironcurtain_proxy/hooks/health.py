@@ -20,7 +20,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import SESSIONS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS

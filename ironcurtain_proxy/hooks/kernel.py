@@ -48,7 +48,7 @@ from ironcurtain_proxy.hooks.places import client_directory, own_place
 from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, serve_at
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.user_message import FILE_NAME
+from ironcurtain_proxy.mailbox.session_state import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule

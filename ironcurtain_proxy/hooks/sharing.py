@@ -43,7 +43,7 @@ from ironcurtain_proxy.hooks.places import client_directory, file_in, kept_file
 from ironcurtain_proxy.hooks.runs import HeldDoor, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.user_message import FILE_NAME
+from ironcurtain_proxy.mailbox.session_state import FILE_NAME
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.wiring.proxy import Proxy
 

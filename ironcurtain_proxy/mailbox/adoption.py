@@ -28,7 +28,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.grants_command import GRANTS_NAME, grants_owner
 from ironcurtain_proxy.mailbox.mailboxes import (
     is_alive,
     is_kept,
@@ -49,6 +48,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_name,
     settled_name,
 )
+from ironcurtain_proxy.mailbox.session_state import GRANTS_NAME, grants_owner
 from ironcurtain_proxy.model.escalation import APPROVAL_LASTS, Escalation, EscalationId
 from ironcurtain_proxy.private_directory import (
     MailboxDirectory,

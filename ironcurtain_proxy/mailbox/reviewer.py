@@ -27,13 +27,6 @@ from ironcurtain_proxy.mailbox.adoption import (
     discard_leftovers,
     subject_of,
 )
-from ironcurtain_proxy.mailbox.grants_command import (
-    GrantsAction,
-    discard_grants,
-    grants_bytes,
-    is_grants_command,
-    read_command,
-)
 from ironcurtain_proxy.mailbox.mailboxes import is_listened_to, this_process
 from ironcurtain_proxy.mailbox.messages import (
     MAX_RESPONSE_BYTES,
@@ -52,6 +45,13 @@ from ironcurtain_proxy.mailbox.messages import (
     response_id,
     response_name,
     settled_name,
+)
+from ironcurtain_proxy.mailbox.session_state import (
+    GrantsAction,
+    discard_grants,
+    grants_bytes,
+    is_grants_command,
+    read_command,
 )
 from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (

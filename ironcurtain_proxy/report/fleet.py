@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, shown_time
 from ironcurtain_proxy.audit.files import records_of
-from ironcurtain_proxy.audit.heads import HEADS_SUFFIX
+from ironcurtain_proxy.audit.verify import HEADS_SUFFIX
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report import plots
 from ironcurtain_proxy.report.plots import (

@@ -1,10 +1,10 @@
 """Joins the folders to a running proxy.
 
 - `serving`: `serve`, and what stops the start. `proxy`: one proxy put together from its settings.
-- `shared`: what the doors of one kernel have in common.
+- `shared`: what the doors of one kernel have in common, and what servers are held to by pins.
 - `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the timeline.
 - `suggesting`: recorded calls judged again, and rules that would have spared questions.
-- `pins`: what servers are held to. `call_facts`: the overlay, and what reads calls.
+- `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `rehearsal`: for `explain`, and the servers' tools for `check --live`.

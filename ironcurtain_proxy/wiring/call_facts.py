@@ -29,7 +29,7 @@ from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import MountTable, PathReader
 from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource
-from ironcurtain_proxy.mailbox.user_message import MessageSource
+from ironcurtain_proxy.mailbox.session_state import MessageSource
 from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.model.annotation import Isolation
 from ironcurtain_proxy.model.escalation import visible

@@ -23,12 +23,10 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.redaction import redacted
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import real
-from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.eras import ROOTS
-from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.starting import with_directories
+from ironcurtain_proxy.downstream.starting import LOGINS, DownstreamOptions, with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.jsonrpc.batch import Batch
@@ -41,7 +39,7 @@ from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.condition_reading import host_matches
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.server import RemoteEndpoint, ResultRules, ServerSpec
+from ironcurtain_proxy.model.server import RemoteEndpoint, ResultRules, ServerSpec, roots_told
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
@@ -64,7 +62,6 @@ from ironcurtain_proxy.wiring.confinement import (
     with_own_place,
 )
 from ironcurtain_proxy.wiring.containment import containment_of
-from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.reviewers import (
     AddedChannels,
@@ -74,7 +71,13 @@ from ironcurtain_proxy.wiring.reviewers import (
     patience,
     reviewers_beside,
 )
-from ironcurtain_proxy.wiring.shared import Shared, open_log, shared_parts
+from ironcurtain_proxy.wiring.shared import (
+    Shared,
+    follow_acceptance,
+    open_log,
+    pins_of,
+    shared_parts,
+)
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.sandbox.watchman import Watchman

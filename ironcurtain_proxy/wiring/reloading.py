@@ -53,7 +53,7 @@ from ironcurtain_proxy.config.policy.policy_loading import (
     gather_policy,
     load_candidate,
 )
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.grants.session_grants import SessionGrants

@@ -26,9 +26,13 @@ from ironcurtain_proxy.facts.live_catalogue import server_digest
 from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.grants.session_grants import SessionGrants
-from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
+from ironcurtain_proxy.mailbox.session_state import (
+    ContextFile,
+    GrantsAction,
+    MessageSource,
+    is_pty_session,
+)
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, ReviewerKey, Signatories, SignedAnswer

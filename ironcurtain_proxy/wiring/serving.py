@@ -35,8 +35,8 @@ from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable, try_writing
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, PRINCIPAL_VARIABLE
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.process import hide_from_debuggers, raise_limit, too_few
@@ -69,7 +69,6 @@ from ironcurtain_proxy.sessions import (
 )
 from ironcurtain_proxy.wiring.call_facts import say_what_holds
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox, say_what_root_means
-from ironcurtain_proxy.wiring.pins import LISTED_ANEW, pinned_introductions
 from ironcurtain_proxy.wiring.proxy import (
     Proxy,
     assemble,
@@ -78,6 +77,7 @@ from ironcurtain_proxy.wiring.proxy import (
     unused_proxies,
 )
 from ironcurtain_proxy.wiring.reviewers import AddedChannels, assemble_reviewers
+from ironcurtain_proxy.wiring.shared import LISTED_ANEW, pinned_introductions
 
 # --- readiness
 

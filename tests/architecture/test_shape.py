@@ -41,7 +41,6 @@ def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> No
 SMALL: Final = 100
 STILL_SMALL: Final = frozenset(
     {
-        "config.reading.suggestions",  # imports difflib, which only a mistake needs
         "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
     }

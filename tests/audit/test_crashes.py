@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.audit.heads import LogHead, publish
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.shipping import _append
-from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.audit.verify import LogHead, publish, verify
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import append_line, write_whole
 from tests.audit.specimens import lines_of, write_log

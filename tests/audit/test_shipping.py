@@ -17,8 +17,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.files import head_path, head_text
-from ironcurtain_proxy.audit.heads import LogHead, merkle_root, root_of
 from ironcurtain_proxy.audit.records import GENESIS, seal
+from ironcurtain_proxy.audit.verify import LogHead, merkle_root, root_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import machine_id
 from tests import program

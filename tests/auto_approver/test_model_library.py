@@ -14,7 +14,7 @@ from ironcurtain_proxy.auto_approver.intent import ANSWER_SCHEMA, INVALID, AutoA
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, parse_model_id
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved
 from tests.auto_approver.test_reviewer import PUSH, SCENARIOS, Session
 

@@ -11,7 +11,7 @@ from ironcurtain_proxy.auto_approver import reviewer
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, Model
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.wiring.reviewers import _auto_approver
 from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local

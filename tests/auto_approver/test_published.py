@@ -15,7 +15,7 @@ from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.pushes import NamedCommits
 from ironcurtain_proxy.llm.litellm_model import Completion
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import HUMAN, Engine
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from ironcurtain_proxy.model.request import CommandPlace

@@ -22,7 +22,7 @@ from ironcurtain_proxy.auto_approver.reviewer import (
     create_model,
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.request import PathValue

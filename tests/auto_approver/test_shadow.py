@@ -11,7 +11,7 @@ from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.llm.litellm_model import Completion
-from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.terminal import Channel, Panel

@@ -15,9 +15,13 @@ from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine_knowledge import LONGEST_TEXT, LazyStore
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.owed import OwedLines, forget_unwritten, unwritten_questions
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
-from ironcurtain_proxy.auto_confirm.session_files import Windows
+from ironcurtain_proxy.auto_confirm.session_files import (
+    OwedLines,
+    Windows,
+    forget_unwritten,
+    unwritten_questions,
+)
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store

@@ -15,7 +15,7 @@ from ironcurtain_proxy.bundle.repository import Repository
 from ironcurtain_proxy.bundle.update import Updated, update
 from ironcurtain_proxy.config.policy import policy_files
 from ironcurtain_proxy.config.policy.managed import Bundle, find_managed, read_current
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.signing import KeyFile
 
 Content = Mapping[str, str]

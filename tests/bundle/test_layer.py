@@ -10,7 +10,7 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize, rule_for_reviewers
 from ironcurtain_proxy.grants.book import GrantBook, Remembered
@@ -18,8 +18,8 @@ from ironcurtain_proxy.model.decision import SEVERITY, Effect, effect_of
 from ironcurtain_proxy.model.grant import Grant, GrantId, ToolPattern
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.wiring.pins import pins_of
 from ironcurtain_proxy.wiring.reviewers import SignatoriesInForce
+from ironcurtain_proxy.wiring.shared import pins_of
 from tests.bundle.fleet import FIRST, Content, Fleet, key, now
 
 TIME = AccessRequest(

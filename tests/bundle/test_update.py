@@ -19,7 +19,7 @@ from tuf.api.metadata import Metadata, Root, Targets, Timestamp
 from ironcurtain_proxy.bundle import repository
 from ironcurtain_proxy.bundle.contents import BundleError, unpack
 from ironcurtain_proxy.config.policy.managed import last_attempt, read_current, read_release
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.signing import KeyFile
 from tests.bundle.fleet import FIRST, Fleet, key, now

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from ironcurtain_proxy.cli import grants, parser_of
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.kept import GrantsFile
-from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.mailbox.session_state import GrantsAction
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.values import Json
 from tests.grants.kept_grants import NOW, a_kept

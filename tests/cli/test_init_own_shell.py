@@ -14,8 +14,8 @@ from ironcurtain_proxy.cli.init_servers import (
     with_own_shell,
 )
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.client_file import read_client_file
+from ironcurtain_proxy.config.clients.finding import read_client_file
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.values import Json
 from tests.cli.test_init import Machine, machine
 

@@ -6,8 +6,8 @@ import pytest
 
 from ironcurtain_proxy.cli.policy_change import rule_as_json
 from ironcurtain_proxy.config.policy.policy_file import ConditionsForm, PolicyReader
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.forms import keys_of_form
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import policy, said, write
 

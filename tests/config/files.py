@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import orjson
 
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.values import Json
 
 T = TypeVar("T")

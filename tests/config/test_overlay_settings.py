@@ -7,7 +7,7 @@ import pytest
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, RatedTool, is_gate_on, why_asked
 from ironcurtain_proxy.config.overlay_settings import GrantSettings, OverlaySettings
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.annotation import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.operation import CompositeSpec, CompositeStep

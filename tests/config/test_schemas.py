@@ -16,9 +16,8 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyReader,
     read_lists_file,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import keys_of_form
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.config.settings import KEYS, gather_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import (
     Settings,
     home_directory,

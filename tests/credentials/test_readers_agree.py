@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.audit.redaction import writes_credentials
 from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, SessionPlaces
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED, PolicyReader
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.credentials import (
     TREE,
     CredentialPlace,

@@ -10,8 +10,8 @@ import orjson
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.downstream.guardian import descendants
-from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult

@@ -15,7 +15,7 @@ from ironcurtain_proxy.downstream.environment import (
     missing_container_variables,
     secrets_of,
 )
-from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import running, scripted, text_of
 

@@ -15,8 +15,8 @@ from anyio.abc import SocketAttribute, SocketStream
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream import notifications
-from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.reply import question_in
 from ironcurtain_proxy.model.server import ServerSpec

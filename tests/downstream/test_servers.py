@@ -8,7 +8,7 @@ import orjson
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.downstream.options import DownstreamOptions
-from ironcurtain_proxy.downstream.starting import tidy, with_directories
+from ironcurtain_proxy.downstream.starting import DownstreamOptions, tidy, with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json

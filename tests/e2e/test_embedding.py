@@ -14,8 +14,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy import EscalationInbox
-from ironcurtain_proxy.mailbox.grants_command import put_command
-from ironcurtain_proxy.mailbox.user_message import ContextFile
+from ironcurtain_proxy.mailbox.session_state import ContextFile, put_command
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.mailbox_person import Person

@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.explain_overlay import NamedCall, rehearsed
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.request import Facts

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from ironcurtain_proxy.front.stream import Stream, StreamReader
+from ironcurtain_proxy.front.connections import Stream, StreamReader
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.mailbox.user_message import (
+from ironcurtain_proxy.mailbox.session_state import (
     FILE_NAME,
     ContextFile,
     is_pty_session,

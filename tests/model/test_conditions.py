@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.condition_reading import ConditionSpot, read_name_patterns, read_role
 from ironcurtain_proxy.model.conditions import (

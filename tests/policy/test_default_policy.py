@@ -11,8 +11,7 @@ from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.document import RulePlace
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report, RulePlace
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.values import Json

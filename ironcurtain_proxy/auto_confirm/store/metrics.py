@@ -134,7 +134,7 @@ def compute(
         store: the store.
         now: the current time; aware.
         since: only interactions from then on, or None for all.
-        unwritten: the questions that may have no row; see `owed.unwritten_questions`.
+        unwritten: the questions that may have no row; see `session_files.unwritten_questions`.
 
     Raises:
         StoreError: it cannot be read.

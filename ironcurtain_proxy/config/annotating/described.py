@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.annotating.texts import Proposed, ProposedTool
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.config.servers.recognition import Pack, schema_digest
 from ironcurtain_proxy.errors import ConfigurationError

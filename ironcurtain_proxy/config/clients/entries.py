@@ -30,9 +30,8 @@ from ironcurtain_proxy.config.clients.text_format import (
     TomlText,
     YamlText,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import fill
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json, object_of

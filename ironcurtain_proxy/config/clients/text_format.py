@@ -23,7 +23,7 @@ import yaml
 from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.strict_json import strict_json

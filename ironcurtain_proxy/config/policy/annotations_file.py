@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias, Union  # noqa: TID251  schemas and com
 
 from msgspec import UNSET, Struct, field
 
+from ironcurtain_proxy.config.reading.document import Report, nearest, shown
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
@@ -15,7 +16,6 @@ from ironcurtain_proxy.config.reading.forms import (
     NameText,
     read_form,
 )
-from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import (
     Annotations,
     Equals,

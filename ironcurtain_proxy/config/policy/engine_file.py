@@ -43,7 +43,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
 from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report, shown
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     CheckedForm,
@@ -56,7 +56,6 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.layers import absolute, real, rooted, working_directory
-from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.remote_entry import AskForm, asked
 from ironcurtain_proxy.model.condition_reading import host_patterns

@@ -17,8 +17,13 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.texts import words_of
-from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
-from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.document import (
+    DocumentPlace,
+    Report,
+    RulePlace,
+    nearest,
+    shown,
+)
 from ironcurtain_proxy.model.annotation import (
     RESOURCE_ROLES,
     ROLE_TRAITS,

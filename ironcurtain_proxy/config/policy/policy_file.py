@@ -13,7 +13,13 @@ import orjson
 from msgspec import UNSET, Meta, Struct, field
 
 from ironcurtain_proxy import credentials
-from ironcurtain_proxy.config.reading.document import DocumentNode, RulePlace
+from ironcurtain_proxy.config.reading.document import (
+    DocumentNode,
+    Report,
+    RulePlace,
+    nearest,
+    shown,
+)
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
@@ -26,7 +32,6 @@ from ironcurtain_proxy.config.reading.forms import (
     read_form,
 )
 from ironcurtain_proxy.config.reading.layers import real, rooted
-from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import (
     ConditionSpot,

@@ -52,9 +52,8 @@ from ironcurtain_proxy.config.policy.policy_file import (
     read_lists_file,
 )
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
-from ironcurtain_proxy.config.reading.document import RulePlace
+from ironcurtain_proxy.config.reading.document import Report, RulePlace, shown
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
-from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.policy import Floor, Rule

@@ -37,8 +37,8 @@ from ironcurtain_proxy.config.policy.policy_files import (
     read_lists,
     with_candidate,
 )
+from ironcurtain_proxy.config.reading.document import Problem, Report, shown
 from ironcurtain_proxy.config.reading.layers import as_named, real
-from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import pack_file, recognised_pack
 from ironcurtain_proxy.config.settings import Settings

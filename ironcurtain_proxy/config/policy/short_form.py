@@ -27,8 +27,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyFile,
     PolicyReader,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode, Members, RulePlace
-from ironcurtain_proxy.config.reading.problems import MarkedReport
+from ironcurtain_proxy.config.reading.document import DocumentNode, MarkedReport, Members, RulePlace
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import read_name_patterns, read_role

@@ -3,15 +3,178 @@
 A reader reports each mistake and continues with a value of the right type, so that one load
 finds all mistakes; the report decides whether the document can be used. No validation library is
 used: importing one takes longer than reading all files, and servers start only after that.
+
+A problem has a place, a description, and the nearest known word. Values are never shown, except
+words of a fixed vocabulary: a configuration holds secrets, and these lines are printed.
+
+People copy a suggested word into a policy without further thought, so it only repairs spelling and
+never names another action: `read_query` is not suggested for `write_query`, nor `list_tables` for
+`create_table`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import Json, words
+
+# --- problems
+
+Severity: TypeAlias = Literal["error", "warning"]
+"""An error prevents the start; a warning is printed."""
+
+PathPart: TypeAlias = str | int
+"""A key or an index of a place in a document."""
+
+_SHOWN_CHARACTERS = 80
+
+
+class Problem(Struct, frozen=True):
+    """One mistake in a file or variable."""
+
+    source: str
+    """The file, or the environment variable."""
+    json_path: str
+    """A path such as `$.rules[3].then`; empty: the source as a whole."""
+    message: str
+    suggestion: str = ""
+    """The nearest known word, or empty if none is near."""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.source}: {self.json_path}" if self.json_path else self.source
+        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
+        return f"{place}: {self.message}{hint}"
+
+
+class ProblemsError(ConfigurationError):
+    """Operator's files that cannot be used. Its text is one line; `problems` has all of them."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        errors = [problem for problem in self.problems if problem.severity == "error"]
+        text = str(errors[0]) if errors else "the configuration cannot be used"
+        if len(errors) > 1:
+            text += f" (and {len(errors) - 1} more: `ironcurtain-proxy check` shows all)"
+        super().__init__(text)
+
+
+class Report:
+    """Collects the problems of one load, so that all are shown at once."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems, in the order in which they were found."""
+        return tuple(self._problems)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any problem prevents the start."""
+        return any(problem.severity == "error" for problem in self._problems)
+
+    def error(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a problem that prevents the start."""
+        self.extend([Problem(str(source), json_path(path), message, suggestion)])
+
+    def warning(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a warning."""
+        where = json_path(path)
+        self.extend([Problem(str(source), where, message, suggestion, "warning")])
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Add the problems of another report. What two checks find is one problem."""
+        self._problems.extend([one for one in problems if one not in self._problems])
+
+    def raise_errors(self) -> None:
+        """Raise if any problem is an error.
+
+        Raises:
+            ProblemsError: with everything found, warnings too.
+        """
+        if self.has_errors:
+            raise ProblemsError(self._problems)
+
+
+class MarkedReport(Report):
+    """Adds to another report, with line and column of each marked place."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self._report = report
+        self._marks: dict[tuple[PathPart, ...], str] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems of the report that this one adds to."""
+        return self._report.problems
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any of them prevents the start."""
+        return self._report.has_errors
+
+    def mark(self, path: Sequence[PathPart], line: int, column: int) -> None:
+        """Note where a place of the document stands."""
+        self._marks[tuple(path)] = f"line {line}, column {column}: "
+
+    def marked(self, path: Sequence[PathPart]) -> str:
+        """Line and column of a place, or of the nearest place around it; empty: not known."""
+        for length in range(len(path), -1, -1):
+            if (found := self._marks.get(tuple(path[:length]))) is not None:
+                return found
+        return ""
+
+    def error(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a problem that prevents the start."""
+        self._report.error(source, path, self.marked(path) + message, suggestion)
+
+    def warning(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a warning."""
+        self._report.warning(source, path, self.marked(path) + message, suggestion)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Add the problems of another report."""
+        self._report.extend(problems)
+
+
+def json_path(parts: Sequence[PathPart]) -> str:
+    """Write a place as JSONPath: `("rules", 0, "if")` is `$.rules[0].if`, `()` is empty."""
+    if not parts:
+        return ""
+    steps = [f"[{part}]" if isinstance(part, int) else _key_step(part) for part in parts]
+    return "$" + "".join(steps)
+
+
+def shown(word: str) -> str:
+    """Return a word from a file, quoted, cut, and without control characters.
+
+    It goes to a terminal.
+    """
+    cut = word if len(word) <= _SHOWN_CHARACTERS else word[:_SHOWN_CHARACTERS] + "..."
+    return '"' + "".join([c if c.isprintable() else "?" for c in cut]) + '"'
+
+
+def _key_step(key: str) -> str:
+    return f".{key}" if key.replace("-", "_").isidentifier() else f"[{shown(key)}]"
+
+
+# --- documents
 
 DocumentPlace: TypeAlias = tuple[PathPart, ...]
 """A place in a document, such as `("rules", 3, "if")`."""
@@ -221,3 +384,80 @@ class Members:
         """Return the value of an optional member, or the default."""
         found = self._found.get(key)
         return default if found is None else read(found)
+
+
+# --- the nearest known word
+
+_CUTOFF: Final = 0.6
+_MISSPELT: Final = 0.7
+"""The similarity of a verb and its misspelling."""
+_CHOICES: Final = 20
+_TOKEN: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_OPPOSITES: Final = ("un", "de", "dis", "re", "in")
+"""Prefixes that turn a verb into its opposite."""
+
+
+@cache
+def _all_verbs() -> frozenset[str]:
+    return words(Path(__file__).with_name("verbs.txt").read_text("utf-8"))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word most likely meant, or empty if none is near."""
+    from difflib import get_close_matches  # noqa: PLC0415  only a mistake needs it
+
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    matches = get_close_matches(word.casefold(), by_folded, n=_CHOICES, cutoff=_CUTOFF)
+    found = [by_folded[match] for match in matches if _says_the_same(word, by_folded[match])]
+    return found[0] if found else ""
+
+
+def _says_the_same(word: str, candidate: str) -> bool:
+    """Return whether one word is a misspelling of the other."""
+    mine, others = _tokens(word), _tokens(candidate)
+    if len(mine) == len(others):
+        return all(map(_is_misspelt, mine, others))
+    # Words were joined, omitted or added: the verb must be in both.
+    joined = "".join(mine)
+    if joined == "".join(others):
+        return True
+    wanted, given = _verbs(others), _verbs(mine)
+    return given <= wanted and all(
+        verb in given or joined.startswith(verb) or any(_is_misspelt(t, verb) for t in mine)
+        for verb in wanted
+    )
+
+
+def _is_misspelt(token: str, other: str) -> bool:
+    """Return whether two parts of names differ in spelling only, verbs above all."""
+    if token == other:
+        return True
+    if _is_opposite(token, other) or _is_opposite(other, token):
+        return False
+    verbs = _verb_of(token), _verb_of(other)
+    if verbs[0] and verbs[0] != verbs[1]:
+        return False
+    from difflib import SequenceMatcher  # noqa: PLC0415  see `nearest`
+
+    cutoff = _MISSPELT if verbs[1] else _CUTOFF
+    return SequenceMatcher(None, token, other).ratio() >= cutoff
+
+
+def _is_opposite(longer: str, shorter: str) -> bool:
+    return any(longer == beginning + shorter for beginning in _OPPOSITES)
+
+
+def _verb_of(token: str) -> str:
+    """Return the verb at the beginning of a part of a name."""
+    if token in _all_verbs():
+        return token
+    beginnings = [token[:length] for length in range(len(token) - 1, 2, -1)]
+    return next((beginning for beginning in beginnings if beginning in _all_verbs()), "")
+
+
+def _verbs(tokens: list[str]) -> frozenset[str]:
+    return frozenset([token for token in tokens if token in _all_verbs()])
+
+
+def _tokens(name: str) -> list[str]:
+    return [token.casefold() for token in _TOKEN.findall(name)] or [name.casefold()]

@@ -39,8 +39,7 @@ from typing import (
 
 from msgspec import Meta, Struct, UnsetType, ValidationError, convert, field, inspect
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import PathPart, Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, PathPart, Report
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.values import Json
 

@@ -14,8 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there, parse, read_document
 from ironcurtain_proxy.model.values import Json, RealPath
 

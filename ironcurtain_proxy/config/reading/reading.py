@@ -12,8 +12,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import PathPart, Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, PathPart, Report
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import opened

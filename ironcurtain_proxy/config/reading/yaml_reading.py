@@ -13,7 +13,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart, Report, shown
+from ironcurtain_proxy.config.reading.document import MarkedReport, PathPart, Report, shown
 from ironcurtain_proxy.model.values import Json
 
 _Place = tuple[PathPart, ...]

@@ -2,7 +2,5 @@
 
 - `servers_file`: which servers exist, which of them run, and in which workspace.
 - `remote_entry`: those that are reached over HTTP.
-- `client_file`: the servers of a client, for `init`.
 - `recognition`: well-known servers, and their packs in the folder `packs`.
-- `roots`: directories that servers are told about.
 """

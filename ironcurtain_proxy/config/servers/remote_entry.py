@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, field
 
+from ironcurtain_proxy.config.reading.document import shown
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Form,
@@ -20,7 +21,6 @@ from ironcurtain_proxy.config.reading.forms import (
     SharedForm,
     says,
 )
-from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.server import (
     Network,

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never  # no
 from msgspec import UNSET, Meta, Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report, nearest, shown
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     CheckedForm,
@@ -33,7 +33,6 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.layers import Layers, real, rooted
-from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.servers.remote_entry import (

@@ -19,7 +19,6 @@ import httpx2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.browser_login import (
     TokenRefusedError,
     metadata_of,
@@ -45,6 +44,7 @@ from ironcurtain_proxy.downstream.remote.logins import (
 )
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id

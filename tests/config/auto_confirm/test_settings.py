@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, NightMode, SafetyRule
 from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, ContextForm
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write

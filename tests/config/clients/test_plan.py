@@ -14,8 +14,7 @@ from ironcurtain_proxy.config.clients.plan import (
     servers_behind_proxy,
     startable,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.values import Json
 

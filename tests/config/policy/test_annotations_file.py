@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.annotation import Equals, Is, OneOf
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import TOOL, annotations, replaced, said, write

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.policy.engine_file import load_engine
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.model.policy import ProtectedPath
 from ironcurtain_proxy.model.values import Json, RealPath
 from tests.config.files import RULE, TOOL, annotations, policy, write

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole

@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import policy, said, write

@@ -9,7 +9,7 @@ from ironcurtain_proxy.config.policy.lint import (
     lint_live,
     lint_servers,
 )
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.annotation import (
     ArgumentRole,
     Equals,

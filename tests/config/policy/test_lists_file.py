@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ironcurtain_proxy.config.policy.policy_file import read_lists_file
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import said, write
 

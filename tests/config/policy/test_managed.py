@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.config.policy import policy_files
 from ironcurtain_proxy.config.policy.managed import KEPT, MANAGED, find_managed
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.problems import ProblemsError, Report
+from ironcurtain_proxy.config.reading.document import ProblemsError, Report
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.decision import SEVERITY, Effect, effect_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.values import Json, RealPath
 from tests.config.files import RULE, policy, replaced, said, write

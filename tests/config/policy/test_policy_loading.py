@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.config.policy.policy_file import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import RULE, TOOL, annotations, policy, write

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.reading.layers import real
-from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole

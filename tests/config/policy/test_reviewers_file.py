@@ -10,7 +10,7 @@ import pytest
 from ironcurtain_proxy.config.policy.engine_file import ReviewersFile, check_quorums, read_reviewers
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.short_form import ShortReader
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.signing import PublicKey

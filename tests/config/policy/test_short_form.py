@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.config.policy.policy_file import PolicyFile, PolicyReader
 from ironcurtain_proxy.config.policy.short_form import MAX_BYTES, ShortReader
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.values import RealPath
 

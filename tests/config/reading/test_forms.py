@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import UNSET, Meta
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
@@ -18,7 +18,6 @@ from ironcurtain_proxy.config.reading.forms import (
     fill_slowly,
     says,
 )
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import said
 

@@ -11,9 +11,8 @@ from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
-from ironcurtain_proxy.config.reading.document import DocumentNode
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import fill_slowly
-from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
 from ironcurtain_proxy.model.values import Json

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.config.reading.problems import (
+from ironcurtain_proxy.config.reading.document import (
     PathPart,
     Problem,
     ProblemsError,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES, parse, read_document
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import said

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.config.reading.problems import nearest
+from ironcurtain_proxy.config.reading.document import nearest
 
 SQLITE = ["read_query", "list_tables", "describe_table", "append_insight"]
 VERBS = ("read", "write", "create", "delete", "list", "get", "set", "push", "pull", "send", "drop")

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json

@@ -1,9 +1,9 @@
 """What servers are told when they ask for roots."""
 
-from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.server import initial_roots
 from ironcurtain_proxy.model.values import RealPath
 
 

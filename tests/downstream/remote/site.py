@@ -14,11 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ironcurtain_proxy.config.reading.document import DocumentNode
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.servers.servers_file import ServersReader
-from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import OPTIONS, running
