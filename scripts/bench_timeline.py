@@ -17,9 +17,9 @@ from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, kept, roll_back
-from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.rewinding import RollbackRequest, kept, roll_back
+from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
 
 CALLS = 50
 IN_ONE = 20

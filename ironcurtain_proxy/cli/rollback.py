@@ -23,10 +23,10 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
-from ironcurtain_proxy.snapshots.timeline.history import Entry, Point
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import (
+from ironcurtain_proxy.snapshots.history import Entry, Point
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.planning import ConflictError, NoPointError
+from ironcurtain_proxy.snapshots.rewinding import (
     KeptTimeline,
     ListedPoint,
     RollbackOutcome,

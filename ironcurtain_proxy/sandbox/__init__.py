@@ -15,7 +15,6 @@
 - `restrictions`: what a running process of a sandbox can touch.
 - `denials`: what a sandbox refuses, before and after the call.
 - `directory`: directories for sockets, the settings in them, and what a killed proxy left.
-- `calls`: the system calls that nobody gets.
 - `standstill`: all processes of a sandbox, stopped between calls.
 - `lookout`, `watchman`, `survey`, `putting_back`: what a call left at control places is
   found, judged and put back.

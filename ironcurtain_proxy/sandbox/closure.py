@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.sandbox.calls import refused_in_closure
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
-from ironcurtain_proxy.sandbox.profile import SandboxProfile, is_in
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, is_in, refused_in_closure
 
 _HIDDEN_BYTES: Final = "16777216"
 _SHARED_BYTES: Final = "1073741824"

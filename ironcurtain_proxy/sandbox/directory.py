@@ -46,8 +46,7 @@ from msgspec import Struct
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.sandbox.calls import refused_calls
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_calls
 
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"

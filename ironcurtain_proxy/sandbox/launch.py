@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import inside, relay
-from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import (
     SandboxSettings,
     SocketDirectory,
@@ -23,7 +22,7 @@ from ironcurtain_proxy.sandbox.directory import (
     sealed_content,
 )
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_pairs
 from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}

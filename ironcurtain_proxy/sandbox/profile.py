@@ -1,17 +1,305 @@
-"""The sandbox profile of a server: its readable and writable paths, its hosts, and its limits.
+"""The sandbox profile of a server: its paths, its hosts, its limits, and refused system calls.
 
 It comes from the operator's entry of the server and from the policy: the sandbox allows what a rule
 can allow. `limits` in the section `sandbox` of an entry bounds the use of the machine.
+
+System calls are refused by a seccomp filter.
+
+A set-uid file runs with its owner's rights, whoever starts it. A server that makes one in the
+workspace has a lasting way out of its sandbox. So each call that gives a mode refuses set-uid and
+set-gid, and calls that give a mode where the filter cannot see it are refused (`openat2`,
+`io_uring`). Root in a sandbox could give a file capabilities instead, which are an extended
+attribute: those are refused, too. To a server they are refused whoever it runs as: an access list
+can let other users write what the host makes later, a label can say what a program may do, and no
+look at modes sees either. A view is looked through before its changes come in.
+
+Other things belong to the machine, not to the sandbox: the kernel's keys of a user (`keyctl`), the
+calls by which a program looks into the kernel or other programs where the machine's settings let it
+(`bpf`, `perf_event_open`), and datagram sockets, which reach any socket that has a path. srt
+refuses to make a unix socket, but not a pair of them, and one socket of a datagram pair reaches the
+system log and other listeners.
+The sockets of a stream pair stay connected to each other. The pairs have a filter of their own, for
+the server alone: the relays of srt, which lead to the allowed hosts, need a datagram pair.
+
+One call sets blocks aside for a file, and could fill a disk before anybody has looked how much is
+left. It is refused as by a file system without it: programs write instead.
+
+Processes of a server's sandbox stand still between calls (see `standstill`), and a stopped process
+goes on when it gets SIGCONT. So nothing may have the kernel send that signal, or one that kills,
+later: a timer with a signal of one's choice, a message queue's or a file's notification, a parent's
+or a child's end. `clone3` has its signal where no filter sees it; the C libraries fall back.
+
+Calls under other numbers, those of 32-bit programs, are refused altogether.
 """
 
+import errno
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath, object_of
+
+# --- system calls
+
+_SET_ID: Final = 0o6000
+_MAKES: Final = 0o100 | 0o20000000
+"""O_CREAT, O_TMPFILE: without them the mode of an `open` means nothing, and may be anything."""
+
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+"""The offsets in the data of a filter (`struct seccomp_data`)."""
+_LOAD, _EQUAL, _AT_LEAST, _HAS, _AND, _END = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000
+_Steps: TypeAlias = list[tuple[int, int, int, int]]
+_PASS: Final = (_END, 0, 0, _ALLOW)
+_KIND, _DATAGRAM, _RAW = 0xF, 2, 3
+"""The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
+_IPV4, _IPV6, _NETLINK = 2, 10, 16
+"""The families of sockets that a closed network has a use for."""
+_CLONE3, _NEW_USER = 435, 0x10000000
+_SIGCONT, _EXIT_SIGNAL = 18, 0xFF
+"""The signal that wakes what is stopped, and where the flags of `clone` have the one at the end."""
+_SETS_SIGNAL: Final = 10
+"""F_SETSIG: the signal that tells of a file, such as at another process's use of it."""
+_AT_PARENTS_END: Final = 1
+"""PR_SET_PDEATHSIG."""
+_RELEASES: Final = 0x02 | 0x08
+"""FALLOC_FL_PUNCH_HOLE, FALLOC_FL_COLLAPSE_RANGE: they take blocks from a file, and add none."""
+_RESERVES: Final = (0x40305828, 0x4030582A, 0x40305839)
+"""FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE: the older way to the same."""
+_X32: Final = 0x40000000
+"""The first number of another calling convention of an x86-64 kernel."""
+
+
+class _Machine(Struct, frozen=True, kw_only=True):
+    arch: int
+    modes: Mapping[int, int]
+    """Calls that set a mode, each with the place of the mode among its arguments."""
+    opens: Mapping[int, int]
+    """Calls that set a mode if they make a file, each with the place of their flags. The mode is
+    the next argument."""
+    attributes: tuple[int, ...]
+    """Calls that set an extended attribute."""
+    kernels: tuple[int, ...]
+    """`add_key`, `request_key`, `keyctl`, `bpf`, `perf_event_open`, `userfaultfd`, `syslog`,
+    `fanotify_init`, `open_by_handle_at`, `kexec_load`, `kexec_file_load`."""
+    pair: int
+    """`socketpair`."""
+    socket: int
+    clone: int
+    unshare: int
+    allocates: int
+    """`fallocate`."""
+    controls: int
+    """`ioctl`."""
+    notifies: tuple[int, int]
+    """`timer_create`, `mq_notify`."""
+    fcntl: int
+    prctl: int
+
+
+_UNSEEN: Final = (437, 425)
+"""`openat2` and `io_uring_setup`, everywhere: programs do without them."""
+_MACHINES: Final[Mapping[str, _Machine]] = {
+    "x86_64": _Machine(
+        arch=0xC000003E,
+        # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat
+        modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
+        opens={2: 1, 257: 2},
+        attributes=(188, 189, 190, 463),
+        kernels=(248, 249, 250, 321, 298, 323, 103, 300, 304, 246, 320),
+        pair=53,
+        socket=41,
+        clone=56,
+        unshare=272,
+        allocates=285,
+        controls=16,
+        notifies=(222, 244),
+        fcntl=72,
+        prctl=157,
+    ),
+    "aarch64": _Machine(
+        arch=0xC00000B7,
+        # fchmod, fchmodat, fchmodat2, mknodat
+        modes={52: 1, 53: 2, 452: 2, 33: 2},
+        opens={56: 2},
+        attributes=(5, 6, 7, 463),
+        kernels=(217, 218, 219, 280, 241, 282, 116, 262, 265, 104, 294),
+        pair=199,
+        socket=198,
+        clone=220,
+        unshare=97,
+        allocates=47,
+        controls=29,
+        notifies=(107, 184),
+        fcntl=25,
+        prctl=167,
+    ),
+}
+
+
+def refused_calls(machine: str) -> bytes | None:
+    """Return the filter of a server, or None if nothing is known of such a machine.
+
+    Args:
+        machine: the output of `uname -m`.
+    """
+    return _filter(machine, lambda one: [*_refused(one, attributes=True), *_refused_wakes(one)])
+
+
+def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
+    """Return the filter for a command that needs no relay and no namespace, or None.
+
+    It refuses what `refused_calls` and `refused_pairs` refuse, each socket that is not of the
+    internet or of the kernel's routing, and new namespaces of users. `clone3` has its flags where
+    no filter sees them; the C libraries fall back to `clone`.
+
+    Args:
+        machine: as above.
+        is_root: whether the command is root's, whose processes have capabilities there.
+    """
+    return _filter(machine, lambda one: [*_refused(one, attributes=is_root), *_refused_ways(one)])
+
+
+def _refused_ways(known: _Machine) -> _Steps:
+    program = [
+        *_refused_pairs(known),
+        (_LOAD, 0, 0, _NUMBER),
+        (_EQUAL, 0, 1, _CLONE3),
+        _refuse(errno.ENOSYS),
+        (_EQUAL, 0, 6, known.socket),
+        (_LOAD, 0, 0, _argument(0)),
+        *[(_EQUAL, left, 0, one) for left, one in ((3, _IPV4), (2, _IPV6), (1, _NETLINK))],
+        _refuse(errno.EPERM),
+        _PASS,
+    ]
+    for number in (known.clone, known.unshare):
+        program += [
+            (_EQUAL, 0, 4, number),
+            (_LOAD, 0, 0, _argument(0)),
+            (_HAS, 0, 1, _NEW_USER),
+            _refuse(errno.EPERM),
+            _PASS,
+        ]
+    return program
+
+
+def _refused(known: _Machine, *, attributes: bool) -> _Steps:
+    """Return the steps of `refused_calls`. Behind them the number of the call is loaded."""
+    program = [
+        *[(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, known.arch), _refuse(errno.ENOSYS)],
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        _refuse(errno.ENOSYS),
+    ]
+    for number in (*_UNSEEN, *known.kernels):
+        program += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
+    for number in known.attributes if attributes else ():
+        program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
+    program += [
+        (_EQUAL, 0, 4, known.allocates),
+        (_LOAD, 0, 0, _argument(1)),
+        (_HAS, 1, 0, _RELEASES),
+        _refuse(errno.EOPNOTSUPP),
+        _PASS,
+        (_EQUAL, 0, len(_RESERVES) + 3, known.controls),
+        (_LOAD, 0, 0, _argument(1)),
+        *[(_EQUAL, left, 0, one) for left, one in zip((3, 2, 1), _RESERVES, strict=True)],
+        _PASS,
+        _refuse(errno.EOPNOTSUPP),
+    ]
+    for number, place in known.modes.items():
+        program += [(_EQUAL, 0, 4, number), *_mode(place)]
+    for number, place in known.opens.items():
+        program += [
+            (_EQUAL, 0, 6, number),
+            (_LOAD, 0, 0, _argument(place)),
+            (_HAS, 0, 3, _MAKES),
+            *_mode(place + 1)[:3],
+            _PASS,
+        ]
+    return program
+
+
+def _refused_wakes(known: _Machine) -> _Steps:
+    """Return the steps that refuse what wakes a stopped process later, behind `_refused`."""
+    return [
+        *[
+            step
+            for number in (*known.notifies, _CLONE3)
+            for step in ((_EQUAL, 0, 1, number), _refuse(errno.ENOSYS))
+        ],
+        (_EQUAL, 0, 4, known.fcntl),
+        (_LOAD, 0, 0, _argument(1)),
+        (_EQUAL, 0, 1, _SETS_SIGNAL),
+        _refuse(errno.EINVAL),
+        _PASS,
+        (_EQUAL, 0, 6, known.prctl),
+        (_LOAD, 0, 0, _argument(0)),
+        (_EQUAL, 0, 3, _AT_PARENTS_END),
+        (_LOAD, 0, 0, _argument(1)),
+        (_EQUAL, 0, 1, _SIGCONT),
+        _refuse(errno.EINVAL),
+        _PASS,
+        (_EQUAL, 0, 4, known.clone),
+        (_LOAD, 0, 0, _argument(0)),
+        (_AND, 0, 0, _EXIT_SIGNAL),
+        (_EQUAL, 0, 1, _SIGCONT),
+        _refuse(errno.EINVAL),
+    ]
+
+
+def refused_pairs(machine: str) -> bytes | None:
+    """Return the filter that refuses pairs of datagram sockets, or None for an unknown machine.
+
+    It is installed beside the filter of the other calls.
+    """
+    return _filter(machine, _refused_pairs)
+
+
+def _refused_pairs(known: _Machine) -> _Steps:
+    return [
+        (_LOAD, 0, 0, _NUMBER),
+        (_EQUAL, 0, 6, known.pair),
+        (_LOAD, 0, 0, _argument(1)),
+        (_AND, 0, 0, _KIND),
+        (_EQUAL, 1, 0, _DATAGRAM),
+        (_EQUAL, 0, 1, _RAW),
+        _refuse(errno.EPERM),
+        _PASS,
+    ]
+
+
+def _filter(machine: str, refused: Callable[[_Machine], _Steps]) -> bytes | None:
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    return b"".join([struct.pack("HBBI", *step) for step in (*refused(known), _PASS)])
+
+
+def _mode(place: int) -> _Steps:
+    return [
+        (_LOAD, 0, 0, _argument(place)),
+        (_HAS, 0, 1, _SET_ID),
+        _refuse(errno.EPERM),
+        _PASS,
+    ]
+
+
+def _refuse(error: int) -> tuple[int, int, int, int]:
+    return (_END, 0, 0, _REFUSE | error)
+
+
+def _argument(place: int) -> int:
+    """Return the low half of an argument: both machines have it first."""
+    return _ARGUMENTS + 8 * place
+
+
+# --- the profile
 
 # --- limits
 

@@ -17,7 +17,7 @@ parent ends, and so cannot pass the second pass by.
            └─────────────────────────────┴────────────────────────────────────────┘ at most 5 s
 
 What cannot be brought to a standstill is killed, all of it. Nothing in the sandbox wakes it later:
-a stopped process goes on when it gets SIGCONT. No process in there runs to send one, and `calls`
+a stopped process goes on when it gets SIGCONT. No process in there runs to send one, and `profile`
 refuses whatever would have the kernel send one later, such as a timer.
 
 The methods block. `want` and `go_on` never do; they are called by the task that sends messages.

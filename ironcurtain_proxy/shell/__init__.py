@@ -1,7 +1,7 @@
 """Shell commands: grammar, effects, kinds of operations.
 
-- `statements`, `words`, `constants`: a text becomes a `ParsedCommand`. `here_documents`: what the
-  grammar does not read is read without them.
+- `statements`, `words`: a text becomes a `ParsedCommand`. `literal_text`: here-documents, which the
+  grammar does not read, and variables whose values stand in the text.
 - `effects`: what a command can do, the worst of its parts.
 - `grammar`, `programs`: the options of programs, by the table `programs.toml`; what only reads.
   `readers`: find, tests and git among them.

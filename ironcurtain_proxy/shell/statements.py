@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.request import (
     Word,
 )
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.here_documents import lifted
+from ironcurtain_proxy.shell.literal_text import lifted
 from ironcurtain_proxy.shell.words import (
     BLANK,
     C_FOR,

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import Assignment, Piece, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.constants import Located, defines, with_constants
+from ironcurtain_proxy.shell.literal_text import Located, defines, with_constants
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -32,14 +32,14 @@ from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.private_files import read_beginning, write_whole
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.snapshots.timeline.opening import beyond_bounds
+from ironcurtain_proxy.snapshots.opening import beyond_bounds
 from ironcurtain_proxy.wiring.confinement import confinements, keeps_own_place
 from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.rehearsal import configured_restrictions
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+    from ironcurtain_proxy.snapshots.keeper import Limits
+    from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
 
 TIMELINES: Final = "timeline"
 """The directory of all timelines, in that of the proxy's state."""
@@ -49,7 +49,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 def limits_of(settings: Settings) -> "Limits":
     """Return the limits of the timeline."""
     # Off unless switched on: most sessions start without the timeline.
-    from ironcurtain_proxy.snapshots.timeline.keeper import Limits  # noqa: PLC0415
+    from ironcurtain_proxy.snapshots.keeper import Limits  # noqa: PLC0415
 
     told = settings.timeline
     own = (settings.state_dir, settings.audit.path, settings.mailbox_dir)
@@ -73,7 +73,7 @@ def workspace_timeline(settings: Settings, clock: Clock) -> "WorkspaceTimeline |
     """
     if settings.workspace is None:
         return None
-    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import (  # noqa: PLC0415
+    from ironcurtain_proxy.snapshots.workspace_timeline import (  # noqa: PLC0415
         WorkspaceTimeline,
     )
 

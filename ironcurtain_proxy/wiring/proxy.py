@@ -81,7 +81,7 @@ from ironcurtain_proxy.wiring.shared import (
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.sandbox.watchman import Watchman
-    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+    from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry import Telemetry
     from ironcurtain_proxy.wiring.views import ShellViews
 

@@ -15,7 +15,7 @@ from typing import Final
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import ControlFile, RemovedFiles, read_index
-from ironcurtain_proxy.snapshots.timeline.history import Tree
+from ironcurtain_proxy.snapshots.history import Tree
 
 _NOT_SEEN: Final = "hooks and settings that the rollback brings back are not looked after"
 

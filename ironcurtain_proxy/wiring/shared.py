@@ -41,7 +41,7 @@ from ironcurtain_proxy.wiring.reviewers import (
 )
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+    from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry import Telemetry
 
 

@@ -14,8 +14,8 @@ from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
 from tests.questions import a_question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("B-62")]

@@ -11,9 +11,9 @@ from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.rollback import lines as rows
 from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.opening import claim
-from ironcurtain_proxy.snapshots.timeline.rewinding import kept
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.opening import claim
+from ironcurtain_proxy.snapshots.rewinding import kept
 from tests import program
 from tests.program import PROXY
 

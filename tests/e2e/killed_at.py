@@ -92,7 +92,7 @@ def _shell() -> None:
 
 def _serve() -> None:
     from ironcurtain_proxy.cli import main  # noqa: PLC0415  the shell does not need it
-    from ironcurtain_proxy.snapshots.timeline.keeper import Keeper  # noqa: PLC0415
+    from ironcurtain_proxy.snapshots.keeper import Keeper  # noqa: PLC0415
     from ironcurtain_proxy.wiring.views import ShellViews  # noqa: PLC0415
 
     state = Path(os.environ["HOME"], ".ironcurtain")

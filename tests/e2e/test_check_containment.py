@@ -121,7 +121,7 @@ def test_without_the_switch_every_call_is_asked_about_check_says_off_and_doctor_
 
 
 def test_a_directory_that_is_a_cache_counts_for_no_bound(tmp_path: Path) -> None:
-    from ironcurtain_proxy.snapshots.timeline.opening import beyond_bounds  # noqa: PLC0415
+    from ironcurtain_proxy.snapshots.opening import beyond_bounds  # noqa: PLC0415
 
     cache = tmp_path / "node_modules"
     cache.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.sandbox.calls import refused_calls, refused_in_closure
+from ironcurtain_proxy.sandbox.profile import refused_calls, refused_in_closure
 
 _NOBODY = 65534
 _FILTERED = """

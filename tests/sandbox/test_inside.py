@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.sandbox import inside
-from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.launch import Confinement, confine
-from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_pairs
 from tests.sandbox.test_profile import spec
 
 PROGRAM = [sys.executable, "-I", "-S", inside.__file__]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
 
 store, top = Path(sys.argv[1]), Path(sys.argv[2])
 keeper = Keeper(store, RealPath.from_text(str(top)), Limits(), session="s", now=SystemClock().now)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, roll_back
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.log import Log
+from ironcurtain_proxy.snapshots.rewinding import RollbackRequest, roll_back
 
 store = Path(sys.argv[1])
 history = Log(store).read()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.config.settings import TimelineSettings
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 

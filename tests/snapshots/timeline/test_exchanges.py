@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
-from ironcurtain_proxy.snapshots.timeline.reading import IsExpected, StagedName, Staging
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.opening import OpenedRoot
+from ironcurtain_proxy.snapshots.reading import IsExpected, StagedName, Staging
 from tests.snapshots.timeline.workspace_fixture import Timelined, words
 
 NOBODY = 65534

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ironcurtain_proxy.model.reply import NotHeld, PointId
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 

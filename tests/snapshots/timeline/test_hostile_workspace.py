@@ -14,8 +14,8 @@ import pytest
 
 from ironcurtain_proxy.model.reply import NotHeld
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.faults import ConflictError, RollbackError
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.planning import ConflictError, RollbackError
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 

@@ -18,12 +18,12 @@ from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import Change, NotHeld
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline import workspace_timeline
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.known import Difference
-from ironcurtain_proxy.snapshots.timeline.opening import claim, remove_old
-from ironcurtain_proxy.snapshots.timeline.rewinding import kept
-from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+from ironcurtain_proxy.snapshots import workspace_timeline
+from ironcurtain_proxy.snapshots.history import Difference
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.opening import claim, remove_old
+from ironcurtain_proxy.snapshots.rewinding import kept
+from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +106,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "from pathlib import Path\n"
         "from ironcurtain_proxy.own_process import SystemClock\n"
         "from ironcurtain_proxy.model.values import RealPath\n"
-        "from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits\n"
+        "from ironcurtain_proxy.snapshots.keeper import Keeper, Limits\n"
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"
         " now=SystemClock().now)\n"
         "print(k.mark('c', 's', 't'))\n"

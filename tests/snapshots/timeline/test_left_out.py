@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 

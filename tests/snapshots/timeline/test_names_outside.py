@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.snapshots.timeline.applying import Application
+from ironcurtain_proxy.snapshots.applying import Application
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.snapshots.faults import ConflictError
+from ironcurtain_proxy.snapshots.planning import ConflictError
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 ENVIRONMENT = {

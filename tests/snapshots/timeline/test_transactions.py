@@ -9,9 +9,9 @@ import pytest
 
 from ironcurtain_proxy.cli.rollback import lines
 from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
-from ironcurtain_proxy.snapshots.faults import ConflictError
-from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import kept
+from ironcurtain_proxy.snapshots.keeper import Limits
+from ironcurtain_proxy.snapshots.planning import ConflictError
+from ironcurtain_proxy.snapshots.rewinding import kept
 from tests.snapshots.timeline.workspace_fixture import Timelined, words
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import (
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.rewinding import (
     RollbackOutcome,
     RollbackRequest,
     roll_back,

@@ -23,7 +23,7 @@ import orjson
 from ironcurtain_proxy.model.reply import ChangeKind
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import closed_after, held_lock, read_regular
-from ironcurtain_proxy.snapshots.timeline.history import (
+from ironcurtain_proxy.snapshots.history import (
     Delta,
     DroppedPoints,
     Entry,

@@ -25,9 +25,9 @@ from sys import byteorder
 from typing import Final, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.snapshots.timeline.history import Entry, EntryKind
-from ironcurtain_proxy.snapshots.timeline.log import Blobs, is_sparse
-from ironcurtain_proxy.snapshots.timeline.opening import DIRECTORY, OpenedRoot
+from ironcurtain_proxy.snapshots.history import Entry, EntryKind
+from ironcurtain_proxy.snapshots.log import Blobs, is_sparse
+from ironcurtain_proxy.snapshots.opening import DIRECTORY, OpenedRoot
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TICK_NS: Final = 20_000_000

@@ -13,22 +13,24 @@ from msgspec.structs import replace
 from ironcurtain_proxy.control_places.git_files import says_the_same
 from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
-from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, Entry, History, Point, Tree
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.log import DamagedError, Log
-from ironcurtain_proxy.snapshots.timeline.opening import timelines
-from ironcurtain_proxy.snapshots.timeline.planning import (
+from ironcurtain_proxy.snapshots.applying import Application, open_unlisted
+from ironcurtain_proxy.snapshots.history import DroppedPoints, Entry, History, Point, Tree
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.log import DamagedError, Log
+from ironcurtain_proxy.snapshots.opening import timelines
+from ironcurtain_proxy.snapshots.planning import (
+    ConflictError,
+    NoPointError,
     Obstacle,
+    RollbackError,
     RollbackPlan,
     again,
     is_same,
     rewind,
     take_back,
 )
-from ironcurtain_proxy.snapshots.timeline.reading import Staging
-from ironcurtain_proxy.snapshots.timeline.scanning import TooManyBytesError, TooManyFilesError
+from ironcurtain_proxy.snapshots.reading import Staging
+from ironcurtain_proxy.snapshots.scanning import TooManyBytesError, TooManyFilesError
 
 _ROUNDS: Final = 5
 """How often a rollback with force tries what another process changes meanwhile."""

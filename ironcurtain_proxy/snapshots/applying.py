@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.snapshots.faults import RollbackError
-from ironcurtain_proxy.snapshots.timeline.history import Entry, Tree, mates, parent_of
-from ironcurtain_proxy.snapshots.timeline.log import Blobs, DamagedError
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
-from ironcurtain_proxy.snapshots.timeline.planning import Act, RollbackPlan
-from ironcurtain_proxy.snapshots.timeline.reading import (
+from ironcurtain_proxy.snapshots.history import Entry, Tree, mates, parent_of
+from ironcurtain_proxy.snapshots.log import Blobs, DamagedError
+from ironcurtain_proxy.snapshots.opening import PASSED, OpenedRoot
+from ironcurtain_proxy.snapshots.planning import Act, RollbackError, RollbackPlan
+from ironcurtain_proxy.snapshots.reading import (
     InTheWayError,
     IsExpected,
     StagedName,

@@ -1,4 +1,4 @@
-"""The plan of a rollback: its paths, their order, and its obstacles."""
+"""The plan of a rollback: its paths, their order, its obstacles, and its errors."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
@@ -6,7 +6,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.snapshots.timeline.history import (
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.snapshots.history import (
     Entry,
     History,
     ReplacedEntry,
@@ -17,6 +18,24 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     parent_of,
     without,
 )
+
+
+class RollbackError(IronCurtainError):
+    """A state cannot be restored. The message is for a person and names paths."""
+
+
+class NoPointError(RollbackError):
+    """A point that does not exist."""
+
+
+class ConflictError(RollbackError):
+    """The current state is neither the held one nor the call's. Nothing was changed."""
+
+    def __init__(self, message: str, conflicts: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+        """The paths, and why."""
+
 
 Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 """The change of a path. `created`: it is restored."""

@@ -13,9 +13,9 @@ import anyio.to_thread
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.opening import TimelineLock, claim, remove_old
-from ironcurtain_proxy.snapshots.timeline.scanning import (
+from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.opening import TimelineLock, claim, remove_old
+from ironcurtain_proxy.snapshots.scanning import (
     StoppedError,
     TooManyBytesError,
     TooManyFilesError,

@@ -28,10 +28,10 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.timeline.applying import set_mode_of
-from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths
-from ironcurtain_proxy.snapshots.timeline.history import (
+from ironcurtain_proxy.snapshots.applying import set_mode_of
+from ironcurtain_proxy.snapshots.history import (
     Delta,
+    Difference,
     Entry,
     History,
     NotedChange,
@@ -44,16 +44,16 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     is_among,
     kind_of_change,
 )
-from ironcurtain_proxy.snapshots.timeline.known import Difference
-from ironcurtain_proxy.snapshots.timeline.log import Blobs, Log
-from ironcurtain_proxy.snapshots.timeline.opening import (
+from ironcurtain_proxy.snapshots.log import Blobs, Log
+from ironcurtain_proxy.snapshots.opening import (
     LARGEST_PART,
     OpenedRoot,
     too_large,
     too_many,
 )
-from ironcurtain_proxy.snapshots.timeline.reading import InTheWayError, Reader
-from ironcurtain_proxy.snapshots.timeline.scanning import (
+from ironcurtain_proxy.snapshots.reading import InTheWayError, Reader
+from ironcurtain_proxy.snapshots.scanning import (
+    CachedPaths,
     Scanner,
     StoppedError,
     TooManyBytesError,
