@@ -34,9 +34,11 @@ _ELSEWHERE: Final = MappingProxyType(
         **dict.fromkeys(("approve", "deny", "pending"), "reviewing"),
         **dict.fromkeys(("bundle", "desk", "relay", "reviewers"), "fleet"),
         **dict.fromkeys(("metrics", "patterns", "report", "window"), "engine"),
+        "complain": "policy",
         "completion": "config",
         "containment": "status",
         "logout": "login",
+        "web": "review",
     }
 )
 """The commands whose function, `run_NAME`, is in another module than that of their name."""

@@ -1,6 +1,4 @@
-"""The history of a workspace: its oldest state, the last, all changes, and the comparison of
-states.
-"""
+"""The history of a workspace: its oldest state, its last, and the comparison of states."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta

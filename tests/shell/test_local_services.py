@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ironcurtain_proxy.cli.web import listening_at
+from ironcurtain_proxy.cli.review import listening_at
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
