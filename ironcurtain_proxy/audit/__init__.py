@@ -2,9 +2,9 @@
 
 - `log`, `writer`, `recovery`: how lines are written, made to last, and taken up again.
 - `records`, `bounding`: how a line is made, chained and sealed, and how long it may be.
-- `redaction`: secrets in a record, in a server's answer, in what a server is sent, and in what is
-  written into a file of credentials. `secrets`, `commands`: where they stand, by their formats and
-  names, and in command lines.
+- `redaction`: secrets in a record, in a server's answer, and in what a server is sent. `secrets`,
+  `commands`: where they stand, by their formats and names, in command lines, and by the file that
+  they are written to.
 - `files`, `known_logs`: the files of a log and their lines, and all logs of a user.
 - `display`, `calls`: what a record says to people, a choice of calls, and calls found.
 - `verify`: the check of a log, and the heads and roots that show a log rewritten.

@@ -12,15 +12,19 @@ from typing import Final
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.commands import is_ssn_name, is_telling, is_telling_option
+from ironcurtain_proxy.audit.commands import (
+    brings_contents,
+    is_ssn_name,
+    is_telling,
+    is_telling_option,
+    writes_credentials,
+)
 from ironcurtain_proxy.audit.redaction import (
     MARGIN,
-    brings_contents,
     is_suspicious,
     redact_beginning,
     redact_integer,
     redact_text,
-    writes_credentials,
 )
 from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.model.values import Arguments

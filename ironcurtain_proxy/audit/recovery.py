@@ -34,9 +34,9 @@ from ironcurtain_proxy.audit.files import (
     placed,
     read_head_file,
     rotated_paths,
+    write_head,
 )
 from ironcurtain_proxy.audit.records import GENESIS, Link
-from ironcurtain_proxy.audit.writer import write_head
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_files import locked_file, make_private_directory, sync_directory
 

@@ -28,8 +28,8 @@ from ironcurtain_proxy.audit.commands import (
     is_telling,
     is_working_directory,
     secrets_of_commands,
+    written_secrets,
 )
-from ironcurtain_proxy.audit.redaction import written_secrets
 from ironcurtain_proxy.model.values import lazy
 
 # --- keys

@@ -30,7 +30,10 @@ from typing import Final, Literal, NoReturn, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.files import head_path, head_text, next_rotated_path
+from ironcurtain_proxy.audit.files import (
+    next_rotated_path,
+    write_head,
+)
 from ironcurtain_proxy.audit.records import Link
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_new
 from ironcurtain_proxy.model.reply import RecordedDoor
@@ -56,53 +59,10 @@ _PASSING: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 )
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-
 
 def is_passing(error: OSError) -> bool:
     """Return whether the error is a lack of descriptors or memory, not a fault of the disk."""
     return error.errno in _PASSING
-
-
-def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) -> None:
-    """Write a line's position to the head file, completely or not at all.
-
-    On a full disk it is written over the old one, which takes no room: the log's last page may have
-    had room for lines that would else look like a stranger's. A power failure at that moment could
-    leave a head file that cannot be read, which the next start says.
-
-    Args:
-        log: the log.
-        last: the place of its last line.
-        lasting: whether a power failure must not undo it.
-        closed: whether this process writes no further line.
-
-    Raises:
-        OSError: the old head file is still there.
-    """
-    head, text = head_path(log), head_text(last, closed=closed)
-    new = head.with_name(f"{head.name}.new")
-    try:
-        _write(new, text, os.O_CREAT | os.O_TRUNC, lasting=lasting)
-        new.replace(head)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink()
-        if error.errno not in _FULL:
-            raise
-        old = head.stat().st_size
-        _write(head, text.ljust(old), 0, lasting=lasting)
-
-
-def _write(path: Path, text: bytes, flags: int, *, lasting: bool) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
-    try:
-        # A head file is too short to be written only in part.
-        os.write(file, text)
-        if lasting:
-            os.fsync(file)
-    finally:
-        os.close(file)
 
 
 class Syncer:

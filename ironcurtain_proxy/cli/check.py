@@ -33,7 +33,7 @@ from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.sandbox.profile import shown_limits
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.wiring.containment import ContainmentReport
+    from ironcurtain_proxy.wiring.rehearsal import ContainmentReport
 
 
 def run(options: argparse.Namespace) -> int:
@@ -111,7 +111,7 @@ def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None
         return None
     # Slow to import, as above.
     from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
-    from ironcurtain_proxy.wiring.containment import containment_report  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.rehearsal import containment_report  # noqa: PLC0415
 
     # The report names what is missing already.
     asking = replace(settings, sandbox_policy="warn")

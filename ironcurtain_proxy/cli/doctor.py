@@ -47,7 +47,8 @@ from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_prog
 from ironcurtain_proxy.sandbox.profile import shown_limits
 from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS, machine_of
-from ironcurtain_proxy.wiring.containment import TIMELINES, containment_report
+from ironcurtain_proxy.wiring.containment import TIMELINES
+from ironcurtain_proxy.wiring.rehearsal import containment_report
 from ironcurtain_proxy.wiring.serving import (
     is_hooked,
     look_at_reviewers,

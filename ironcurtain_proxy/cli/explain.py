@@ -46,8 +46,7 @@ from ironcurtain_proxy.config.policy.proposing import (
     proposal_for,
     with_rule,
 )
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.roots import roots_told
+from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
 from ironcurtain_proxy.decision.rules import gravest_first
@@ -60,6 +59,7 @@ from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import METHODS, QUESTION_METHODS, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.server import roots_told
 from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.sessions import (
     SessionConfiguration,

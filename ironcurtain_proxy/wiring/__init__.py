@@ -7,6 +7,7 @@
 - `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
-- `rehearsal`: for `explain`, and the servers' tools for `check --live`.
+- `rehearsal`: for `explain`, the servers' tools for `check --live`, and the servers whose calls can
+  be contained.
 - `views`: where the commands of our own shell have their views, and their commits.
 """

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.audit.redaction import writes_credentials
+from ironcurtain_proxy.audit.commands import writes_credentials
 from ironcurtain_proxy.auto_confirm.engine.interaction import FilesFound, SessionPlaces
 from ironcurtain_proxy.config.policy.policy_file import POLICY_NAME, SHIPPED, PolicyReader
 from ironcurtain_proxy.config.reading.document import Report
