@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME, read_annotations_file
-from ironcurtain_proxy.config.policy.engine_file import read_reviewers
 from ironcurtain_proxy.config.policy.managed import (
     KEEP_NAME,
     MAXIMUM_NAME,
@@ -32,6 +31,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyReader,
     read_lists_file,
 )
+from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
 from ironcurtain_proxy.config.reading.document import Problem, Report
 from ironcurtain_proxy.config.reading.forms import read_form

@@ -17,7 +17,6 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
 )
 from ironcurtain_proxy.config.extras import require
-from ironcurtain_proxy.config.policy.engine_file import is_fingerprint, read_reviewers
 from ironcurtain_proxy.config.policy.managed import (
     MANAGED,
     REVIEWERS_NAME,
@@ -26,6 +25,7 @@ from ironcurtain_proxy.config.policy.managed import (
     find_managed,
     shown_time,
 )
+from ironcurtain_proxy.config.policy.reviewers_file import is_fingerprint, read_reviewers
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import home_directory

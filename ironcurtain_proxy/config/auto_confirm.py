@@ -5,7 +5,17 @@ Imported only where the section exists: most sessions start without it.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    ClassVar,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    assert_never,
+    get_args,
+)
 
 from msgspec import UNSET, Meta, Struct, field, structs
 
@@ -31,6 +41,7 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
     TmuxChannel,
     WebhookChannel,
 )
+from ironcurtain_proxy.config.overlay_settings import ProviderModel
 from ironcurtain_proxy.config.reading.document import DocumentNode, nearest, shown
 from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
@@ -43,9 +54,11 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.layers import Layers
-from ironcurtain_proxy.config.settings import ProviderModel, Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import WithSecrets
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.config.settings import Settings
 
 # --- reviewer settings
 
@@ -166,7 +179,7 @@ def provider_of(model_id: str) -> str:
     return model_id.partition(":")[0]
 
 
-def model_access(spec: ReviewerForm, settings: Settings) -> ModelAccess:
+def model_access(spec: ReviewerForm, settings: "Settings") -> ModelAccess:
     """Return the reviewer's own key, else that of its provider.
 
     INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the

@@ -29,7 +29,11 @@ from ironcurtain_proxy.approval.overlay import (
     InterceptorConfig,
 )
 from ironcurtain_proxy.config.reading.document import DocumentNode, nearest, shown
-from ironcurtain_proxy.config.reading.forms import declared, setting
+from ironcurtain_proxy.config.reading.forms import (
+    declared,
+    says,
+    setting,
+)
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY, Layers
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
@@ -451,3 +455,14 @@ def _step(node: DocumentNode) -> CompositeStep:
 
 def _arguments(node: DocumentNode) -> dict[str, Json]:
     return {name: inner.value for name, inner in node.members().items()}
+
+
+ProviderModel: TypeAlias = Annotated[
+    str,
+    says(
+        r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}",
+        "must be PROVIDER:MODEL, the provider anthropic, google or openai",
+        1,
+    ),
+]
+"""A model as `PROVIDER:MODEL`."""

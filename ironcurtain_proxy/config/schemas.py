@@ -16,9 +16,10 @@ from msgspec.json import schema_components
 
 from ironcurtain_proxy.config.auto_confirm import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
-from ironcurtain_proxy.config.policy.engine_file import EngineForm, ReviewersForm
+from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
+from ironcurtain_proxy.config.policy.reviewers_file import ReviewersForm
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     Form,

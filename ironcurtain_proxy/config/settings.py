@@ -18,6 +18,7 @@ from ironcurtain_proxy.config.overlay_settings import (
     OVERLAY_KEYS,
     GrantSettings,
     OverlaySettings,
+    ProviderModel,
     read_overlay,
     with_own_shell,
 )
@@ -75,15 +76,6 @@ PROVIDER_KEYS: Final[Mapping[str, str]] = {
 _ToolPattern: TypeAlias = Annotated[
     str, says(r"[^/\s\x00]+/[^/\s\x00]+", "must be SERVER/TOOL; * stands for any characters", 1)
 ]
-ProviderModel: TypeAlias = Annotated[
-    str,
-    says(
-        r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}",
-        "must be PROVIDER:MODEL, the provider anthropic, google or openai",
-        1,
-    ),
-]
-"""A model as `PROVIDER:MODEL`."""
 
 _PORT: Final = (
     r":0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"

@@ -51,7 +51,7 @@ from ironcurtain_proxy.review.terminal import Channel, Panel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.policy.engine_file import ReviewersFile
+    from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
     from ironcurtain_proxy.grants.kept import PersistedGrants
     from ironcurtain_proxy.signing import Counters
 
@@ -124,9 +124,7 @@ class SignatoriesInForce:
         if self._file is None:
             if self.path is None or not self.path.exists():
                 return NO_SIGNATORIES
-            from ironcurtain_proxy.config.policy.engine_file import (  # noqa: PLC0415
-                ReviewersFile,
-            )
+            from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile  # noqa: PLC0415
 
             self._file = ReviewersFile(path=self.path, home=self.home)
         self._file.path, self._file.revoked = self.path or self._file.path, self._revoked

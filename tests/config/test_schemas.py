@@ -10,12 +10,12 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
-from ironcurtain_proxy.config.policy.engine_file import read_reviewers
 from ironcurtain_proxy.config.policy.policy_file import (
     ConditionsForm,
     PolicyReader,
     read_lists_file,
 )
+from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of

@@ -290,10 +290,7 @@ def _check_reviewers(
     if not there and all(rule.quorum is None for rule in every):
         return
     # Most installations have none: it is not imported for them.
-    from ironcurtain_proxy.config.policy.engine_file import (  # noqa: PLC0415
-        check_quorums,
-        read_reviewers,
-    )
+    from ironcurtain_proxy.config.policy.reviewers_file import check_quorums, read_reviewers  # noqa: PLC0415
 
     known = None
     if there and files.reviewers is not None:

@@ -7,8 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.policy.engine_file import ReviewersFile, check_quorums, read_reviewers
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
+from ironcurtain_proxy.config.policy.reviewers_file import (
+    ReviewersFile,
+    check_quorums,
+    read_reviewers,
+)
 from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
