@@ -26,7 +26,6 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, Operation, RequestId
-from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.reply import (
     AuditRecord,
     Change,
@@ -39,7 +38,7 @@ from ironcurtain_proxy.model.reply import (
     ResultSummary,
     ViewChanges,
 )
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Target
 from ironcurtain_proxy.model.server import SandboxRestrictions, Section, ToolResult
 from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath

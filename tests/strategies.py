@@ -21,21 +21,19 @@ from ironcurtain_proxy.model.conditions import (
     PathCondition,
 )
 from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.origin import (
+from ironcurtain_proxy.model.policy import Floor, Policy, ProtectedName, ProtectedPath, Rule
+from ironcurtain_proxy.model.request import (
     NAMED_BY,
+    AccessRequest,
+    ArgumentFact,
     ByNobody,
     ByUser,
     InResult,
     Own,
-    Target,
-    TargetOrigin,
-)
-from ironcurtain_proxy.model.policy import Floor, Policy, ProtectedName, ProtectedPath, Rule
-from ironcurtain_proxy.model.request import (
-    AccessRequest,
-    ArgumentFact,
     PathValue,
     SqlValue,
+    Target,
+    TargetOrigin,
     TextValue,
     UrlValue,
     Value,

@@ -20,8 +20,7 @@ from typing import Final, TypeAlias, assert_never
 
 import orjson
 
-from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, encode
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, encode, value_at
 from ironcurtain_proxy.model.decision import (
     CONTAINMENT,
     ClientDialog,

@@ -53,8 +53,14 @@ from ironcurtain_proxy.agent.requests import (
 )
 from ironcurtain_proxy.agent.rounds import TASK_METHODS, Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
-from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, MessageId, encode, message_id
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
+from ironcurtain_proxy.jsonrpc.codec import (
+    INVALID_PARAMS,
+    MessageId,
+    MirroredPaths,
+    encode,
+    message_id,
+    mismatch,
+)
 from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST, STREAM_ENDED, UNREAD
 from ironcurtain_proxy.model.crossing import fault_of
 from ironcurtain_proxy.model.decision import Ground

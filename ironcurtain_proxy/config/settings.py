@@ -45,8 +45,8 @@ from ironcurtain_proxy.config.servers.servers_file import (
     find_workspace,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.policy import UnknownTools
+from ironcurtain_proxy.model.request import NamedBy
 from ironcurtain_proxy.model.server import PinMode, ServerSpec
 from ironcurtain_proxy.model.values import RealPath, WithSecrets
 

@@ -37,8 +37,13 @@ from ironcurtain_proxy.errors import (
     DownstreamError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.codec import MessageId, message_id
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments, version_of
+from ironcurtain_proxy.jsonrpc.codec import (
+    MessageId,
+    MirroredPaths,
+    message_id,
+    mirrored_arguments,
+    version_of,
+)
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, LineSink, LineSource
 from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult

@@ -29,7 +29,7 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import value_at
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,

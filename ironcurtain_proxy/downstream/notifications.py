@@ -31,8 +31,7 @@ from ironcurtain_proxy.downstream.session_log import (
     printable,
 )
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import INVALID_PARAMS, value_at
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, list_of

@@ -36,7 +36,7 @@ from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, kil
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
+from ironcurtain_proxy.jsonrpc.codec import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec

@@ -36,7 +36,7 @@ from ironcurtain_proxy.downstream.starting import (
     start_server,
 )
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import value_at
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.server import (

@@ -56,13 +56,13 @@ from ironcurtain_proxy.model.annotation import CHANGES, Annotations, ToolAnnotat
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import HELD_ADVICE, HELD_RULE
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
-from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     Facts,
     FoundSecret,
     Gathered,
     PathValue,
+    Target,
     Unresolvable,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath

@@ -37,13 +37,15 @@ from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.sessions import AgentSession, Sessions, TooManySessionsError
 from ironcurtain_proxy.jsonrpc.codec import (
     INVALID_PARAMS,
+    NAMING,
+    PARAMETER,
     Malformed,
     MessageId,
     decode,
+    decoded,
     encode,
     written_id,
 )
-from ironcurtain_proxy.jsonrpc.headers import NAMING, PARAMETER, decoded
 from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST
 from ironcurtain_proxy.model.operation import (
     HANDSHAKE_VERSIONS,

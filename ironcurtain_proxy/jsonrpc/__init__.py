@@ -1,8 +1,7 @@
 """JSON-RPC lines over pipes, for both ends of the proxy.
 
-- `codec`: lines decoded and encoded. `pipes`: lines out of pipes, and the interface between a
-  conversation and its connection.
+- `codec`: lines decoded and encoded, and what of a message stands in HTTP headers. `pipes`: lines
+  out of pipes, and the interface between a conversation and its connection.
 - `sending`: lines into pipes, requests that wait for their answer, and digests of long results.
 - `batch`: the lines of one read, handled together.
-- `headers`: what of a message stands in HTTP headers, too.
 """

@@ -44,13 +44,13 @@ from ironcurtain_proxy.model.decision import (
 )
 from ironcurtain_proxy.model.escalation import OriginReason, and_more, short_name
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
-from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     CommandPlace,
     Facts,
     Gathered,
+    NamedBy,
     ParsedCommand,
     Unresolvable,
     lasting,

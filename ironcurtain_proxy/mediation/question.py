@@ -35,20 +35,18 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import TOOL_CALL, Operation
-from ironcurtain_proxy.model.origin import (
-    NAMED_BY,
-    ByNobody,
-    ByUser,
-    InResult,
-    Own,
-    Target,
-    TargetOrigin,
-)
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import (
+    NAMED_BY,
     AccessRequest,
+    ByNobody,
+    ByUser,
     Facts,
+    InResult,
+    Own,
     PathValue,
+    Target,
+    TargetOrigin,
     TextValue,
     UrlValue,
     Value,

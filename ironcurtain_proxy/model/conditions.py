@@ -34,9 +34,11 @@ from ironcurtain_proxy.model.condition_reading import (
     read_scheme,
     read_uri,
 )
-from ironcurtain_proxy.model.origin import NAMED_BY, TEXT_ROLES, NamedBy
 from ironcurtain_proxy.model.request import (
+    NAMED_BY,
+    TEXT_ROLES,
     AccessRequest,
+    NamedBy,
     PathValue,
     SqlValue,
     TextValue,

@@ -27,16 +27,18 @@ import anyio.to_thread
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.model.origin import (
+from ironcurtain_proxy.model.request import (
     TARGET_ROLES,
+    AccessRequest,
     ByNobody,
     ByUser,
     InResult,
     Own,
+    PathValue,
     Target,
     TargetOrigin,
+    UrlValue,
 )
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, list_of
 from ironcurtain_proxy.origins.keys import (

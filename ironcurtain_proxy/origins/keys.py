@@ -26,8 +26,14 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.origin import TEXT_ROLES
-from ironcurtain_proxy.model.request import PathValue, SqlValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    TEXT_ROLES,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
 from ironcurtain_proxy.model.values import RealPath, lazy
 
 TargetKind: TypeAlias = Literal["url", "address", "path", "name"]

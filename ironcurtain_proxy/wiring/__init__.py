@@ -6,7 +6,6 @@
 - `suggesting`: recorded calls judged again, and rules that would have spared questions.
 - `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.
-- `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `rehearsal`: for `explain`, the servers' tools for `check --live`, and the servers whose calls can
   be contained.
 - `views`: where the commands of our own shell have their views, and their commits.

@@ -33,9 +33,14 @@ from ironcurtain_proxy.mailbox.session_state import MessageSource
 from ironcurtain_proxy.mediation.judge import Overlay
 from ironcurtain_proxy.model.annotation import Isolation
 from ironcurtain_proxy.model.escalation import visible
-from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.policy import PolicyInForce
-from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, DiskLookups, ParsedCommand
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    CommandPlace,
+    DiskLookups,
+    ParsedCommand,
+    Target,
+)
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling

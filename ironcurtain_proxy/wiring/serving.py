@@ -44,7 +44,7 @@ from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments
+from ironcurtain_proxy.jsonrpc.codec import MirroredPaths, mirrored_arguments
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.mediation.operations import note_unserved
 from ironcurtain_proxy.model.decision import Ground

@@ -17,7 +17,7 @@ from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
+from ironcurtain_proxy.jsonrpc.codec import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import Caller

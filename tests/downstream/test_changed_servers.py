@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import value_at
 from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, VERSION_KEY
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json

@@ -13,7 +13,7 @@ from ironcurtain_proxy.downstream import notifications
 from ironcurtain_proxy.downstream import supervisor as supervisor_module
 from ironcurtain_proxy.downstream.remote import streamable
 from ironcurtain_proxy.errors import UnansweredError
-from ironcurtain_proxy.jsonrpc.headers import value_at
+from ironcurtain_proxy.jsonrpc.codec import value_at
 from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     SUBSCRIPTION_KEY,

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 
 from ironcurtain_proxy.downstream.eras import NO_CAPABILITIES, enveloped
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.jsonrpc.headers import (
+from ironcurtain_proxy.jsonrpc.codec import (
     header_value,
     headers_of_message,
     mirrored_arguments,

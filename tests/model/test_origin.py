@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.conditions import NamedByCondition
-from ironcurtain_proxy.model.origin import (
+from ironcurtain_proxy.model.request import (
     ByNobody,
     ByUser,
     InResult,

@@ -8,11 +8,16 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.origin import ByNobody, ByUser, InResult, NamedBy, Own, TargetOrigin
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
+    ByNobody,
+    ByUser,
+    InResult,
+    NamedBy,
+    Own,
     PathValue,
+    TargetOrigin,
     TextValue,
     UrlValue,
     Value,

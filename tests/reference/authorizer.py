@@ -10,9 +10,15 @@ import re
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.conditions import ListCondition, NameCondition
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    NamedBy,
+    PathValue,
+    SqlValue,
+    UrlValue,
+    Value,
+)
 from tests.reference.hosts import domains, leads_to
 
 

@@ -41,7 +41,7 @@ from ironcurtain_proxy.downstream.remote.network import (
 )
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.headers import headers_of_message
+from ironcurtain_proxy.jsonrpc.codec import headers_of_message
 from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, is_public
 from ironcurtain_proxy.model.values import Json
 

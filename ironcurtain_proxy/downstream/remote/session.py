@@ -47,8 +47,7 @@ from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, Streama
 from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
-from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MirroredPaths, decode, message_id
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource
 from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, ServerSpec
 

@@ -34,8 +34,15 @@ from ironcurtain_proxy.errors import (
     SessionForgottenError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
-from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, headers_of_message, version_of
+from ironcurtain_proxy.jsonrpc.codec import (
+    Malformed,
+    MessageId,
+    MirroredPaths,
+    decode,
+    headers_of_message,
+    message_id,
+    version_of,
+)
 from ironcurtain_proxy.model.operation import HANDSHAKE_VERSIONS
 from ironcurtain_proxy.model.values import Json, object_of
 
