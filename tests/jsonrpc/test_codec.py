@@ -90,9 +90,12 @@ def exactly(value: object) -> object:
             None,
             id="an id in a cut-off text",
         ),
-        pytest.param(b'{"id":1,"a":' + b"[" * 5000, "nested too deeply", 1, id="deep, cut off"),
+        pytest.param(b'{"id":1,"a":' + b"[" * 50_000, "nested too deeply", 1, id="deep, cut off"),
         pytest.param(
-            b'{"id":1,"a":' + b"[" * 1015 + b"]" * 1015 + b"}", "nested too deeply", 1, id="deep"
+            b'{"id":1,"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+            "nested too deeply",
+            1,
+            id="deep",
         ),
         pytest.param(b'{"id":true,"a":', "cut off in the middle", None, id="an id that is no id"),
     ],
