@@ -267,7 +267,7 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 def _base_modules() -> Iterator[str]:
     above_the_extras = (
-        *("auto_confirm.store", "llm.http", "telemetry."),
+        *("auto_confirm.store", "llm.http", "telemetry"),
         *("bundle.repository", "bundle.update", "fleet."),
         "__main__",
     )
