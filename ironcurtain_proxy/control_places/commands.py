@@ -86,6 +86,7 @@ _PATHS_OF_BEFORE: Final = lazy(r"(?i)\$\{?\w*path\b[^/]*|\W*")
 """`$PATH`, and what holds an earlier one, such as `${_OLD_VIRTUAL_PATH:-}`."""
 _FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
 """Where a shell finds functions and completions, which it loads by themselves."""
+_OF_NPM: Final = lazy(r"(?m)^[ \t]*[\w-]+[ \t]*=[ \t]*([^\n]*/[^\n]*)")
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _PATH_OF_SETTINGS: Final = lazy(
     r"(?:\b_\.path|(?<!\w)PATH[\"']?)\s*[:=]\s*"
@@ -123,7 +124,7 @@ _ENVIRONMENT: Final = lazy(
 )
 _PYTHONS: Final = lazy(r"\bPYTHONPATH\b([^;\n]{0,4096})")
 _LIBRARIES: Final = lazy(
-    r"\b(LD_LIBRARY_PATH|PERL5LIB|RUBYLIB)\b([^;\n]{0,4096})"
+    r"\b(LD_LIBRARY_PATH|PERL5?LIB|RUBYLIB)\b([^;\n]{0,4096})"
     r"|\b(perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-I[\s\"',]{0,9}([^\s\"',]+)"
 )
 """Where programs look first for what they load."""
@@ -415,6 +416,7 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     yield from map(_relative, _DIRECTORIES.findall(text))
     yield from map(_relative, _words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
+    yield from map(_relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
 
 
 def _of_editors(name: str, text: str) -> Iterator[str]:

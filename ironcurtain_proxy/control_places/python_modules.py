@@ -9,6 +9,7 @@ every file by which Python would know the module.
     ... and where Python looks first    json.py, requests/__init__.py: of Python's own and installed
 """
 
+import codecs
 import os
 import re
 import stat
@@ -35,6 +36,14 @@ _OF_PROCESSORS: Final = [f"glibc-hwcaps/x86-64-v{one}" for one in (2, 3, 4)]
 COMPILED: Final = "__pycache__"
 """Where Python keeps what it has compiled. It makes that anew where it is missing."""
 _PACKAGES: Final = ("site-packages", "dist-packages")
+_BEGINNINGS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ENOUGH: Final = 64
+"""The bytes by which a text in UTF-16 is known that does not begin with its mark."""
 
 
 class LedModules:
@@ -230,7 +239,18 @@ def text_of(path: str) -> str:
     """Return the beginning of a text, or nothing of what is none: a hook may link to a program."""
     with suppress(OSError, ValueError):
         if path and stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  text
-                text = file.read(LARGEST)
+            with open(path, "rb") as file:  # noqa: PTH123  text
+                text = decoded(file.read(LARGEST))
                 return "" if "\0" in text else text
     return ""
+
+
+def decoded(content: bytes) -> str:
+    """Return a text, in whichever encoding editors and shells would read it."""
+    for beginning, encoding in _BEGINNINGS:
+        if content.startswith(beginning):
+            return content[len(beginning) :].decode(encoding, "replace")
+    for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")) if b"\0" in content[:2] else ():
+        if not any(content[first:_ENOUGH:2]):
+            return content.decode(encoding, "replace")
+    return content.decode("utf-8", "surrogateescape")

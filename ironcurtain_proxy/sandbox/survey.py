@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from ironcurtain_proxy.control_places.git_files import is_index
 from ironcurtain_proxy.control_places.leads import CONFIGURATIONS, Leads
 from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache
+from ironcurtain_proxy.control_places.python_modules import decoded
 from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
@@ -34,7 +35,8 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
     """Add the paths that files of control places lead to."""
     # Repositories before the files that point to them: both have hooks of the same name.
     for found, file in sorted(files, key=lambda one: one[0].kind == "pointer"):
-        text = os.fsdecode(file.content or b"")
+        content = file.content or b""
+        text = os.fsdecode(content) if file.is_link else decoded(content)
         holder, _, name = found.path.rpartition("/")
         is_git = found.anchor.lower().endswith("/.git")
         top = found.anchor.rpartition("/")[0] if is_git else found.anchor

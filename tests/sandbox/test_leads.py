@@ -260,6 +260,17 @@ def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_aw
     assert (w.top / "tools/tool").exists()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("there", ["../home/.claude/settings.json", ".claude/settings.json"])
+def test_settings_that_begin_with_a_mark_or_are_not_utf8_are_read(
+    w: Watched, there: str, encoding: str
+) -> None:
+    w.put(there).write_text(f'{{"command": "{w.top}/t/x.sh"}}', encoding=encoding)
+    w.begin()
+    evil = w.put("t/x.sh")
+    assert (len(w.look()), evil.exists()) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("files", "path"), table("sandbox/leads.outside_together", list[tuple[dict[str, str], str]])
 )
