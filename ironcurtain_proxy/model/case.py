@@ -446,6 +446,8 @@ def state_after(ruling: Ruling) -> EscalationState:
             return "withdrawn"
         case Declined() | Unreachable():
             return "refused"
+        case _:
+            assert_never(ruling)
 
 
 _DeclinedKind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
@@ -574,10 +576,8 @@ def _whom(by: Decider) -> str:
 def refused_by(declined: Declined) -> RefusedBy:
     """Return the party that refused the call, for the reply to the agent."""
     match declined.kind:
-        case "expired":
-            return "expired"
-        case "limit":
-            return "limit"
+        case "expired" | "limit":
+            return declined.kind
         case "denied" | "invalid" | "withdrawn":
             return "declined"
         case _:

@@ -2,8 +2,16 @@
 
 import pytest
 
-from ironcurtain_proxy.model.case import by_refusal, by_reviewer
-from ironcurtain_proxy.model.decision import HUMAN, Decider, Program, in_record
+from ironcurtain_proxy.model.case import by_containment, by_refusal, by_reviewer, refused_by
+from ironcurtain_proxy.model.decision import (
+    CONTAINMENT,
+    HUMAN,
+    KERNEL,
+    TIMEOUT,
+    Decider,
+    Program,
+    in_record,
+)
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
 
 ASKED, JOINED = EscalationId("asked"), EscalationId("joined")
@@ -42,3 +50,30 @@ def test_the_record_says_that_a_reviewer_is_a_language_model() -> None:
     assert ("reviewerKind", "model") in settlement.extra
     approved = by_reviewer(Approved(by=Program("second-look", "model")), ASKED)
     assert approved.reason == 'Approved by model "second-look" during escalation'
+
+
+@pytest.mark.parametrize(
+    ("by", "who"),
+    [(KERNEL, "the proxy"), (TIMEOUT, "nobody"), (CONTAINMENT, in_record(CONTAINMENT))],
+)
+def test_a_refusal_by_no_reviewer_says_so(by: Decider, who: str) -> None:
+    denied = by_refusal(Declined(by=by, kind="denied"), ASKED)
+    assert denied.reason == f"Denied by {who} during escalation"
+
+
+def test_the_record_has_the_reasoning_of_an_approval_that_is_no_note() -> None:
+    approved = by_reviewer(Approved(by=HUMAN, reasoning="it is harmless"), ASKED)
+    assert ("reasoning", "it is harmless") in approved.extra
+
+
+def test_what_is_contained_is_approved_by_containment() -> None:
+    settled = by_containment()
+    assert (settled.effect, settled.decided_by, settled.result) == (
+        "allow",
+        CONTAINMENT,
+        "approved",
+    )
+
+
+def test_a_limit_on_questions_is_told_as_one() -> None:
+    assert refused_by(Declined(by=KERNEL, kind="limit")) == "limit"

@@ -3,7 +3,7 @@
 from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.server import initial_roots
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec, initial_roots, roots_told
 from ironcurtain_proxy.model.values import RealPath
 
 
@@ -42,3 +42,13 @@ def test_what_a_url_cannot_hold_is_percent_encoded() -> None:
     policy = Policy(rules=(), workspace=RealPath(("a b", "100%", "ü#?")))
     (root,) = initial_roots(policy, "filesystem")
     assert root.uri == "file:///a%20b/100%25/%C3%BC%23%3F"
+
+
+def test_a_server_on_another_machine_is_told_no_roots() -> None:
+    policy = Policy(workspace=RealPath(("ws",)), rules=())
+    here = ServerSpec(name="a", annotations="a", command="a")
+    there = ServerSpec(
+        name="a", annotations="a", command="", remote=RemoteEndpoint(url="https://a.example/")
+    )
+    assert [str(one.path) for one in roots_told(policy, here)] == ["/ws"]
+    assert roots_told(policy, there) == ()
