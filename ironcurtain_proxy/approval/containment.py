@@ -432,7 +432,6 @@ def hosts_of(facts: Facts) -> tuple[str, ...]:
     if facts.command is None:
         return ()
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
-    from ironcurtain_proxy.shell.outward import targets_of  # noqa: PLC0415
 
-    found = targets_of(effect_of(facts.command, facts.place))
+    found = effect_of(facts.command, facts.place).targets
     return tuple([one.removeprefix(_HOST).lower() for one in found if one.startswith(_HOST)])

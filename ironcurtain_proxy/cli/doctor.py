@@ -24,17 +24,13 @@ from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.check import counted_problems
 from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
-from ironcurtain_proxy.config.auto_confirm import (
-    ReviewerForm,
-    model_access,
-    provider_of,
-)
+from ironcurtain_proxy.config.auto_confirm import ReviewerForm
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.overlay_settings import COMMAND
 from ironcurtain_proxy.config.policy.managed import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.document import Report
-from ironcurtain_proxy.config.settings import PROVIDER_KEYS, Settings, gather_settings
+from ironcurtain_proxy.config.settings import PROVIDER_KEYS, Settings, gather_settings, provider_of
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -500,7 +496,7 @@ def _session(name: str, spec: ReviewerForm) -> CheckResult:
 
 def _model(name: str, spec: ReviewerForm, settings: Settings) -> CheckResult:
     name_of_model = spec.model_id or ""
-    provider, access = provider_of(name_of_model), model_access(spec, settings)
+    provider, access = provider_of(name_of_model), settings.model_access(spec)
     # A model on this machine may ask for none.
     if access.api_key or access.api_base:
         return CheckResult(name, "ok", name_of_model)

@@ -15,7 +15,6 @@ from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.families import families_of, sought
-from ironcurtain_proxy.shell.outward import targets_of
 from ironcurtain_proxy.shell.statements import parse_command
 
 _UNREAD: Final[dict[str, Json]] = {
@@ -73,7 +72,7 @@ def described(parsed: ParsedCommand, place: CommandPlace) -> dict[str, Json]:
         "reason": effect.reason,
         "parts": [_part(part) for part in effect.parts],
         "families": [] if families is None else [family.words() for family in families],
-        "targets": list(targets_of(effect)),
+        "targets": list(effect.targets),
     }
 
 
@@ -97,7 +96,7 @@ def _as_text(parsed: ParsedCommand, place: CommandPlace) -> Iterator[str]:
         words = " ".join(word.pattern if word.text is None else word.text
                          for word in part.command.words)  # fmt: skip
         yield f"  {part.effect:8} {words or '(variables and redirections)'}: {part.reason}"
-    for target in targets_of(effect):
+    for target in effect.targets:
         yield f"  reaches  {target}"
     families = families_of(parsed, place)
     if families is None:

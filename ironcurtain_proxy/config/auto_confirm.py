@@ -6,7 +6,6 @@ Imported only where the section exists: most sessions start without it.
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     ClassVar,
     Final,
@@ -56,9 +55,6 @@ from ironcurtain_proxy.config.reading.forms import (
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import WithSecrets
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.config.settings import Settings
 
 # --- reviewer settings
 
@@ -161,37 +157,6 @@ class ReviewerForm(
             session_type=self.type_of_session,
             may_deny=self.may_deny is not False,
         )
-
-
-class ModelAccess(WithSecrets, frozen=True):
-    """The access data handed to a model's library."""
-
-    hidden: ClassVar[frozenset[str]] = frozenset({"api_key"})
-
-    api_key: str
-    """The API key, or empty if there is none."""
-    api_base: str | None
-    """The endpoint; None: the provider's default."""
-
-
-def provider_of(model_id: str) -> str:
-    """Return the provider in `PROVIDER:MODEL`."""
-    return model_id.partition(":")[0]
-
-
-def model_access(spec: ReviewerForm, settings: "Settings") -> ModelAccess:
-    """Return the reviewer's own key, else that of its provider.
-
-    INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the
-    LLM approver are used only by reviewers of the same provider.
-    """
-    provider, said = provider_of(spec.model_id or ""), settings.auto_approve
-    same = provider == provider_of(said.model_id)
-    usual = said.api_key if same else settings.provider_keys.get(provider, "")
-    return ModelAccess(
-        api_key=(spec.env or {}).get("API_KEY") or usual,
-        api_base=spec.api_base or (said.api_base if same else None),
-    )
 
 
 # --- notification settings

@@ -51,7 +51,7 @@ from ironcurtain_proxy.model.server import PinMode, ServerSpec
 from ironcurtain_proxy.model.values import RealPath, WithSecrets
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig
+    from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, ReviewerForm
 
 
 # --- review settings
@@ -139,6 +139,22 @@ class TargetSettings(Struct, frozen=True, kw_only=True):
     own: tuple[_OwnRecord, ...] = setting("own", ())
     """Tools whose results are the user's own records, such as an address book: `SERVER/TOOL`, or
     `SERVER/TOOL:MEMBER` for one member of them."""
+
+
+class ModelAccess(WithSecrets, frozen=True):
+    """The access data handed to a model's library."""
+
+    hidden: ClassVar[frozenset[str]] = frozenset({"api_key"})
+
+    api_key: str
+    """The API key, or empty if there is none."""
+    api_base: str | None
+    """The endpoint; None: the provider's default."""
+
+
+def provider_of(model_id: str) -> str:
+    """Return the provider in `PROVIDER:MODEL`."""
+    return model_id.partition(":")[0]
 
 
 class AutoApproveSettings(WithSecrets, frozen=True, kw_only=True):
@@ -391,6 +407,20 @@ class Settings(WithSecrets, frozen=True, kw_only=True):
         config = self.auto_confirm
         others = () if config is None or not config.engine.enabled else config.mailboxes
         return tuple(dict.fromkeys((self.mailbox_dir, *others)))
+
+    def model_access(self, spec: "ReviewerForm") -> ModelAccess:
+        """Return the own key of a reviewer that is a model, else that of its provider.
+
+        INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of
+        the LLM approver are used only by reviewers of the same provider.
+        """
+        provider, said = provider_of(spec.model_id or ""), self.auto_approve
+        same = provider == provider_of(said.model_id)
+        usual = said.api_key if same else self.provider_keys.get(provider, "")
+        return ModelAccess(
+            api_key=(spec.env or {}).get("API_KEY") or usual,
+            api_base=spec.api_base or (said.api_base if same else None),
+        )
 
     @staticmethod
     def from_environment(

@@ -42,6 +42,7 @@ from ironcurtain_proxy.shell.outward import (
     SHOW_NO_CONTENT,
     may_lead_elsewhere,
     name_of,
+    targets_of,
     why_beyond,
     why_outward,
 )
@@ -91,6 +92,12 @@ class CommandEffect(Struct, frozen=True, kw_only=True):
     effect: EffectLevel
     reason: str
     parts: tuple[Part, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that the outward parts name, in their order."""
+        outward = (part for part in self.parts if part.effect == "outward")
+        return tuple(dict.fromkeys(one for part in outward for one in targets_of(part.command)))
 
 
 def worst(effects: Sequence[EffectLevel]) -> EffectLevel:

@@ -29,7 +29,6 @@ from ironcurtain_proxy.shell.outward import (
     deletes_repository,
     may_fetch,
     sub_commands,
-    targets_of,
     why_privileged,
     words_beyond,
     words_elsewhere,
@@ -326,7 +325,7 @@ def _is_connection(word: Word) -> bool:
 
 def _hosts(part: Part, effect: CommandEffect) -> str:
     """Return the hosts that a part reaches, in words, or empty if none is known."""
-    found = targets_of(replace(effect, parts=(part,)))
+    found = replace(effect, parts=(part,)).targets
     hosts = [one.removeprefix("host ") for one in found if one.startswith("host ")]
     if not hosts:
         known = {

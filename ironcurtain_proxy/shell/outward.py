@@ -19,7 +19,7 @@ is missing here is asked about when the sandbox stops the command on its way the
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -39,10 +39,6 @@ from ironcurtain_proxy.shell.grammar import (
 )
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
 from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_lists, word_set
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.shell.effects import CommandEffect
-
 
 _LEAVES: Final = word_lists("leaves")
 _ALWAYS: Final = _LEAVES["always"]
@@ -367,18 +363,9 @@ _LEAD_NOWHERE: Final = HARMLESS_VARIABLES | word_set("variables-lead-nowhere")
 """Variables that do not change where a program connects."""
 
 
-def targets_of(effect: "CommandEffect") -> tuple[str, ...]:
-    """Return the targets that the outward parts of a command name, in their order."""
-    found: dict[str, None] = {}
-    for part in effect.parts:
-        if part.effect == "outward":
-            found.update(dict.fromkeys(_targets(part.command)))
-    return tuple(found)
-
-
 def may_lead_elsewhere(command: SimpleCommand) -> bool:
     """Return whether a command that reaches out may reach a host that it does not name plainly."""
-    return UNKNOWN_HOST in _targets(command)
+    return UNKNOWN_HOST in targets_of(command)
 
 
 class _Reach(Struct, frozen=True):
@@ -407,7 +394,8 @@ def _reach_of(entry: str, width: int) -> _Reach:
     return _Reach(grammar_of(text).options, kind[1] if kind else "", "(some)" in text, width)
 
 
-def _targets(command: SimpleCommand) -> Iterator[str]:
+def targets_of(command: SimpleCommand) -> Iterator[str]:
+    """Yield the targets that a command names which reaches out, in their order."""
     name = name_of(command)
     if name is None:
         return

@@ -44,7 +44,6 @@ from ironcurtain_proxy.config.auto_confirm import (
     PROVIDER_VARIABLE,
     AutoConfirmConfig,
     ReviewerForm,
-    model_access,
 )
 from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
@@ -249,7 +248,7 @@ def _mailbox(
 
 def _model(spec: ReviewerForm, settings: Settings, around: EngineSurroundings) -> ModelReviewer:
     said = settings.auto_approve
-    access = model_access(spec, settings)
+    access = settings.model_access(spec)
     return ModelReviewer(
         name=spec.name,
         model=LitellmModel(

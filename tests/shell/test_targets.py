@@ -4,7 +4,7 @@ import pytest
 
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
-from ironcurtain_proxy.shell.outward import UNKNOWN_HOST, targets_of
+from ironcurtain_proxy.shell.outward import UNKNOWN_HOST
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 from tests.tables import table
@@ -13,7 +13,7 @@ from tests.tables import table
 def targets(command: str) -> list[str]:
     found = effect_of(parse_command(command), PROJECT)
     assert found.effect == "outward"
-    return [one.removeprefix("host ") for one in targets_of(found)]
+    return [one.removeprefix("host ") for one in found.targets]
 
 
 def test_every_host_that_a_program_is_told_to_reach_is_named() -> None:

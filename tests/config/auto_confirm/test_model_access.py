@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.auto_confirm import ModelAccess, model_access
-from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.config.settings import ModelAccess, load_settings
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
 
@@ -22,7 +21,7 @@ def access(tmp_path: Path, model: str, **keys: Json) -> ModelAccess:
     settings = load_settings({"HOME": str(tmp_path)}, write(tmp_path / "c.json", config))
     assert settings.auto_confirm is not None
     assert "of-openai" not in repr(settings)
-    return model_access(settings.auto_confirm.reviewers[0], settings)
+    return settings.model_access(settings.auto_confirm.reviewers[0])
 
 
 @pytest.mark.parametrize(
