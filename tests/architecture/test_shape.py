@@ -1,6 +1,8 @@
 """The shape of the tree: small files, and no place for leftovers."""
 
 import re
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +43,26 @@ def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> No
 SMALL: Final = 100
 STILL_SMALL: Final = frozenset(
     {
-        "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
     }
 )
 """Modules that are to be merged, or have a reason. The list only becomes shorter."""
 
 
+@cache
+def imports() -> grimp.ImportGraph:
+    """Return who imports whom, also for types alone and inside of functions."""
+    return grimp.build_graph("ironcurtain_proxy", cache_dir=None)
+
+
+def test_no_import_leads_round_in_a_circle_not_even_for_a_type() -> None:
+    graph = imports()
+    above = {one: graph.find_modules_directly_imported_by(one) for one in graph.modules}
+    assert len([*TopologicalSorter(above).static_order()]) == len(graph.modules)
+
+
 def test_no_small_module_serves_only_one_other_of_its_folder() -> None:
-    graph = grimp.build_graph("ironcurtain_proxy", cache_dir=None)
+    graph = imports()
     small = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for path in MODULES
