@@ -29,6 +29,7 @@ from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, 
 from ironcurtain_proxy.model.reply import (
     AuditRecord,
     Change,
+    EndedFor,
     NotHeld,
     NotTaken,
     PathNotHeld,
@@ -381,10 +382,13 @@ class Timeline(Protocol):
 class Containment(Protocol):
     """Settles calls without a reviewer where they can be undone."""
 
-    def ended(self) -> str | None:
-        """Return why containment has ended, or None if it has not, or a person has looked since."""
+    def ended(self, *, writes: bool) -> str | None:
+        """Return why containment has ended, or None if it has not, or a person has looked since.
 
-    def end(self, call: RequestId, why: str) -> None:
+        `writes`: for a call that writes in the workspace at once, and not in a view.
+        """
+
+    def end(self, call: RequestId, why: str, ended_for: EndedFor) -> None:
         """End containment until a person has looked, and keep what they need to see.
 
         Never fails.

@@ -293,4 +293,5 @@ def _resume(found: list[EndedContainment], session: str | None) -> int:
 
 def _shown(one: EndedContainment) -> str:
     after = f" after call {one.call}" if one.call else ""
-    return visible(f"session {one.session}: containment has ended{after}: {one.why}")
+    of_whom = "" if one.of_all else ", but for our own shell"
+    return visible(f"session {one.session}: containment has ended{after}{of_whom}: {one.why}")

@@ -69,7 +69,7 @@ class Load(Struct, eq=False):
         """Kill processes beyond a limit. Returns the seconds until the next look. Blocks."""
         short = [reserve for reserve in self.reserves if _left(reserve) < 0]
         if short:
-            self._end(
+            self.end(
                 f"less than {short[0].bytes // MEBIBYTE:,} MiB, or {short[0].files:,} files, are "
                 f"left free in {short[0].directory}"
             )
@@ -95,7 +95,7 @@ class Load(Struct, eq=False):
         """Bound the processes of the sandbox. Returns the bytes that they use."""
         found = list(_below(self.guardian, 2 * self.limits.processes))
         if sum(map(_threads, found)) > self.limits.processes:
-            self._end(f"it has more than {self.limits.processes:,} processes and threads")
+            self.end(f"it has more than {self.limits.processes:,} processes and threads")
             return most
         files: set[int] = set()
         sizes = sorted([(_memory(pid, files), pid) for pid in found], reverse=True)
@@ -113,7 +113,8 @@ class Load(Struct, eq=False):
                 )
         return used
 
-    def _end(self, why: str) -> None:
+    def end(self, why: str) -> None:
+        """Kill all processes of the sandbox. The call under way and the operator are told why."""
         # The nearest first: with the first process of its namespace all others end at once.
         found = list(_below(self.guardian, self.limits.processes))
         if found:

@@ -483,6 +483,12 @@ class DownstreamServers:
         if supervisor is not None and supervisor.standing is not None:
             supervisor.standing.release()
 
+    def end_writers(self, why: str) -> None:
+        """End all processes of the sandboxes that write at once. Their servers start again."""
+        for name, one in self._options.confinements.items():
+            if one.views is None and (load := self._supervisors[name].load) is not None:
+                load.end(why)
+
     def status(self) -> Mapping[str, ServerStatus]:
         """Return the state of each server."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}

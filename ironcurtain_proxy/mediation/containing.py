@@ -8,12 +8,14 @@ what it changes.
                     ▼
                  prepare: point ──▶ forward, look what was left ──▶ close_point
                                               │
-                                              └─ steering file restored ──▶ containment ends
+                                              ├─ a control place was put back ──▶ noted
+                                              └─ that failed, or came often ──▶ containment ends
 
 `prepare` repeats the check when the call's turn comes, because sandbox and session may have changed
 while it waited. Hosts that a call tried to reach are remembered by its fingerprint, so that the
-identical call is asked about with the host shown. Containment of the session ends once a file was
-restored that could act outside the sandbox, until a person has looked.
+identical call is asked about with the host shown; so are files that were put back after a call.
+Containment of the session ends, until a person has looked, where something could not be put back,
+or came so often that it is no mishap.
 """
 
 import logging
@@ -251,7 +253,8 @@ class Containing(Struct, kw_only=True):
         """Make the point of a call about to be forwarded. False: its consent no longer holds."""
         on = self.world.containment
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
-            if on is not None and on.ended() is None and await self._restrictions_hold(case, on):
+            ended = None if on is None else on.ended(writes=not self._has_view(case))
+            if on is not None and ended is None and await self._restrictions_hold(case, on):
                 return True
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
@@ -379,7 +382,7 @@ class Containing(Struct, kw_only=True):
             case.note(("sideEffects", _named(besides)))
 
     async def _why_asked(self, on: Containment, case: Case, facts: Facts) -> str | None:
-        ended = on.ended()
+        ended = on.ended(writes=not self._has_view(case))
         if ended is not None:
             return f"containment has ended: {ended}"
         if (earlier := self._why_of_earlier(case)) is not None:
@@ -491,10 +494,15 @@ class Containing(Struct, kw_only=True):
             return
         case.clean(await self.world.lookout.look())
         on = self.world.containment
-        acting = [one for one in case.put_back if one.acts]
-        if on is not None and acting:
+        acting = [one.said for one in case.put_back if one.acts]
+        # What ends it for all, before what ends it for some.
+        ending = sorted([one for one in case.put_back if one.ends], key=lambda one: one.ends)
+        if on is not None and ending:
             case.note(("containmentEnded", True))
-            on.end(case.call.request_id, acting[0].said)
+            on.end(case.call.request_id, ending[0].said, ending[0].ends)
+        elif acting and len(self._discarded) < _MOST_TRIED:
+            why = f"after the same call, {'; '.join(acting[:_MOST_SAID])}"
+            self._discarded[self.world.fingerprint(case)] = why
 
 
 def opening_of(

@@ -53,6 +53,12 @@ class ResultSummary(Struct, frozen=True, kw_only=True):
     allowed."""
 
 
+EndedFor: TypeAlias = Literal["", "writers", "all"]
+"""Whose calls are contained no more. `writers`: those of servers that write in the workspace at
+once, because too much was put back. `all`: something could not be put back, or nobody knows. Empty:
+nobody's."""
+
+
 class PutBack(Struct, frozen=True):
     """A file that can steer programs outside the sandboxes, and was restored after a call."""
 
@@ -62,6 +68,8 @@ class PutBack(Struct, frozen=True):
     """The copy of the removed content, or empty if there is none. Not shown to the agent."""
     acts: bool = True
     """Whether a program of the host is known to act on it. It is False if nobody knows."""
+    ends: EndedFor = ""
+    """For whom containment ends with it."""
 
     @property
     def full(self) -> str:

@@ -39,18 +39,19 @@ from ironcurtain_proxy.control_places.git_files import (
     resolves_no_more,
 )
 from ironcurtain_proxy.control_places.leads import CONFIGURATIONS, Leads
-from ironcurtain_proxy.control_places.links import is_activation, is_plain
+from ironcurtain_proxy.control_places.links import changes_looks_alone, is_activation, is_plain
 from ironcurtain_proxy.control_places.python_modules import is_compiled
-from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.sandbox.putting_back import (
+    CAN,
     EXECUTABLE,
     ClosedIdentity,
     ControlFile,
     Found,
     Index,
     Inode,
+    Mishaps,
     RemovedFiles,
     has_one_name,
     identity_of,
@@ -64,7 +65,7 @@ from ironcurtain_proxy.sandbox.putting_back import (
     shown,
 )
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
-from ironcurtain_proxy.sandbox.survey import Survey, follow
+from ironcurtain_proxy.sandbox.survey import Survey, follow, lies_in, may_point
 
 _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox: with 1,000 it starts in 15 seconds, with 2,000 not at all."""
@@ -77,7 +78,7 @@ _MOST_SINGLE: Final = 50
 """Refused entries of a directory that are taken away one by one. Of more, the directory is."""
 _LOOKS: Final = 5
 """The most times that one look puts back what came meanwhile."""
-_CAN: Final = "can make programs run outside every sandbox"
+_EDITOR_SETTINGS: Final = "/.vscode/settings.json"
 _RESOLVED: Final = "MERGE_RR"
 _CONFIG: Final = ("configuration", "config")
 _COPIES: Final = "would make git copy files into the repository"
@@ -133,6 +134,7 @@ class ControlLookout:
     """The files that could not be put back, each reported once."""
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
     """The findings for the next `look`."""
+    _mishaps: Mishaps = field(default_factory=Mishaps, init=False)
 
     def __post_init__(self) -> None:
         self._survey = Survey(
@@ -233,7 +235,7 @@ class ControlLookout:
                 if len(closed) == _MOST_CLOSED:
                     # What is not closed could be moved away, or be changed for a moment.
                     self._miss(
-                        f"more than {_MOST_CLOSED} things that {_CAN} would have to be closed",
+                        f"more than {_MOST_CLOSED} things that {CAN} would have to be closed",
                         say=False,
                     )
                     break
@@ -246,7 +248,7 @@ class ControlLookout:
         """Restore the accepted state, and report it once. Between calls, and at the end."""
         with self._lock:
             self._look(is_end=True)
-            said, self._unsaid = tuple(self._unsaid), []
+            said, self._unsaid = (*self._unsaid, *self._mishaps.end_call()), []
             return said
 
     def look_for_later(self) -> tuple[PutBack, ...]:
@@ -260,7 +262,10 @@ class ControlLookout:
         for _ in range(_LOOKS):
             found = self._survey.walk()
             self._bounded(begun=True)
-            if not self._judge(found, is_end=is_end):
+            known = len(self._unsaid)
+            again = self._judge(found, is_end=is_end)
+            self._unsaid += self._mishaps.count(self._unsaid[known:])
+            if not again:
                 return
         self._miss("what was put back comes again and again")
 
@@ -305,11 +310,10 @@ class ControlLookout:
             inode, guard = inode_of(one.anchor), self.known[one.key]
             is_gone = not os.path.lexists(one.path) and not f"{one.path}/".startswith(apart)
             if inode and is_gone:
-                with suppress(OSError):
-                    if not os.path.isdir(_holder(one.path)):  # noqa: PTH112  text
+                if not os.path.isdir(_holder(one.path)):  # noqa: PTH112  text
+                    with suppress(OSError):
                         self.keeper.take(_holder(one.path))
-                    os.makedirs(_holder(one.path), exist_ok=True)  # noqa: PTH103  text
-                    restore(one.path, guard)
+                if self._bring_back(one.path, guard, "was removed"):
                     self.known[inode, one.inner] = guard
                     self._unsaid.append(PutBack(f"{shown(one.path)} was removed, and was put back"))
 
@@ -325,7 +329,7 @@ class ControlLookout:
         """Take away the directories that cannot be looked into. Returns whether there were any."""
         missed = [path for path in self._survey.refused if path not in self._stuck]
         for path in missed:
-            self._put_back(path, None, f"cannot be looked into: it {_CAN}")
+            self._put_back(path, None, f"cannot be looked into: it {CAN}")
         return bool(missed)
 
     def _follow(self, new: list[tuple[Found, ControlFile]]) -> bool:
@@ -379,7 +383,7 @@ class ControlLookout:
         """Return whether the content of a control file makes nothing run."""
         match one.kind:
             case "pointer":
-                return one.key not in self._own and self._may_point(one, now, is_end=is_end)
+                return one.key not in self._own and may_point(one, now, self.roots, is_end=is_end)
             case "configuration" if one.inner == _RESOLVED:
                 return resolves_no_more(before.content if before else None, now)
             case "configuration":
@@ -390,7 +394,10 @@ class ControlLookout:
             case "version":
                 return is_plain(one.inner, now, before.content if before else None)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
-                return one.kind == "led-to" and is_activation(one.path, now, self.roots)
+                was = before.content if before else None
+                is_settings = one.kind == "acted-on" and one.path.endswith(_EDITOR_SETTINGS)
+                is_led_to = one.kind == "led-to" and is_activation(one.path, now, self.roots)
+                return is_led_to or (is_settings and changes_looks_alone(was, now))
 
     def _shows_all(self, one: Found, *, is_end: bool) -> bool:
         """Return whether an index may stay: git shows and reads all that may have changed.
@@ -449,31 +456,9 @@ class ControlLookout:
             case "commondir":
                 return text == "../.."
             case "gitdir":
-                return self._is_ours(os.path.normpath(text))
+                return lies_in(os.path.normpath(text), self.roots)
             case _:
                 return True
-
-    def _may_point(self, one: Found, text: bytes, *, is_end: bool) -> bool:
-        """Return whether a new `.git` file leads to a repository that is looked at, too."""
-        if not one.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
-            # A file that is just being written is empty.
-            return not is_end and not text
-        written = os.fsdecode(text.removeprefix(b"gitdir: ").removesuffix(b"\n"))
-        if any(one < " " for one in written):
-            # Git stops reading at NUL, and drops a carriage return at the end.
-            return False
-        target = os.path.normpath(os.path.join(_holder(one.path), written))  # noqa: PTH118  text
-        # A link can be changed later, and a link of the kernel leads each process to another file.
-        if os.path.realpath(target) != target or not self._is_ours(target):
-            return False
-        with suppress(OSError):
-            return looks_like_repository(os.listdir(target)) or (  # noqa: PTH208  names
-                not is_end and "/.git/" in target
-            )
-        return False
-
-    def _is_ours(self, path: str) -> bool:
-        return any(path.startswith(f"{root}/") for root in self.roots)
 
     def _undo(self, refused: list[tuple[Found, ControlFile]]) -> bool:
         """Put back the earlier state. Returns whether that was new."""
@@ -529,15 +514,23 @@ class ControlLookout:
             for one in self._survey.walk()
             if one.path.startswith(prefix) and (file := self.known.get(one.key))
         ]
-        did = self._put_back(directory, None, f"holds too much that {_CAN}")
+        did = self._put_back(directory, None, f"holds too much that {CAN}")
         for path, file in was:
-            with suppress(OSError):
-                os.makedirs(_holder(path), exist_ok=True)  # noqa: PTH103  text
-                restore(path, file)
-                inode = inode_of(_holder(path))
-                if inode is not None:
-                    self.known[inode, path.rpartition("/")[2]] = file
+            if self._bring_back(path, file, "went with its directory") and (
+                inode := inode_of(_holder(path))
+            ):
+                self.known[inode, path.rpartition("/")[2]] = file
         return did
+
+    def _bring_back(self, path: str, file: ControlFile, why: str) -> bool:
+        """Restore a file whose directory may be gone as well. Return whether that was done."""
+        try:
+            os.makedirs(_holder(path), exist_ok=True)  # noqa: PTH103  text
+            restore(path, file)
+        except OSError as error:
+            self._fail(path, why, "put back", error)
+            return False
+        return True
 
     def _put_back(self, path: str, before: ControlFile | None, why: str, beside: str = "") -> bool:
         if is_compiled(path):
@@ -553,30 +546,35 @@ class ControlLookout:
             # It went with what held it.
             return False
         except OSError as error:
-            reason = (error.strerror or "unknown").lower()
-            if path not in self._stuck:
-                self._stuck.add(path)
-                said = f"{shown(path)} {why}, and could not be taken away: {reason}"
-                self._unsaid.append(PutBack(said))
-                self.unseen = self.unseen or f"{shown(path)} cannot be taken away"
+            self._fail(path, why, "taken away", error)
             return False
         self._stuck.discard(path)
         said = f"{shown(path)} {why}, and was {how}"
         self._unsaid.append(PutBack(said, shown(kept), acts=why not in {_UNKNOWN, _COPIES}))
         return True
 
+    def _fail(self, path: str, why: str, how: str, error: OSError) -> None:
+        """Say once that something could not be put back: nothing is contained any more."""
+        if path not in self._stuck:
+            self._stuck.add(path)
+            reason = (error.strerror or "unknown").lower()
+            said = f"{shown(path)} {why}, and could not be {how}: {reason}"
+            self._unsaid.append(PutBack(said, ends="all"))
+            self.unseen = self.unseen or f"{shown(path)} cannot be {how}"
+
     def _bounded(self, *, begun: bool) -> None:
         """Note the bounds that are reached: beyond them nothing is contained."""
         if self._survey.too_many:
             self._miss("there are too many directories", say=begun)
         elif len(self.known) > _MOST_FILES:
-            self._miss(f"there are too many files that {_CAN}", say=begun)
+            self._miss(f"there are too many files that {CAN}", say=begun)
         elif not begun and self._survey.refused:
             self._miss(f"{shown(self._survey.refused[0])} cannot be read", say=begun)
 
     def _miss(self, why: str, *, say: bool = True) -> None:
         if not self.unseen and say:
-            self._unsaid.append(PutBack(f"{why}, so that no call is contained any more"))
+            said = f"{why}, so that no call is contained any more"
+            self._unsaid.append(PutBack(said, ends="all"))
         self.unseen = self.unseen or why
 
     def _listen(self, directory: str, holds_control: bool) -> None:  # noqa: FBT001  a callback
@@ -590,7 +588,7 @@ class ControlLookout:
 
 
 def _why(one: Found) -> str:
-    others = _COPIES if one.inner == _RESOLVED else _CAN
+    others = _COPIES if one.inner == _RESOLVED else CAN
     return _UNKNOWN if one.kind == "hidden" else others
 
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
 from ironcurtain_proxy.control_places.rules import ControlKind
+from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.private_files import closed_after
 
 # --- control files
@@ -214,6 +215,12 @@ def opened(directory: str) -> Iterator[int]:
 # --- putting back
 
 
+CAN: Final = "can make programs run outside every sandbox"
+_MOST_IN_CALL: Final = 3
+"""Looks during one call that put back what acts. A tool that makes a project writes such files one
+after another; a process that makes them again and again races the user's programs."""
+_MOST_IN_SESSION: Final = 10
+"""The same of all calls: a program of the user may have met each before it was gone."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_KEPT: Final = 1000
@@ -222,6 +229,32 @@ steers nothing: a server that makes the same file again and again does not fill 
 _LARGEST_COPY: Final = 1 << 20
 _LONGEST_NAME: Final = 150
 """Bytes of the name that are kept; with ours around them it is still a name."""
+
+
+class Mishaps(Struct):
+    """How often something that acts was put back: up to a number it may be a mishap."""
+
+    in_call: int = 0
+    in_session: int = 0
+
+    def count(self, found: Iterable[PutBack]) -> list[PutBack]:
+        """Count one look. Return what ends containment, if it was one too many for a call."""
+        mishaps = int(any(one.acts for one in found))
+        self.in_call, self.in_session = self.in_call + mishaps, self.in_session + mishaps
+        return self._too_many(self.in_call * mishaps, _MOST_IN_CALL, "during one call")
+
+    def end_call(self) -> list[PutBack]:
+        """Begin to count for the next call. Return what ends containment, if it came too often."""
+        self.in_call = 0
+        return self._too_many(self.in_session, _MOST_IN_SESSION, "in this session")
+
+    def _too_many(self, count: int, most: int, when: str) -> list[PutBack]:
+        if count <= most:
+            return []
+        # A person looks now, and may resume containment.
+        self.in_call = self.in_session = 0
+        said = f"what {CAN} was put back more than {most} times {when}"
+        return [PutBack(said, ends="writers")]
 
 
 class RemovedFiles(Struct):

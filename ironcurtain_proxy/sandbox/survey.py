@@ -53,6 +53,32 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
             leads.of_commands(found.path, text, is_hook=found.kind != "acted-on")
 
 
+def may_point(one: Found, text: bytes, roots: Collection[str], *, is_end: bool) -> bool:
+    """Return whether a new `.git` file leads to a repository that is looked at, too."""
+    if not one.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
+        # A file that is just being written is empty.
+        return not is_end and not text
+    written = os.fsdecode(text.removeprefix(b"gitdir: ").removesuffix(b"\n"))
+    if any(one < " " for one in written):
+        # Git stops reading at NUL, and drops a carriage return at the end.
+        return False
+    holder = one.path.rpartition("/")[0]
+    target = os.path.normpath(os.path.join(holder, written))  # noqa: PTH118  text
+    # A link can be changed later, and a link of the kernel leads each process to another file.
+    if os.path.realpath(target) != target or not lies_in(target, roots):
+        return False
+    with suppress(OSError):
+        return looks_like_repository(os.listdir(target)) or (  # noqa: PTH208  names
+            not is_end and "/.git/" in target
+        )
+    return False
+
+
+def lies_in(path: str, roots: Iterable[str]) -> bool:
+    """Return whether a path lies in one of some directories, and is none of them."""
+    return any(path.startswith(f"{root}/") for root in roots)
+
+
 def _is_repository(link: str) -> bool:
     with suppress(OSError):
         return looks_like_repository(os.listdir(link))  # noqa: PTH208  names are enough

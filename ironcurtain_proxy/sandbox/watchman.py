@@ -376,10 +376,14 @@ class Watchman(Struct):
         self._opened.remove(watch)
         self._late += watch.end()
 
-    async def run(self) -> None:
+    async def run(self, on_race: Callable[[str], None] | None = None) -> None:
         """Check until cancelled: after each event, and from time to time.
 
         A write through a memory mapping, or under another name, causes no event.
+
+        Args:
+            on_race: ends all processes of the servers that write at once; gets the reason, where a
+                call under way writes again and again what is put back.
         """
         beaten = anyio.current_time()
         pause = _QUIET
@@ -395,7 +399,11 @@ class Watchman(Struct):
                 self.note.beat()
                 beaten = anyio.current_time()
             begun = anyio.current_time()
-            self._say(await self.find(later=True))
+            found = await self.find(later=True)
+            self._say(found)
+            raced = [one.said for one in found if one.ends == "writers"]
+            if raced and on_race is not None:
+                on_race(raced[0])
             # A look at a large workspace takes a twentieth of the time at most.
             pause = max(_QUIET, 20 * (anyio.current_time() - begun))
             await anyio.sleep(pause)
@@ -423,7 +431,8 @@ class Watchman(Struct):
         except (OSError, ValueError) as error:
             _LOGGER.warning("files that steer git were not looked after: %s", error)
             # What was not looked at is not contained.
-            return () if later else (PutBack(f"what was left could not be looked at: {error}"),)
+            said = f"what was left could not be looked at: {error}"
+            return () if later else (PutBack(said, ends="all"),)
 
     def _say(self, found: tuple[PutBack, ...]) -> None:
         for text in [one.full for one in found]:

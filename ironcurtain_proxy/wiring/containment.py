@@ -20,6 +20,7 @@ from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials import keys
 from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.reply import EndedFor
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.private_files import read_beginning, write_whole
@@ -99,17 +100,21 @@ class SessionContainment:
     def __post_init__(self) -> None:
         self._identity = _identity(self.workspace)
 
-    def ended(self) -> str | None:
+    def ended(self, *, writes: bool) -> str | None:
         """Return why containment has ended, or None if it has not, or a person has looked."""
         if self._why is not None:
             return self._why
         found = read_ended(self.directory / FILE_NAME)
-        return None if found is None else found.why
+        return None if found is None or not (found.of_all or writes) else found.why
 
-    def end(self, call: RequestId, why: str) -> None:
+    def end(self, call: RequestId, why: str, ended_for: EndedFor) -> None:
         """End containment until a person has looked."""
+        before = read_ended(self.directory / FILE_NAME)
+        if before is not None and (before.of_all or ended_for != "all"):
+            return
         _LOGGER.warning("containment has ended: %s; look at the files, and then run: %s", why, _HOW)
-        content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
+        said = {"call": call, "why": why.encode(errors="replace").decode()}
+        content = orjson.dumps({**said, "of_all": ended_for == "all"})
         try:
             write_whole(self.directory / FILE_NAME, content)
         except OSError as error:
@@ -129,6 +134,8 @@ class EndedContainment(Struct, frozen=True, kw_only=True):
     call: str
     """The call after which it ended, or empty if it is unknown."""
     why: str
+    of_all: bool = True
+    """Whether it is so for our own shell, too, which writes in views."""
     file: Path
 
 
@@ -149,8 +156,8 @@ def containment_of(
     if not settings.containment.undo or settings.workspace is None or timeline is None:
         return None
     containment = SessionContainment(settings.workspace, directory)
-    if not is_looked_after and containment.ended() is None:
-        containment.end(RequestId(""), _NOT_LOOKED_AFTER)
+    if not is_looked_after:
+        containment.end(RequestId(""), _NOT_LOOKED_AFTER, "all")
     return containment
 
 
@@ -176,9 +183,13 @@ def read_ended(file: Path) -> EndedContainment | None:
         return _unreadable(file, error.strerror or "unknown")
     with suppress(ValueError, KeyError, TypeError):
         fields = orjson.loads(raw)
-        return EndedContainment(
-            session=file.parent.name, call=str(fields["call"]), why=str(fields["why"]), file=file
+        call, why, of_all = (
+            str(fields["call"]),
+            str(fields["why"]),
+            fields.get("of_all") is not False,
         )
+        name = file.parent.name
+        return EndedContainment(session=name, call=call, why=why, of_all=of_all, file=file)
     return _unreadable(file, "not what was written")
 
 

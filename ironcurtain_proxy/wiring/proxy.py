@@ -247,7 +247,7 @@ class Proxy(Struct, kw_only=True):
                 await tasks.start(self.servers.run)
                 await tasks.start(self.reviewers.run)
                 if self.watchman is not None:
-                    tasks.start_soon(lasting, "the watch of control places", self.watchman.run)
+                    tasks.start_soon(lasting, "the watch of control places", self._watch)
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
                 accepted = partial(
@@ -262,6 +262,12 @@ class Proxy(Struct, kw_only=True):
             if self.telemetry is not None:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self.telemetry.close)
+
+    async def _watch(self) -> None:
+        if self.watchman is not None:
+            # Without containment nothing is judged by what comes often.
+            undo = self.settings.containment.undo
+            await self.watchman.run(self.servers.end_writers if undo else None)
 
     def _end(self) -> None:
         if self.watchman is not None:

@@ -16,7 +16,7 @@ from tests import program
 from tests.e2e.confined_installation import PATH, add_hostile, done, escalations, folder, refused
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.e2e.raw_client import Message, RawClient, at
 from tests.program import PROXY
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -197,32 +197,17 @@ def test_what_the_timeline_cannot_hold_is_asked_about(installation: Installation
 # --- the look afterwards
 
 
-def test_a_hook_ends_containment_until_a_person_has_looked(installation: Installation) -> None:
-    hook = installation.workspace / "deep/.git/hooks/post-commit"
-    agent, person = contained(installation), Person(installation)
-    said = "\n".join(texts(shell(agent, f"mkdir -p {hook.parent} && echo evil > {hook}")))
-    assert "removed" in said
-    assert not hook.exists()
-    assert last(installation)["containmentEnded"] is True
-    refused(shell(agent, "touch made.txt"))
-    assert "containment has ended" in why_asked(installation)
-    shown = person.run("containment")
-    assert "post-commit" in shown.stdout or ".git" in shown.stdout
-    assert "Containment:     on, ended in 1" in person.run("status").stdout
-    assert person.run("containment", "resume").returncode == 0
-    done(shell(agent, "touch made.txt"))
-    assert last(installation)["decidedBy"] == "containment"
-
-
-def test_a_hook_that_comes_after_the_look_ends_containment_too(installation: Installation) -> None:
+def test_a_hook_that_comes_after_the_look_is_put_back_by_the_next(
+    installation: Installation,
+) -> None:
     hook = installation.workspace / "late/.git/hooks/post-commit"
     gate = installation.workspace / "gate"
     agent = contained(installation)
     waits = f"while [ ! -e {gate} ]; do sleep 0.01; done; mkdir -p {hook.parent}; echo x > {hook}"
     done(shell(agent, f"({waits}; echo done > {gate}.done) >/dev/null 2>&1 &"))
-    assert "containmentEnded" not in last(installation)
+    assert "putBack" not in last(installation)
     done(shell(agent, f"touch {gate}; while [ ! -e {gate}.done ]; do sleep 0.01; done"))
-    refused(shell(agent, "touch made.txt"))
+    assert "late" in str(last(installation)["putBack"])
     assert not hook.exists()
 
 

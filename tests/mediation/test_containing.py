@@ -28,6 +28,7 @@ from ironcurtain_proxy.model.reply import (
     Answered,
     AuditRecord,
     Change,
+    EndedFor,
     NotHeld,
     PathNotHeld,
     PointId,
@@ -107,12 +108,14 @@ class FakeContainment:
     timeline: FakeTimeline = field(default_factory=FakeTimeline)
     why: str | None = None
     same: bool = True
+    ended_for: EndedFor = ""
 
-    def ended(self) -> str | None:
+    def ended(self, *, writes: bool) -> str | None:
         return self.why
 
-    def end(self, call: RequestId, why: str) -> None:
+    def end(self, call: RequestId, why: str, ended_for: EndedFor) -> None:
         self.why = why
+        self.ended_for = ended_for
 
     def is_same_workspace(self) -> bool:
         return self.same
@@ -239,7 +242,7 @@ async def test_a_sandbox_that_is_another_one_when_the_turn_comes_is_asked_about(
 async def test_an_end_of_containment_while_a_call_waits_holds_for_that_call() -> None:
     on = FakeContainment()
     world = harness(on)
-    world.facts.meanwhile = lambda: on.end(RequestId("other"), "a hook")
+    world.facts.meanwhile = lambda: on.end(RequestId("other"), "a hook", "writers")
     assert isinstance(await world.mediator.handle("read", CALL), Refused)
     assert world.servers.forwarded == []
 
@@ -257,12 +260,28 @@ async def test_a_contained_call_is_repeated_as_long_as_it_succeeds(
     assert sum(isinstance(one, Answered) for one in replies) == passed
 
 
-async def test_what_was_put_back_after_a_call_ends_containment() -> None:
+async def test_what_cannot_be_put_back_after_a_call_ends_containment() -> None:
     on = FakeContainment()
-    world = harness(on, lookout=Look((PutBack("a hook came, and was removed"),)))
+    often, stays = PutBack("often", ends="writers"), PutBack("a hook stays", ends="all")
+    world = harness(on, lookout=Look((PutBack("a setting came"), often, stays)))
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
-    assert on.why == "a hook came, and was removed"
+    assert (on.why, on.ended_for) == ("a hook stays", "all")
     assert notes(world.recorder.records[-1])["containmentEnded"] is True
+
+
+async def test_after_a_mishap_the_same_call_alone_is_asked_about() -> None:
+    on, look = FakeContainment(), Look((PutBack("a hook came, and was removed"),))
+    world = harness(on, lookout=look)
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert "containmentEnded" not in notes(world.recorder.records[-1])
+    look.found = (PutBack("a name that nobody knows", acts=False),)
+    other: Mapping[str, Json] = {"name": "read", "arguments": {"a": 1}}
+    assert isinstance(await world.mediator.handle("read", other), Answered)
+    assert isinstance(await world.mediator.handle("read", other), Answered)
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    (question,) = world.questions.asked
+    why = "after the same call, a hook came, and was removed"
+    assert dict(question.context)["Not contained"] == why
 
 
 async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
@@ -439,7 +458,7 @@ async def test_what_a_contained_call_left_stands_still_until_a_person_approves_a
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     assert world.servers.still == [world.servers.forwarded[0].server]
     if by is not None:
-        on.end(RequestId("other"), "a hook")
+        on.end(RequestId("other"), "a hook", "writers")
         world.servers.needs = SandboxOpening(hosts=("a.example",)) if opens else None
         world.questions.ruling = Approved(by=by)
         assert isinstance(await world.mediator.handle("read", CALL), Answered)
