@@ -264,12 +264,13 @@ class Recovery:
     def __init__(self, store: Path) -> None:
         """Take back what is half committed in a store, and hold its sessions' locks."""
         self.found: list[TakenBack] = []
-        self._held: list[tuple[Path, int]] = []
+        held: list[tuple[Path, int]] = []
         with suppress(OSError):
             for session in sorted(store.iterdir()):
                 with suppress(OSError):
-                    self._held.append((session, _locked(session)))
+                    held.append((session, _locked(session)))
                     self.found += filter(None, map(_reverted, sorted(session.iterdir())))
+        self._held = iter(held)  # two threads may close: each session is the first one's to ask
 
     def close(self, *, is_recorded: bool) -> None:
         """Let go of the sessions, and remove them if what was found is recorded."""
@@ -281,7 +282,6 @@ class Recovery:
                 with suppress(OSError):
                     _discard_session(session)
             os.close(lock)
-        self._held.clear()
 
 
 def _discard_session(session: Path) -> None:

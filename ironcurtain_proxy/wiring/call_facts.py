@@ -193,9 +193,8 @@ def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
         confined: the servers that run in a sandbox.
     """
     said = settings.overlay
-    if said.capabilities.profile is None and not is_gate_on(said.interceptor):
-        rules = None
-    else:
+    rules = None
+    if said.capabilities.profile is not None or is_gate_on(said.interceptor):
         rules = OverlayRules(
             interceptor=said.interceptor,
             profile=said.capabilities.profile,

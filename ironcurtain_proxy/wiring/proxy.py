@@ -241,9 +241,9 @@ class Proxy(Struct, kw_only=True):
         self.servers.hooks.on_question = self.questions.handle
         self.servers.hooks.capabilities = self._capabilities
         try:
-            if self.views is not None:
-                await self.views.record_recovery(self.calls.journal)
             async with anyio.create_task_group() as tasks:
+                if self.views is not None:
+                    tasks.start_soon(self.views.record_recovery, self.calls.journal)
                 await tasks.start(self.servers.run)
                 await tasks.start(self.reviewers.run)
                 if self.watchman is not None:

@@ -152,9 +152,8 @@ class Reloading(Struct, kw_only=True):
     def _has_expired(self) -> bool:
         """Return whether the bundle has expired since it was read."""
         bundle = self.loaded.bundle
-        if bundle is None or bundle.expired:
-            return False
-        return bundle.current.has_ended(self.journal.clock.now())
+        now = self.journal.clock.now()
+        return bundle is not None and not bundle.expired and bundle.current.has_ended(now)
 
     async def _refuse_all_but_managed(self, why: str, now: FileStamps) -> None:
         await self._take_managed(now)

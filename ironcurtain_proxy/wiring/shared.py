@@ -144,9 +144,8 @@ def telemetry_of(settings: Settings) -> "Telemetry | None":
 
 def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | None":
     config = settings.auto_confirm
-    if not settings.containment.undo and (config is None or not config.engine.enabled):
-        return None
-    return workspace_timeline(settings, clock)
+    is_wanted = settings.containment.undo or (config is not None and config.engine.enabled)
+    return workspace_timeline(settings, clock) if is_wanted else None
 
 
 # --- pins

@@ -35,6 +35,9 @@ from ironcurtain_proxy.wiring.confinement import confined_servers
 _LOGGER: Final = logging.getLogger(__name__)
 VIEWS: Final = "views"
 """The directory of all views, in that of the proxy's state."""
+_REMOVAL: Final = 0.2
+"""Seconds that an answer waits for the removal of its view. The thread goes on after them, and what
+is left when the session ends is removed by `close`."""
 _BESIDE: Final = ".ironcurtain-views"
 """The same beside the workspace, where the state is on another file system."""
 
@@ -66,13 +69,17 @@ class ShellViews(Struct, frozen=True):
         )
 
     async def record_recovery(self, journal: Journal) -> None:
-        """Record, once, what this start took back of commits that were cut off."""
+        """Record, once, what this start took back of commits that were cut off.
+
+        Then all that is left of killed sessions is removed. It may be much: no call waits for it.
+        """
         is_recorded = True
         for one in self.recovery.found:
             if not one.is_recorded:
                 ground = Ground("commit-taken-back", str(one))
                 is_recorded &= await journal.note_own("commit_taken_back", ground, one.as_json())
-        await anyio.to_thread.run_sync(partial(self.recovery.close, is_recorded=is_recorded))
+        remove = partial(self.recovery.close, is_recorded=is_recorded)
+        await anyio.to_thread.run_sync(remove, abandon_on_cancel=True)
 
     def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
         """Bring the changes of a view into the workspace."""
@@ -83,8 +90,9 @@ class ShellViews(Struct, frozen=True):
         return _told(take_back(self._place(view)))
 
     async def end(self, view: str) -> None:
-        """Remove a view."""
-        await anyio.to_thread.run_sync(discard, self._place(view))
+        """Remove a view. What takes longer, as 20,000 files do, is removed beside later calls."""
+        with anyio.move_on_after(_REMOVAL):
+            await anyio.to_thread.run_sync(discard, self._place(view), abandon_on_cancel=True)
 
     def close(self) -> None:
         """Remove all of them."""
