@@ -6,6 +6,7 @@ ironcurtain_proxy` does and comes at a twentieth of the price. Anew starts whate
 """
 
 import atexit
+import marshal
 import os
 import select
 import signal
@@ -18,8 +19,6 @@ from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import IO, Final
-
-import orjson
 
 from tests.fork_server import NUMBER
 
@@ -236,7 +235,7 @@ def _fork(
     ours, theirs = os.pipe()
     try:
         server = _SPECIAL[-1] if _SPECIAL else _server()
-        socket.send_fds(server, [orjson.dumps(asked)], [*files, theirs])
+        socket.send_fds(server, [marshal.dumps(asked)], [*files, theirs])
     finally:
         os.close(theirs)
     return _number(ours), ours

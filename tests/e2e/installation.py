@@ -19,7 +19,7 @@ import orjson
 
 from ironcurtain_proxy.model.values import Json
 from tests import program
-from tests.e2e.process_tree import MARK, Watch, below, descendants, marked
+from tests.e2e.process_tree import MARK, Watch, below, marked, running
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import scripted
 from tests.program import PROXY
@@ -84,6 +84,8 @@ class Installation:
         """What the proxy remembers of a sandbox that has run; None: it tries one."""
         self._clients: list[RawClient] = []
         self._numbers = count()
+        self._older = running()
+        """Processes that are none of ours."""
 
     def _folder(self, name: str) -> Path:
         folder = self.root / name
@@ -194,7 +196,7 @@ class Installation:
     def processes(self, client: RawClient) -> set[int]:
         """The proxy, all below it, and whatever carries the mark."""
         proxy = client.process.pid
-        return {proxy} | descendants(proxy) | marked(self.mark)
+        return {proxy} | below({proxy}, self._older) | marked(self.mark, self._older)
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -204,11 +206,11 @@ class Installation:
     def end(self) -> None:
         """Hang up everywhere; whatever is still alive afterwards fails the test."""
         proxies = {client.process.pid for client in self._clients}
-        watch = Watch(marked(self.mark) | proxies | below(proxies))
+        watch = Watch(marked(self.mark, self._older) | proxies | below(proxies, self._older))
         try:
             self.close()
         finally:
-            left = watch.survivors() | marked(self.mark)
+            left = watch.survivors() | marked(self.mark, self._older)
             for pid in left:
                 os.kill(pid, 9)
         assert not left, f"left running: {left}"

@@ -26,39 +26,46 @@ def descendants(pid: int) -> set[int]:
     return below({pid})
 
 
-def below(pids: set[int]) -> set[int]:
-    """Every process below one of several, however deep."""
-    parents = _parents()
+def below(pids: set[int], older: frozenset[str] = frozenset()) -> set[int]:
+    """Every process below one of several, however deep, but for those of `running`."""
+    parents = _parents(older)
     found = set(pids)
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - pids
 
 
-def _parents() -> dict[int, int]:
+def _parents(older: frozenset[str] = frozenset()) -> dict[int, int]:
     # After the last `)`: state, then the parent. The name before it may hold anything.
     return {
-        pid: int(stat.rpartition(b")")[2].split(None, 2)[1]) for pid, stat in _each("stat") if stat
+        pid: int(stat.rpartition(b")")[2].split(None, 2)[1])
+        for pid, stat in _each("stat", older)
+        if stat
     }
 
 
-def marked(mark: str) -> set[int]:
-    """Every living process whose environment carries the mark."""
+def marked(mark: str, older: frozenset[str] = frozenset()) -> set[int]:
+    """Every living process whose environment carries the mark, but for those of `running`."""
     wanted = f"{MARK}={mark}".encode()
     return {
-        pid for pid, environ in _each("environ")
+        pid for pid, environ in _each("environ", older)
         if wanted in environ and wanted in environ.split(b"\0")
     }  # fmt: skip
 
 
-def _each(name: str) -> Iterator[tuple[int, bytes]]:
+def running() -> frozenset[str]:
+    """The ids of all processes, as they are called in `/proc`."""
+    return frozenset(os.listdir("/proc"))  # noqa: PTH208
+
+
+def _each(name: str, older: frozenset[str] = frozenset()) -> Iterator[tuple[int, bytes]]:
     """One file of each process. Empty for a zombie, and gone or forbidden where it is not ours.
 
     Each end of an installation looks three times through all processes: `pathlib` would take most
     of the time.
     """
     for entry in os.listdir("/proc"):  # noqa: PTH208
-        if entry.isdigit():
+        if entry.isdigit() and entry not in older:
             with suppress(OSError), open(f"/proc/{entry}/{name}", "rb", 0) as file:  # noqa: PTH123
                 yield int(entry), file.read()
 

@@ -72,7 +72,7 @@ CLIENTS = [
 ]
 
 
-@pytest.fixture(params=CLIENTS, ids=lambda one: one.name)
+@pytest.fixture(scope="module", params=CLIENTS, ids=lambda one: one.name)
 def client(request: pytest.FixtureRequest) -> RealClient:
     found = request.param
     assert isinstance(found, RealClient)
@@ -171,26 +171,6 @@ def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_r
     assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
-def test_a_client_whose_variable_names_another_place_has_its_hooks_there(
-    client: RealClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variable, _ = DIALECTS[client.name].places.moved_by
-    monkeypatch.setenv(variable, str(tmp_path / "moved"))
-    home = hooked(client, tmp_path)
-    home.variables[variable] = str(tmp_path / "moved")
-    monkeypatch.delenv(variable)
-    assert not (home.home / DIALECTS[client.name].places.directory).exists()
-    with serving(
-        commands(client, "touch made && curl https://example.com"), client.answer
-    ) as model:
-        run(client, home, model)
-    assert client.denied in model.results[0][1]
-    assert not (home.workspace / "made").exists()
-    place = place_in(client.name, home.home, home.state)
-    assert str(place.file).startswith(str(tmp_path / "moved"))
-    assert remove(place) == "restored"
-
-
 READERS: dict[HookClient, tuple[str, str]] = {
     "gemini": ("read_file", "file_path"),
     "copilot": ("view", "path"),
@@ -198,10 +178,20 @@ READERS: dict[HookClient, tuple[str, str]] = {
 }
 
 
-def test_a_client_opens_the_file_that_was_judged(client: RealClient, tmp_path: Path) -> None:
-    if client.name not in READERS:
-        pytest.skip("it reads files by commands")
-    home, (tool, argument) = hooked(client, tmp_path), READERS[client.name]
+@pytest.fixture(scope="module")
+def moved(
+    client: RealClient, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[HookedHome, list[str]]:
+    """A home whose client has its files elsewhere, and the results of a session there.
+
+    Files are read, and then a command is tried. The start of a client takes seconds.
+    """
+    root = tmp_path_factory.mktemp("moved")
+    variable, _ = DIALECTS[client.name].places.moved_by
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable, str(root / "moved"))
+        home = hooked(client, root)
+    home.variables[variable] = str(root / "moved")
     (home.workspace / "~").mkdir()
     (home.workspace / "~/x.txt").write_text("taken for the home")
     (home.workspace / "a b.txt").write_text("decoded")
@@ -209,15 +199,41 @@ def test_a_client_opens_the_file_that_was_judged(client: RealClient, tmp_path: P
     (home.home / ".config/x.txt").write_text("behind the link")
     (home.workspace / "link").symlink_to(home.home / ".config/deep")
     named = ("~/x.txt", f"{home.workspace}/a%20b.txt", f"{home.workspace}/link/../x.txt")
-    names = (*named, f"{home.workspace}/notes.txt")
-    calls: list[tuple[str, Block]] = [(tool, {argument: one}) for one in names]
-    for one in (f"link {home.home}/.config/x.txt", "..\\.config") if tool != "read_file" else ():
-        calls.insert(0, ("grep", {"pattern": "link", "path": one, "output_mode": "content"}))
+    calls = commands(client, "touch made && curl https://example.com")
+    if client.name in READERS:
+        tool, argument = READERS[client.name]
+        reads = [(tool, {argument: one}) for one in (*named, f"{home.workspace}/notes.txt")]
+        if tool != "read_file":
+            for one in (f"link {home.home}/.config/x.txt", "..\\.config"):
+                given: Block = {"pattern": "link", "path": one, "output_mode": "content"}
+                calls.insert(0, ("grep", given))
+        calls[-1:-1] = [(tool, dict(given)) for tool, given in reads]
     with serving(calls, client.answer) as model:
         run(client, home, model)
-    found = [text for _, text in model.results]
+    assert len(model.results) == len(calls)
+    return home, [text for _, text in model.results]
+
+
+def test_a_client_whose_variable_names_another_place_has_its_hooks_there(
+    client: RealClient, moved: tuple[HookedHome, list[str]]
+) -> None:
+    home, results = moved
+    assert not (home.home / DIALECTS[client.name].places.directory).exists()
+    assert client.denied in results[-1]
+    assert not (home.workspace / "made").exists()
+    place = place_in(client.name, home.home, home.state)
+    assert str(place.file).startswith(home.variables[DIALECTS[client.name].places.moved_by[0]])
+    assert remove(place) == "restored"
+
+
+def test_a_client_opens_the_file_that_was_judged(
+    client: RealClient, moved: tuple[HookedHome, list[str]]
+) -> None:
+    if client.name not in READERS:
+        pytest.skip("it reads files by commands")
+    *found, _ = moved[1]
     leaks = ("taken for the home", "decoded", "behind the link")
-    assert [[one for one in leaks if one in text] for text in found] == [[]] * len(calls)
+    assert [[one for one in leaks if one in text] for text in found] == [[]] * len(found)
     assert "old" in found[-1]
 
 
