@@ -41,17 +41,32 @@ _FILE_KEYS: Final = ("file", "path", "info", "cert")
 
 _COMMANDS: Final = lazy(
     # The first letters are in both cases, as `re` then skips to the next of them.
-    r"(?:[Cc](?i:ommand|md)|[Aa](?i:rgs)|[Rr](?i:un|unner)|[Ee](?i:ntry|nter|xec)|[Ll](?i:inker)"
+    r"(?:[Cc](?i:ommand|md)|[Aa](?i:rgs)|[Rr](?i:un|unner)|[Ll](?i:inker)"
+    r"|[Ee](?i:ntry|nter|xec(?:start\w{0,4}|stop)?)"
     r"|[Ww](?i:rapper)|[Pp](?i:lugin|reload|rogram)|[Ss](?i:cript))(?i:s?)[\"']?(?:\s+value)?\s*[:=]"
     r"\s*([|>][+-]?[ \t]*(?:\n[ \t]+[^\n]{0,4096}){1,64}|\[[^\]]{0,4096}"
     r"|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})"
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
+_SHORT: Final = 2
+_IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]++)++(?![/*?${\[])")
+"""A path from the root of the system, but for one that goes on, such as `/a/*`, `/a/` or `/a$B`."""
+_OF_HOME: Final = lazy(
+    r"(?:(?<![\w~/.])~|%h|\$(?:HOME\b|\{(?:env:)?HOME\}|env\.HOME\b|USER_HOME\$))(?=/)"
+)
+"""How settings say the home directory: what stands behind it lies nowhere else."""
+_SET_HERE: Final = lazy(r"\b([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
+_VARIABLE: Final = lazy(r"\$\{?(\w+)\}?(?=/)")
+"""`A=/x`, and then `$A/y`."""
+_SET: Final = lazy(
+    r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]*/[^\s;\"')]*)"
+)
+"""A variable that is set to a path: `A=x/y`, `"A": "x/y"`, `set -x A x/y`."""
 _NAMES_OPENED_FILES: Final = "xml"
 _INERT: Final = lazy(
-    r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}"
+    r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}|\bHISTFILE="
     r"|(?<![\w-])(?:-o(?=\s+\S+\.(?:json|xml|html))|--out(?:put|file|dir|-file|-dir)?)(?:[\"'],)?)"
-    r"[ \t=]{0,9}[\"']?[\w@.][\w./@*-]*(?![^\s;&|)\"',\]])"
+    r"[ \t=]{0,9}[\"']?[\w@./][\w./@*-]*(?![^\s;&|)\"',\]])"
 )
 """What is looked for, or written: `[ -f x ]`, `> x`, `--output x`. It runs if it is said again."""
 _ENDS: Final = lazy(r"\n|;|&&|\|\|")
@@ -65,6 +80,7 @@ _VALUES: Final = lazy(
 """Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
 _SPOKEN_OF: Final = lazy(
     r"(?i)(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?|customData|sources"
+    r"|standard(?:output|error)|pidfile|path(?:changed|modified|exists)|read\w*paths|icon"
     r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
     r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})"
 )
@@ -80,16 +96,19 @@ _LOADED: Final = lazy(
 )
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
 _PATH_OF_ENVRC: Final = lazy(
-    r"(?:\b(?:PATH|path)\+?=|\b(?:load_prefix|fish_add_path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
+    r"(?:\b(?:PATH|path)(?:\[[\d,-]*\]|[ \t]DEFAULT)?\+?[ \t]*="
+    r"|\b(?:load_prefix|fish_add_path|fish_user_paths)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
-_PATHS_OF_BEFORE: Final = lazy(r"(?i)\$\{?\w*path\b[^/]*|\W*")
-"""`$PATH`, and what holds an earlier one, such as `${_OLD_VIRTUAL_PATH:-}`."""
+_PATHS_OF_BEFORE: Final = lazy(
+    r"(?i)\$\{?\w*path\b[^/]*|/(?:usr/(?:local/)?|snap/)?s?(?:bin|games)/?|\W*"
+)
+"""`$PATH`, and what holds an earlier one, such as `${_OLD_VIRTUAL_PATH:-}`; the system's own."""
 _FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
 """Where a shell finds functions and completions, which it loads by themselves."""
-_OF_NPM: Final = lazy(r"(?m)^[ \t]*[\w-]+[ \t]*=[ \t]*([^\n]*/[^\n]*)")
+_OF_NPM: Final = lazy(r"(?m)^[ \t]*(?!cache|logs|prefix|tmp)[\w-]+[ \t]*=[ \t]*([^\n]*/[^\n]*)")
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _PATH_OF_SETTINGS: Final = lazy(
-    r"(?:\b_\.path|(?<!\w)PATH[\"']?)\s*[:=]\s*"
+    r"(?:\b_\.path|(?<!\w)PATH[\"']?)(?:\s+DEFAULT)?\s*[:=][\s(]*(?:\$env\.PATH\s*\|\s*prepend\s*)?"
     r"(\[[^\]]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
@@ -97,7 +116,7 @@ _OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+\$?|\{[^}]*\})|\{\{[^}]*\}\}|~|%h)/|/+")
 _INTERPRETERS: Final = r"(?:[bdkz]?a?sh|python[\d.]*|node|perl|ruby|source)\b"
 _BEFORE_COMMANDS: Final = (
     r"(?:^|[;&|){`]|(?<!=)\(|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
-    rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-x(?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
+    rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-[cx](?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
 )
 _BY_NAME: Final = lazy(_BEFORE_COMMANDS + r"([\w.+@-]{1,99})(?=[\s;&|)`\"',\]]|\Z)", re.MULTILINE)
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
@@ -110,12 +129,15 @@ _LISTED: Final = lazy(
     r"\bfor[ \t]+\w+[ \t]+in[ \t]+([^;\n]+)|\b(?:find|ls|fd|run-parts)\b([^;&|)\n]*)"
 )
 """What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
+_ALIASES: Final = lazy(r"(?<=alias )[ \t]*[\w.-]+=")
+"""What it stands for the user starts by hand."""
 _ASSIGNED: Final = lazy(r"\b(\w{1,99})=([^\s;&|()=/]*/[^\s;&|()=]+)")
 _OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
 """What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
 _GLOB: Final = lazy(r"[*?\[{$]")
 _STEERS: Final = lazy(
-    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC|SHELL|HOOKS?)"
+    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC"
+    r"|SHELL|HOOKS?|NODE_PATH)"
     r"[\"']?\s*[:=]\s*(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""
@@ -148,9 +170,9 @@ _NO_OUTPUT: Final = lazy(
 )
 """`bash -o errexit x.sh`, `xargs -o x.sh`: what follows is an option, or the program."""
 _OUTPUT: Final = lazy(
-    r"(?m)((?:^|[;&|\"'`({])[^\n;&|\"'`({]{1,256}?)[ \t]-o[ \t]+[\w@.][\w./@-]*"
+    r"(?m)((?:^|[;&|\"'`({])[^\n;&|\"'`({]{1,256}?)[ \t]-o[ \t]+[\w@./][\w./@-]*"
     r"(?![^\s;&|)\"',\]])"
-    r"|(\bcp(?:[ \t]+-\w+)*[ \t]+[\w@.][\w./@-]*)[ \t]+[\w@.][\w./@-]*(?=[ \t]*(?:$|[;&|)\"']))"
+    r"|(\bcp(?:[ \t]+-\w+)*[ \t]+[\w@./][\w./@-]*)[ \t]+[\w@./][\w./@-]*(?=[ \t]*(?:$|[;&|)\"']))"
 )
 """What a program writes: `gen -o x.ts`, `cp a x.ts`. What is copied may be run under both names."""
 _GOES: Final = lazy(
@@ -223,6 +245,8 @@ def named_programs(text: str) -> Iterator[str]:
     Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
     """
     for section, key, value in other_settings(_without_data(text)):
+        if f"{section}.{key}" in read_names().commands["repositories"]:
+            continue
         if key.endswith(_FILE_KEYS):
             yield value
         # What the user types speaks of many files.
@@ -292,6 +316,13 @@ def _words_in(parts: Iterable[str]) -> Iterable[str]:
     return chain.from_iterable(map(_WORDS.findall, parts))
 
 
+def spelled_out(text: str, home: str) -> str:
+    """Return a text with whole paths in place of those that begin with the home or a variable."""
+    text = _OF_HOME.sub(lambda _: home, text)
+    known = {found[1]: found[2] for found in _SET_HERE.finditer(text)}
+    return _VARIABLE.sub(lambda found: known.get(found[1], found[0]), text)
+
+
 def _relative(word: str) -> str:
     return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
 
@@ -323,6 +354,8 @@ class Commands(Struct, frozen=True):
     """Words that may be files which exist, or directories to which commands go."""
     coming: frozenset[str]
     """What is loaded as soon as it is there; with a slash at its end all that a directory holds."""
+    full: frozenset[str]
+    """Absolute paths of what may be files that programs act on."""
     modules: frozenset[str]
     """Modules of Python that are started or imported, with slashes for dots."""
     places: frozenset[str]
@@ -353,7 +386,9 @@ def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[s
     text = _unescaped(name, text)
     odd = [one.rstrip("/") for one in inner if _WORDS.fullmatch(one) is None]
     is_there = entries is not None
+    # A whole path may stand behind an option: `-r/a/b`.
     said = [one in text for one in odd]
+    said += [f"/{one}" in text for one in inner if one.count("/") > _SHORT]
     said += [one in text.lower() for one in read_names().commands["signs"] if is_there]
     if any(said) or (is_there and (_COMMANDS.search(text) is not None or modules_of("", text))):
         return True
@@ -379,12 +414,16 @@ def read_commands(name: str, text: str) -> Commands:
     text = _without_data(_unescaped(name, text[:LARGEST]))
     first, _, rest = text.partition("\n")
     named = frozenset(words_of_commands(name, text))
+    modules = modules_of(name, text)
+    # Where a `.pth` says Python looks, too, and imports what it says as soon as it starts.
+    searched = [text] if modules and name.endswith(".pth") else _PYTHONS.findall(text)
     return Commands(
         name,
         named=frozenset([one for one in named if not _is_data(one)]),
         coming=frozenset(files_to_come(name, text, named)),
-        modules=modules_of(name, text),
-        places=frozenset(map(_relative, _words_in(_PYTHONS.findall(text)))),
+        full=frozenset(_in_full(name, text)),
+        modules=modules,
+        places=frozenset(map(_relative, _words_in(searched))),
         libraries=frozenset(_libraries_of(text)),
         path=frozenset(map(_relative, _path_of(name, text))),
         by_name=frozenset(_names_of(name, text)),
@@ -419,6 +458,15 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     yield from map(_relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
 
 
+def _in_full(name: str, text: str) -> Iterator[str]:
+    """Yield the paths that a text says in full, but for what it only speaks of, and documents."""
+    text = text if is_shells(name) else _SPOKEN_OF.sub("", text)
+    documents = read_names().commands["data_endings"]
+    for one in _IN_FULL.findall(text):
+        if not (one.lower().endswith(documents) or _is_data(one) or is_in_cache(one.split("/"))):
+            yield one
+
+
 def _of_editors(name: str, text: str) -> Iterator[str]:
     table = read_names().commands
     for part in _RUNTIME.findall(text):
@@ -431,7 +479,9 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 
 def _of_variables(text: str) -> Iterator[str]:
-    words = _words_in([one for one in _STEERS.findall(text) if "/" in one])
+    words = [*_words_in([one for one in _STEERS.findall(text) if "/" in one])]
+    homes = [path for name, path in _SET.findall(text) if name in read_names().homes]
+    words += [f"{one}/" for one in _words_in(homes)]
     yield from [one for one in map(_relative, words) if not is_in_cache(one.split("/"))]
 
 
@@ -451,10 +501,13 @@ def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
 
 def _path_of(name: str, text: str) -> Iterator[str]:
     """Yield the directories in which commands, or what they set up, find programs."""
+    # What stands behind `$(pwd)` would be a path of the system.
+    text = _OF_COMMAND.sub("", text).replace("${PATH", ":${PATH")
     if is_shells(name):
         yield from [one for one in loaded_by_shell(text) if one.endswith("/")]
     else:
-        yield from _words_in(_PATH_OF_SETTINGS.findall(text))
+        words = _words_in(_PATH_OF_SETTINGS.findall(text))
+        yield from [one for one in words if not _PATHS_OF_BEFORE.fullmatch(one)]
 
 
 def _names_of(name: str, text: str) -> Iterator[str]:
@@ -469,7 +522,7 @@ def _of_script(text: str) -> Iterator[str]:
     Not what it only speaks of: of `for f in src/*; do lint "$f"` nothing is run.
     """
     text = text.replace('"', "").replace("'", "").replace("\\\n", " ")
-    text = _OF_COMMAND.sub("", text)
+    text = _ALIASES.sub("", _OF_COMMAND.sub("", text))
     started = [one for one in _STARTED.findall(text) if not one.endswith("/")]
     started += [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
     ran = _RUNS_EACH.findall(text)

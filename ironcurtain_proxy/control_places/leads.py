@@ -24,13 +24,14 @@ from ironcurtain_proxy.control_places.commands import (
     named_programs,
     read_commands,
 )
-from ironcurtain_proxy.control_places.outside import OF_PROJECTS, settings_outside
+from ironcurtain_proxy.control_places.outside import OF_PROJECTS, settings_outside, text_spelled_out
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     LedModules,
     above,
     entries_of,
     is_below,
+    programs_of_system,
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import is_in_cache, is_inert_hook, read_names
@@ -106,13 +107,16 @@ class Leads:
         for directory, names in modules.items():
             self.modules.know(directory, names)
 
-    def is_path(self, path: str) -> bool:
-        """Return whether settings lead to a path itself."""
-        return path in self._paths or self.modules.hold(path)
+    def is_path(self, path: str, *, is_directory: bool = False, is_link: bool = False) -> bool:
+        """Return whether settings lead to a path itself, or through a link at it to another."""
+        is_led = path in self._paths or self.modules.hold(path, is_directory=is_directory)
+        return is_led or (is_link and self.is_on_the_way(path))
 
-    def holds(self, path: str) -> bool:
+    def holds(self, path: str, *, is_directory: bool = False) -> bool:
         """Return whether settings lead to a path, or to a directory that holds it."""
-        return self.is_path(path) or any(one in self._paths for one in above(path))
+        return self.is_path(path, is_directory=is_directory) or any(
+            one in self._paths for one in above(path)
+        )
 
     def is_on_the_way(self, path: str) -> bool:
         """Return whether a link at a path would lead to other files than those that are led to."""
@@ -150,12 +154,13 @@ class Leads:
         new = {*names} - self._by_name
         self._by_name |= new
         for directory in self._at if new else ():
-            for name in new:
-                self._add(f"{directory}/{name}")
+            self.modules.know(f"{directory}/", new)
         self._at.update(places)
         for directory in places:
-            for name in self._by_name:
-                self._add(f"{directory}/{name}")
+            every = programs_of_system(os.environ.get("PATH", ""), self._roots)
+            # What is there is the project's own, and started by hand.
+            here = every - {*entries_of(directory)}
+            self.modules.know(f"{directory}/", self._by_name | here)
 
     def of_link(self, path: str, target: str, top: str, *, is_hook: bool = False) -> None:
         """Add where a link of a control place leads to, and what a hook there starts."""
@@ -201,13 +206,16 @@ class Leads:
                 self._run(f"{holder}/{name}", None, set())
 
     def _aliases(self) -> tuple[str, ...]:
-        """Return the paths by which links of the home directory lead to a root."""
+        """Return the paths by which links lead to a root, in and above the home, or as we came."""
         home, found = os.path.expanduser("~"), list[str]()  # noqa: PTH111  text
+        here = os.environ.get("PWD") or home
+        places = [home, *above(home), here, *above(here)]
         with suppress(OSError), os.scandir(home) as entries:
-            for one in entries:
-                target = os.path.realpath(one.path) if one.is_symlink() else one.path
-                below = [root for root in self._roots if f"{root}/".startswith(f"{target}/")]
-                found += [one.path + root[len(target) :] for root in below if target != one.path]
+            places += [one.path for one in entries if one.is_symlink()]
+        for place in places:
+            target = os.path.realpath(place)
+            below = [root for root in self._roots if f"{root}/".startswith(f"{target}/")]
+            found += [place + root[len(target) :] for root in below if target != place]
         return tuple(found)
 
     def _of_outer(self, path: str, text: str) -> None:
@@ -219,11 +227,24 @@ class Leads:
             starts_anywhere = is_shells(name) and not name.startswith(_AT_ITS_OWN)
             beside = self._roots if starts_anywhere or name.endswith(OF_PROJECTS) else ()
             said = self.of_commands(path, text, beside)
+            self._expect(() if said is None else said.full)
             for one in () if said is None else {*said.named, *said.coming}:
                 # Without its slash a word may begin at the root.
                 further = f"/{one}" if f"/{one}".startswith(f"{home}/") else f"{home}/{one}"
                 if "/" in one and further not in self._read and not self._is_ours(further):
                     waiting += self._scripts(further)
+
+    def _expect(self, paths: Iterable[str]) -> None:
+        """Add programs, and what is not there, of which a text outside says the whole path.
+
+        A directory at such a path is data: commands go there, and programs write there.
+        """
+        known = tuple([f"{one}/" for one in (*self._roots, *self._links_to_ours)])
+        for one in map(os.path.normpath, paths):
+            if one.startswith(known) and (_is_program(one) or not os.path.lexists(one)):
+                holder, _, name = one.rpartition("/")
+                endings = () if "." in name else read_names().commands["endings"]
+                self.modules.know(f"{holder}/", [name, *[name + more for more in endings]])
 
     def _scripts(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield a script of the home directory, or all of a directory that runs each."""
@@ -233,7 +254,7 @@ class Leads:
                 mode = os.stat(one).st_mode  # noqa: PTH116  text
                 if mode & 0o111 or is_code(one.rpartition("/")[2]):
                     self._read.add(one)
-                    yield one, text_of(one)
+                    yield one, text_spelled_out(one)
 
     def _of_hooks(self, directory: str, top: str | None) -> None:
         """Add what hooks that lie outside start. `top` is `None` if they hold in each repository.
@@ -337,6 +358,8 @@ class Leads:
     def _start_python(self, said: Commands, place: str) -> None:
         for directory in self._of_ours(place, said.places):
             self.modules.import_from(f"{place}/{directory}")
+            for program in self.modules.start(f"{place}/{directory}", said.modules):
+                self._add_linked(program)
         for variable, directory in said.libraries:
             if self._of_ours(place, [directory]):
                 self.modules.load_from(f"{place}/{directory}", variable)
@@ -465,3 +488,8 @@ def directory_of_git(path: str) -> str:
             beside = path if name else _holder(path)
             path = os.path.normpath(os.path.join(beside, named))  # noqa: PTH118  text
     return path
+
+
+def _is_program(path: str) -> bool:
+    """Return whether a file is there that can be executed."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113  text

@@ -17,12 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from glob import glob
 from itertools import islice
 from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.commands import is_shells, may_lead
+from ironcurtain_proxy.control_places.commands import is_shells, may_lead, spelled_out
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     above,
@@ -47,6 +48,7 @@ _DEEPEST: Final = 8
 _OF_OTHERS: Final = 2
 """The levels of a hidden directory that nobody knows, of which some names are read."""
 _LISTS_CRONTAB: Final = "/usr/bin/crontab"
+_PTH: Final = ".local/lib/python3*/site-packages/*.pth"
 _CRONTABS: Final = ("/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/tabs")
 _PATIENCE: Final = 5
 """Seconds for what prints the user's crontab."""
@@ -73,7 +75,7 @@ def settings_outside(roots: Sequence[str], names: Sequence[str]) -> Iterator[tup
     around = {"", home, *above(home)}
     with suppress(OSError):
         changed = [os.stat(one).st_mtime_ns for one in _CRONTABS if os.path.isdir(one)]  # noqa: PTH112, PTH116  text
-        yield f"{home}/crontab", _crontab(tuple(changed))
+        yield f"{home}/crontab", spelled_out(_crontab(tuple(changed)), home)
     for path, says_enough in _paths(home, roots):
         text = ""
         with suppress(OSError):
@@ -120,6 +122,7 @@ def _paths(home: str, roots: Sequence[str]) -> Iterator[tuple[str, bool]]:
         place = os.path.expanduser(_HOME.sub("~", said))  # noqa: PTH111  text
         if place.startswith(f"{home}/") and not is_below(place, roots):
             yield from _below(os.path.normpath(place), roots, _WHOLE, _DEEPEST)
+    yield from [(one, False) for one in glob(f"{home}/{_PTH}")]  # noqa: PTH207  text
     for place in table["of_system"]:
         yield from [(path, False) for path, _ in _below(place, roots, _WHOLE, _WHOLE)]
 
@@ -191,13 +194,18 @@ def _leading_text(
     text, name = text_of(path), path.rpartition("/")[2]
     # Programs keep JSON in files without an ending.
     is_shell = is_shells(name) and _OBJECT.match(text) is None
-    homes = ("~/", "$HOME", "${HOME", os.path.expanduser("~"))  # noqa: PTH111  text
-    if is_shell and entries is not None and any(one in text for one in homes):
-        return text  # what it loads may start what lies there
-    is_led = may_lead(
+    home = os.path.expanduser("~")  # noqa: PTH111  text
+    # What a shell loads of the home may start what lies in a root.
+    loads = is_shell and entries is not None
+    is_led = (loads and any(one in text for one in ("~/", "$HOME", "${HOME", home))) or may_lead(
         name, text, inner, entries if is_shell or path.endswith(OF_PROJECTS) else None
     )
-    return text if is_led else ""
+    return spelled_out(text, home) if is_led else ""
+
+
+def text_spelled_out(path: str) -> str:
+    """Return the beginning of a text, with whole paths for those from the home or a variable."""
+    return spelled_out(text_of(path), os.path.expanduser("~"))  # noqa: PTH111  text
 
 
 def _servers_of(state: str, roots: Sequence[str]) -> str:

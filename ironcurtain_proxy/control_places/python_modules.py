@@ -66,18 +66,23 @@ class LedModules:
 
     @property
     def names(self) -> Mapping[str, frozenset[str]]:
-        """By directory, the names of modules."""
+        """By directory, the names of modules, and by one with a slash at its end those of files."""
         return {directory: frozenset(names) for directory, names in self._names.items()}
 
     def know(self, directory: str, names: Iterable[str]) -> None:
         """Add what an earlier look found. What has come since is nobody's own by being there."""
         self._add(directory, names)
 
-    def hold(self, path: str) -> bool:
-        """Return whether Python would take a file for one of the modules."""
+    def hold(self, path: str, *, is_directory: bool = False) -> bool:
+        """Return whether Python would take a file for one of the modules, or it is of the files.
+
+        A directory in the place of such a file is none.
+        """
         if not self._names:
             return False
         holder, _, name = path.rpartition("/")
+        if not is_directory and name in self._names.get(f"{holder}/", ()):
+            return True
         found = _MODULE.fullmatch(name)
         holder = holder.removesuffix(f"/{COMPILED}")
         if "." in name and name in self._names.get(holder, ()):
@@ -154,7 +159,7 @@ class LedModules:
             self._add(place, names - {*entries_of(place)})
 
     def _add(self, directory: str, names: Iterable[str]) -> None:
-        place = os.path.realpath(directory)
+        place = os.path.realpath(directory) + "/"[: directory.endswith("/")]
         if is_below(place, self._roots):
             self._names.setdefault(place, set()).update(names)
 
@@ -167,7 +172,7 @@ def modules_of(name: str, text: str) -> frozenset[str]:
         text: what it holds.
     """
     found = _AS_MODULE.findall(text) if "python" in text.lower() or "uv" in text else []
-    if name.endswith(".py") or "python" in text.partition("\n")[0]:
+    if name.endswith((".py", ".pth")) or "python" in text.partition("\n")[0]:
         for of, those in _IMPORTS.findall(text):
             found += [of, *[f"{of}.{one}".strip(".") for one in re.findall(r"\w[\w.]*", those)]]
     return frozenset([one.strip(".").replace(".", "/") for one in found]) - {""}
@@ -189,6 +194,15 @@ def _installed(path: str, tops: tuple[str, ...]) -> frozenset[str]:
                 found.update([name for place in places for name in entries_of(place)])
     names = {one.partition(".")[0] for one in found}
     return frozenset([one for one in names if one.isidentifier() and one != COMPILED])
+
+
+@cache
+def programs_of_system(path: str, roots: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of the programs that a `PATH` finds outside of some directories."""
+    places = {os.path.realpath(one) for one in f"{path}:/usr/local/bin:/usr/bin:/bin".split(":")}
+    return frozenset(
+        [name for one in places if not is_below(one, roots) for name in entries_of(one)]
+    )
 
 
 @cache

@@ -85,6 +85,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     acted_on: _ActedOn
     harmless: _Harmless
     commands: dict[str, tuple[str, ...]]
+    homes: frozenset[str]
     of_envrc: dict[str, tuple[str, ...]]
     libraries: dict[str, tuple[str, ...]]
     readers: dict[str, tuple[str, ...]]

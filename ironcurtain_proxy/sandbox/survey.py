@@ -144,7 +144,7 @@ class _Judge(Struct, frozen=True):
     def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
         """Return what an entry is, or None if it is data."""
         name, is_link = entry.name, entry.is_symlink()
-        if self.leads.is_path(entry.path) or (is_link and self.leads.is_on_the_way(entry.path)):
+        if self.leads.is_path(entry.path, is_directory=is_directory, is_link=is_link):
             return "led-to"
         if self.context.kind is not None:
             return self.context.kind

@@ -265,8 +265,9 @@ class Control:
             return False
         if entry.is_removed:
             # Nothing is lost of what is not there, and the next directory is judged as this one.
-            return self._leads.holds(path) or self._leads.is_above(path)
-        return self._leads.holds(path) or (
+            is_directory = os.path.isdir(path) and not entry.is_link  # noqa: PTH112  text
+            return self._leads.holds(path, is_directory=is_directory) or self._leads.is_above(path)
+        return self._leads.holds(path, is_directory=entry.is_directory) or (
             not entry.is_directory and self._leads.is_on_the_way(path)
         )
 

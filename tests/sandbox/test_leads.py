@@ -12,7 +12,6 @@ from py_compile import compile as compile_file
 
 import pytest
 
-from ironcurtain_proxy.control_places import outside
 from tests.sandbox.test_lookout import EVIL, Watched
 from tests.tables import table
 
@@ -238,28 +237,6 @@ def test_a_file_that_settings_load_as_soon_as_it_is_there_is_taken_away(
     assert (w.top / "bin/tool").exists()
 
 
-@pytest.mark.parametrize(
-    ("there", "text", "path"), table("sandbox/leads.outside", list[tuple[str, str, str]])
-)
-def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_away(
-    w: Watched, monkeypatch: pytest.MonkeyPatch, there: str, text: str, path: str
-) -> None:
-    text = text.replace("{w}", str(w.top))
-    file = w.top.parent / "home" / there
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if there.isupper():
-        monkeypatch.setenv(there, text)
-    elif text.startswith("-> "):
-        file.symlink_to(text.removeprefix("-> "))
-    else:
-        file.write_text(text)
-    w.begin()
-    w.put("tools/tool", "data")
-    evil = w.put(path)
-    assert (len(w.look()), evil.exists()) == (1, False)
-    assert (w.top / "tools/tool").exists()
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("there", ["../home/.claude/settings.json", ".claude/settings.json"])
 def test_settings_that_begin_with_a_mark_or_are_not_utf8_are_read(
@@ -269,35 +246,6 @@ def test_settings_that_begin_with_a_mark_or_are_not_utf8_are_read(
     w.begin()
     evil = w.put("t/x.sh")
     assert (len(w.look()), evil.exists()) == (1, False)
-
-
-@pytest.mark.parametrize(
-    ("files", "path"), table("sandbox/leads.outside_together", list[tuple[dict[str, str], str]])
-)
-def test_what_several_settings_outside_lead_to_together_is_taken_away(
-    w: Watched, files: dict[str, str], path: str
-) -> None:
-    for there, text in files.items():
-        file = w.top.parent / "home" / there
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if text.startswith("-> "):
-            file.symlink_to(text.removeprefix("-> "))
-        else:
-            file.write_text(text.replace("{w}", str(w.top)))
-            file.chmod(0o755)
-    w.begin()
-    assert (w.put(path).exists(), len(w.look())) == (True, 1)
-    assert not (w.top / path).exists()
-
-
-def test_a_program_of_the_project_that_the_user_starts_by_hand_is_built_anew(w: Watched) -> None:
-    program = w.top.parent / "home/.local/bin/own"
-    program.parent.mkdir(parents=True)
-    program.symlink_to(w.put("target/debug/own", "old"))
-    w.put("../home/.bashrc", "alias o=own\n")
-    assert str(w.top / "target/debug/own") not in w.begin()
-    w.put("target/debug/own", "new")
-    assert w.look() == []
 
 
 @pytest.mark.parametrize("name", [".claude/settings.json", "../home/.claude/settings.json"])
@@ -348,17 +296,6 @@ def test_what_settings_start_by_its_name_is_looked_for_where_an_environment_says
     assert str(lint) in w.begin()
     npx = w.put("tools/npx", EVIL)
     assert (len(w.look()), npx.exists()) == (1, False)
-
-
-def test_the_users_crontab_is_read(w: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = w.put("t/backup", "mine")
-    lists = w.top.parent / "crontab"
-    lists.write_text(f"#!/bin/sh\necho '@hourly cd {w.top}/t && ./backup'\n")
-    lists.chmod(0o755)
-    monkeypatch.setattr(outside, "_LISTS_CRONTAB", str(lists))
-    outside._crontab.cache_clear()
-    assert str(program) in w.begin()
-    outside._crontab.cache_clear()
 
 
 def test_a_program_of_python_without_an_ending_has_its_modules_beside_it(w: Watched) -> None:
