@@ -303,8 +303,11 @@ class OutcomeListener(Protocol):
 class Lookout(Protocol):
     """Restores files that a server must not change."""
 
-    async def look(self) -> tuple[PutBack, ...]:
-        """Return the files restored since the last inspection. Never fails."""
+    async def look(self, *, is_last: bool) -> tuple[PutBack, ...]:
+        """Return the files restored since the last inspection. Never fails.
+
+        `is_last`: no other call is under way.
+        """
 
     def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         """Let a call change some files of which it names the paths.

@@ -192,7 +192,9 @@ _WORKTREES: Final = (".claude", "worktrees")
 """The place in a project where a client keeps copies of the project itself, each by a name."""
 
 
-def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
+def _acting_by_itself(
+    request: AccessRequest, workspace: str | None, leads: Callable[[str], bool]
+) -> str:
     """Return the control place of the workspace that a call names as what it changes, or empty.
 
     What lies in a repository's own directory is closed by policy. A hidden name that nobody knows
@@ -208,7 +210,7 @@ def _acting_by_itself(request: AccessRequest, workspace: str | None) -> str:
     for path in changed:
         parts = path.parts[len(base.parts) :] if path.is_within(base) else ()
         inner = parts[len(_WORKTREES) + 1 :] if parts[: len(_WORKTREES)] == _WORKTREES else parts
-        if inner and (_is_run_by_name(inner) or _is_acted_on(inner)):
+        if inner and (_is_run_by_name(inner) or _is_acted_on(inner) or leads(str(path))):
             return "/".join(parts)
     return ""
 
@@ -265,6 +267,8 @@ class Resolver:
         self._directories = DirectoryFinder()
         self.declares_view: ViewFinder = no_view
         """Whether a listed tool declares a `ui://` resource as its view."""
+        self.leads: Callable[[str], bool] = lambda _path: False
+        """Whether the user's own settings start the file at a path."""
         self.secrets: Mapping[str, SecretSearch] = {}
         """The search for secrets in what would be sent, by server, where the operator wants to be
         asked about them."""
@@ -307,7 +311,7 @@ class Resolver:
         name = self._command_argument(tool)
         if name is not None:
             return await self._with_command(facts, name, tool.server)
-        acting = _acting_by_itself(facts.request, self._tools.grounds.workspace)
+        acting = _acting_by_itself(facts.request, self._tools.grounds.workspace, self.leads)
         return replace(facts, acts_by_itself=acting) if acting else facts
 
     async def _gather_operation(self, operation: Operation) -> Gathered:

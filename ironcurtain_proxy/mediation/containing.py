@@ -93,6 +93,8 @@ class Containing(Struct, kw_only=True):
     """The log already says what to configure for files that are not held."""
     _points: dict[str, _Marked] = field(default_factory=dict)
     """The points of calls in progress."""
+    _under_way: int = 0
+    """The calls that are with a server."""
     attempts: Attempts = field(default_factory=Attempts)
     _kept_back: dict[str, tuple[NotTaken, ...]] = field(default_factory=dict)
     """The control places that a call was kept from changing, by the call's fingerprint."""
@@ -279,10 +281,12 @@ class Containing(Struct, kw_only=True):
 
     async def _forward(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
         with self._allowing(case, facts):
+            self._under_way += 1
             try:
                 result = await sent
                 return await self._commit(case, result) if result.view else result
             finally:
+                self._under_way -= 1
                 with anyio.CancelScope(shield=True):
                     await self._stand_still(case, facts)
                     await self._look(case)
@@ -311,7 +315,7 @@ class Containing(Struct, kw_only=True):
     def _allowing(self, case: Case, facts: Facts) -> AbstractContextManager[None]:
         """Let the call change the files of agents, editors and shells that it names.
 
-        A rule, or somebody, has seen the path of what a tool writes; of a command nobody has.
+        A rule, or somebody, has seen the path of what a tool writes; of a command only a person.
         """
         settlement, workspace = case.settlement, self.policy.workspace
         is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
@@ -322,6 +326,8 @@ class Containing(Struct, kw_only=True):
             *self._opened.get(case.call.request_id, SandboxOpening()).paths,
         ]
         by_person = settlement is not None and settlement.decided_by == HUMAN
+        # A person has read a command and what it names; nobody else has.
+        allowed += written_to_act(facts, workspace) if by_person else ()
         return self.world.lookout.allowing([str(one) for one in allowed], by_person=by_person)
 
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
@@ -492,7 +498,7 @@ class Containing(Struct, kw_only=True):
     async def _look(self, case: Case) -> None:
         if self.world.lookout is None:
             return
-        case.clean(await self.world.lookout.look())
+        case.clean(await self.world.lookout.look(is_last=not self._under_way))
         on = self.world.containment
         acting = [one.said for one in case.put_back if one.acts]
         # What ends it for all, before what ends it for some.

@@ -72,13 +72,15 @@ _MOST_CLOSED: Final = 200
 _CLOSED: Final = (*CONFIGURATIONS, "commondir", "info/attributes", "objects/info/alternates")
 """Of a repository's settings, those that are closed where they exist."""
 _CHANGING: Final = frozenset({"state", "configuration", "index", "version"})
+_ALLOWED: Final = frozenset({"acted-on", "hidden"})
+_SEEN: Final = _ALLOWED | {"version", "led-to"}
+"""What a call may change that names it: once it is allowed, and once a person has allowed it."""
 _MOST_FILES: Final = 20_000
 """The most control files of which the state is known."""
 _MOST_SINGLE: Final = 50
 """Refused entries of a directory that are taken away one by one. Of more, the directory is."""
 _LOOKS: Final = 5
 """The most times that one look puts back what came meanwhile."""
-_EDITOR_SETTINGS: Final = "/.vscode/settings.json"
 _RESOLVED: Final = "MERGE_RR"
 _CONFIG: Final = ("configuration", "config")
 _COPIES: Final = "would make git copy files into the repository"
@@ -244,33 +246,33 @@ class ControlLookout:
                     self.closed_files[path] = identity
         return tuple(closed)
 
-    def look(self) -> tuple[PutBack, ...]:
-        """Restore the accepted state, and report it once. Between calls, and at the end."""
+    def look(self, *, is_last: bool = True) -> tuple[PutBack, ...]:
+        """Restore the accepted state, and report it once. `is_last`: no call is under way."""
         with self._lock:
-            self._look(is_end=True)
-            said, self._unsaid = (*self._unsaid, *self._mishaps.end_call()), []
+            self._look(is_end=True, is_last=is_last)
+            said, self._unsaid = tuple(self._unsaid), []
             return said
 
     def look_for_later(self) -> tuple[PutBack, ...]:
         """Look while calls run, without reporting: the next `look` reports the findings again."""
         with self._lock:
             before = len(self._unsaid)
-            self._look(is_end=False)
+            self._look(is_end=False, is_last=False)
             return tuple(self._unsaid[before:])
 
-    def _look(self, *, is_end: bool) -> None:
+    def _look(self, *, is_end: bool, is_last: bool) -> None:
+        known = len(self._unsaid)
         for _ in range(_LOOKS):
             found = self._survey.walk()
             self._bounded(begun=True)
-            known = len(self._unsaid)
-            again = self._judge(found, is_end=is_end)
-            self._unsaid += self._mishaps.count(self._unsaid[known:])
-            if not again:
-                return
-        self._miss("what was put back comes again and again")
+            if not self._judge(found, is_end=is_end):
+                break
+        else:
+            self._miss("what was put back comes again and again")
+        self._unsaid += self._mishaps.count(self._unsaid[known:], is_last=is_last)
 
     def _judge(self, found: list[Found], *, is_end: bool) -> bool:
-        """Put back what may not stay. Returns whether another look is needed."""
+        """Put back what may not stay. Return whether another look is needed."""
         held = [path for path, one in self.closed_files.items() if identity_of(path) == one]
         allowed = frozenset([*self.allowed.values()])
         closed, below = frozenset(held), tuple([f"{path}/" for path in held])
@@ -285,7 +287,8 @@ class ControlLookout:
             now = read_control_file(one.path, one.kind)
             if now is None:
                 continue
-            is_approved = one.path in allowed and one.kind in {"acted-on", "hidden", "version"}
+            kinds = _SEEN if one.path in self.approved else _ALLOWED
+            is_approved = one.path in allowed and one.kind in kinds
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
                 if one.kind == "hidden" and one.path in self.approved:
@@ -395,7 +398,7 @@ class ControlLookout:
                 return is_plain(one.inner, now, before.content if before else None)
             case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
                 was = before.content if before else None
-                is_settings = one.kind == "acted-on" and one.path.endswith(_EDITOR_SETTINGS)
+                is_settings = one.kind == "acted-on" and one.path.endswith("/.vscode/settings.json")
                 is_led_to = one.kind == "led-to" and is_activation(one.path, now, self.roots)
                 return is_led_to or (is_settings and changes_looks_alone(was, now))
 

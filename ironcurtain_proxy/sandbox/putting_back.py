@@ -217,8 +217,9 @@ def opened(directory: str) -> Iterator[int]:
 
 CAN: Final = "can make programs run outside every sandbox"
 _MOST_IN_CALL: Final = 3
-"""Looks during one call that put back what acts. A tool that makes a project writes such files one
-after another; a process that makes them again and again races the user's programs."""
+"""Looks without a moment in between in which no call was under way. A tool that makes a project
+writes such files one after another; a process that makes them again and again races the user's
+programs."""
 _MOST_IN_SESSION: Final = 10
 """The same of all calls: a program of the user may have met each before it was gone."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -232,29 +233,29 @@ _LONGEST_NAME: Final = 150
 
 
 class Mishaps(Struct):
-    """How often something that acts was put back: up to a number it may be a mishap."""
+    """How many looks put back something that acts: up to a number it may be a mishap."""
 
     in_call: int = 0
     in_session: int = 0
 
-    def count(self, found: Iterable[PutBack]) -> list[PutBack]:
-        """Count one look. Return what ends containment, if it was one too many for a call."""
-        mishaps = int(any(one.acts for one in found))
-        self.in_call, self.in_session = self.in_call + mishaps, self.in_session + mishaps
-        return self._too_many(self.in_call * mishaps, _MOST_IN_CALL, "during one call")
+    def count(self, found: Iterable[PutBack], *, is_last: bool) -> list[PutBack]:
+        """Count one look. Return what ends containment, if it was one too many.
 
-    def end_call(self) -> list[PutBack]:
-        """Begin to count for the next call. Return what ends containment, if it came too often."""
-        self.in_call = 0
-        return self._too_many(self.in_session, _MOST_IN_SESSION, "in this session")
-
-    def _too_many(self, count: int, most: int, when: str) -> list[PutBack]:
-        if count <= most:
-            return []
-        # A person looks now, and may resume containment.
-        self.in_call = self.in_session = 0
-        said = f"what {CAN} was put back more than {most} times {when}"
-        return [PutBack(said, ends="writers")]
+        `is_last`: no call is under way any more.
+        """
+        if any(one.acts for one in found):
+            self.in_call, self.in_session = self.in_call + 1, self.in_session + 1
+        for count, most, when in (
+            (self.in_call, _MOST_IN_CALL, "during one call"),
+            (self.in_session, _MOST_IN_SESSION, "in this session"),
+        ):
+            if count > most:
+                # A person looks now, and may resume containment.
+                self.in_call = self.in_session = 0
+                said = f"what {CAN} was put back more than {most} times {when}"
+                return [PutBack(said, ends="writers")]
+        self.in_call *= not is_last
+        return []
 
 
 class RemovedFiles(Struct):

@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -298,6 +299,9 @@ class Watchman(Struct):
     lookout: ControlLookout
     note: WatchNote | None = None
     """For the next start, if this proxy is killed."""
+    on_race: Callable[[str], None] | None = None
+    """Ends all processes of the servers that write at once; gets the reason, where what is put back
+    comes again and again while calls are under way."""
     _said: set[str] = field(default_factory=set)
     _opened: list["Watchman"] = field(default_factory=list)
     """The watches over what second instances may write besides."""
@@ -309,12 +313,14 @@ class Watchman(Struct):
         """Whether everything is watched."""
         return not self.lookout.unseen
 
-    async def look(self) -> tuple[PutBack, ...]:
+    async def look(self, *, is_last: bool) -> tuple[PutBack, ...]:
         """Return the files restored since the last check. Never fails."""
         found, self._late = self._late, []
         for one in (self, *self._opened) if self.lookout.roots else self._opened:
-            found += await one.find(later=False)
+            found += await one.find(partial(one.lookout.look, is_last=is_last))
         self._say(tuple(found))
+        if not is_last:
+            self._end_races(found)
         return tuple(found)
 
     @contextmanager
@@ -376,14 +382,10 @@ class Watchman(Struct):
         self._opened.remove(watch)
         self._late += watch.end()
 
-    async def run(self, on_race: Callable[[str], None] | None = None) -> None:
+    async def run(self) -> None:
         """Check until cancelled: after each event, and from time to time.
 
         A write through a memory mapping, or under another name, causes no event.
-
-        Args:
-            on_race: ends all processes of the servers that write at once; gets the reason, where a
-                call under way writes again and again what is put back.
         """
         beaten = anyio.current_time()
         pause = _QUIET
@@ -399,11 +401,9 @@ class Watchman(Struct):
                 self.note.beat()
                 beaten = anyio.current_time()
             begun = anyio.current_time()
-            found = await self.find(later=True)
+            found = await self.find(self.lookout.look_for_later)
             self._say(found)
-            raced = [one.said for one in found if one.ends == "writers"]
-            if raced and on_race is not None:
-                on_race(raced[0])
+            self._end_races(found)
             # A look at a large workspace takes a twentieth of the time at most.
             pause = max(_QUIET, 20 * (anyio.current_time() - begun))
             await anyio.sleep(pause)
@@ -423,16 +423,19 @@ class Watchman(Struct):
         self.lookout.close()
         return found
 
-    async def find(self, *, later: bool) -> tuple[PutBack, ...]:
-        """Check this place alone; `later`: the next check reports the findings again."""
-        look = self.lookout.look_for_later if later else self.lookout.look
+    def _end_races(self, found: Collection[PutBack]) -> None:
+        raced = [one.said for one in found if one.ends == "writers"]
+        if raced and self.on_race is not None:
+            self.on_race(raced[0])
+
+    async def find(self, look: Callable[[], tuple[PutBack, ...]]) -> tuple[PutBack, ...]:
+        """Check this place alone."""
         try:
             return await anyio.to_thread.run_sync(look)
         except (OSError, ValueError) as error:
             _LOGGER.warning("files that steer git were not looked after: %s", error)
             # What was not looked at is not contained.
-            said = f"what was left could not be looked at: {error}"
-            return () if later else (PutBack(said, ends="all"),)
+            return (PutBack(f"what was left could not be looked at: {error}", ends="all"),)
 
     def _say(self, found: tuple[PutBack, ...]) -> None:
         for text in [one.full for one in found]:

@@ -29,6 +29,7 @@ from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.starting import LOGINS, DownstreamOptions, with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
+from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
@@ -266,8 +267,10 @@ class Proxy(Struct, kw_only=True):
     async def _watch(self) -> None:
         if self.watchman is not None:
             # Without containment nothing is judged by what comes often.
-            undo = self.settings.containment.undo
-            await self.watchman.run(self.servers.end_writers if undo else None)
+            self.watchman.on_race = (
+                self.servers.end_writers if self.settings.containment.undo else None
+            )
+            await self.watchman.run()
 
     def _end(self) -> None:
         if self.watchman is not None:
@@ -352,6 +355,13 @@ def _looked_after(
     return looked_after(confined, state_dir)
 
 
+def _led(resolver: Resolver, watchman: "Watchman | None") -> Resolver:
+    """Tell a resolver what the user's own settings start."""
+    if watchman is not None:
+        resolver.leads = watchman.lookout.leads.holds
+    return resolver
+
+
 def assemble(  # noqa: PLR0913  the ends of one proxy
     settings: Settings,
     loaded: LoadedPolicy,
@@ -403,7 +413,9 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     if beside is not None:
         reviewers = reviewers_beside(reviewers, settings, clock, ways)
     command = command_argument(overlay, catalogue.names)
-    facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
+    facts = _led(
+        resolver_for(settings, loaded, catalogue.lookup, environ, command, confined), watchman
+    )
     client = AskedClient(settings.escalation_timeout_seconds)
     facts.declares_view = catalogue.declares_view
     recorder: Recorder = audit

@@ -94,3 +94,43 @@ def test_ten_hooks_of_ten_calls_are_the_most_of_a_session(installation: Installa
     assert last(installation)["containmentEnded"] is True
     refused(shell(agent, commands[11]))
     assert "more than 10 times in this session" in why_asked(installation)
+
+
+def test_a_tool_that_names_what_the_users_settings_start_is_asked_about_first(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    here = installation.workspace
+    (here / "tools").mkdir()
+    (here / ".mcp.json").write_text('{"mcpServers": {"a": {"args": ["tools/server.js"]}}}')
+    agent, person = contained(installation), Person(installation)
+    started = here / "tools/server.js"
+    call = agent.start_call("write", {"path": str(started), "text": "x"})
+    question = person.until_asked()[0]
+    assert "programs act by themselves" in str(question["context"])
+    assert not started.exists()
+    person.answer({"decision": "approved"})
+    done(agent.result(call))
+    assert started.read_text() == "x"
+    assert "putBack" not in last(installation)
+    done(agent.call("write", {"path": str(here / "tools/other.js"), "text": "x"}))
+    assert last(installation)["decidedBy"] == "containment"
+
+
+def test_what_an_approved_command_names_stays_and_nothing_else_does(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    here = installation.workspace
+    agent, person = contained(installation), Person(installation)
+    script = here / "more.sh"
+    script.write_text("echo x > lefthook.yml\n")
+    command = f"cd {here}; echo node 20 > .tool-versions; sh more.sh"
+    assert "was removed" in said(shell(agent, command))
+    assert not (here / ".tool-versions").exists()
+    call = agent.start_call("shell", {"command": command})
+    assert ".tool-versions" in str(person.until_asked()[0]["context"])
+    person.answer({"decision": "approved"})
+    done(agent.result(call))
+    assert (here / ".tool-versions").read_text() == "node 20\n"
+    assert not (here / "lefthook.yml").exists()

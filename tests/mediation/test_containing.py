@@ -128,7 +128,7 @@ class Look:
     def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
-    async def look(self) -> tuple[PutBack, ...]:
+    async def look(self, *, is_last: bool) -> tuple[PutBack, ...]:
         return self.found
 
 

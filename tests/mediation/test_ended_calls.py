@@ -124,7 +124,7 @@ class Watch:
     def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
-    async def look(self) -> tuple[PutBack, ...]:
+    async def look(self, *, is_last: bool) -> tuple[PutBack, ...]:
         await checkpoint()
         found, self.found = self.found, ()
         return found

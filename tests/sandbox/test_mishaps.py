@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ironcurtain_proxy.sandbox.watchman import Watchman
 from tests.sandbox.test_lookout import Watched, repository
 
 
@@ -39,6 +40,16 @@ def test_what_comes_a_fourth_time_while_one_call_runs_ends_it_at_once(w: Watched
     assert [one.ends for one in w.lookout.look_for_later() if one.ends] == ["writers"]
     # The answer of the call reports it again.
     assert ends(w) == ["writers"]
+
+
+def test_a_second_call_that_comes_and_goes_does_not_begin_the_count_anew(w: Watched) -> None:
+    w.begin()
+    for _ in range(3):
+        w.put("a/.envrc")
+        assert not any(one.ends for one in w.lookout.look_for_later())
+        assert not any(one.ends for one in w.lookout.look(is_last=False))
+    w.put("a/.envrc")
+    assert [one.ends for one in w.lookout.look(is_last=False) if one.ends] == ["writers"]
 
 
 def test_three_times_in_each_of_several_calls_are_mishaps(w: Watched) -> None:
@@ -111,3 +122,15 @@ def test_a_look_that_is_raced_ends_it(w: Watched, monkeypatch: pytest.MonkeyPatc
         type(w.lookout.keeper), "take", lambda _, *given: taken_and_made_again(*given)
     )
     assert "all" in ends(w)
+
+
+@pytest.mark.parametrize(("by_person", "stays"), [(True, True), (False, False)])
+def test_a_version_that_is_a_path_stays_where_a_person_has_allowed_it(
+    w: Watched, by_person: bool, stays: bool
+) -> None:
+    w.begin()
+    path = str(w.top / ".python-version")
+    with Watchman(w.lookout).allowing([path], by_person=by_person):
+        version = w.put(".python-version", "path:/tmp/evil\n")
+        w.look()
+    assert version.exists() == stays

@@ -49,7 +49,7 @@ class Opened:
         return path
 
     async def look(self) -> list[str]:
-        return [one.said for one in await self.main.look()]
+        return [one.said for one in await self.main.look(is_last=True)]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ async def test_a_file_whose_path_somebody_saw_may_be_changed_and_no_other(o: Ope
     with o.main.allowing([str(seen), str(hook)], by_person=True):
         for path in (seen, hook, seen.with_name(".envrc")):
             path.write_text("x")
-        await o.main.find(later=True)
+        await o.main.find(o.main.lookout.look_for_later)
         assert len(await o.look()) == 2
     assert (seen.exists(), hook.exists()) == (True, False)
     assert await o.look() == []
