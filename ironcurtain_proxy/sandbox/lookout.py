@@ -540,16 +540,17 @@ class ControlLookout:
             with suppress(OSError):
                 remove(path)
                 return False
-        how = "put back" if before is not None else "removed"
+        how = "taken away"
         try:
             kept = self.keeper.take(path, beside)
+            how = "put back" if before is not None else "removed"
             if before is not None:
                 restore(path, before)
         except (FileNotFoundError, NotADirectoryError):
             # It went with what held it.
             return False
         except OSError as error:
-            self._fail(path, why, "taken away", error)
+            self._fail(path, why, how, error)
             return False
         self._stuck.discard(path)
         said = f"{shown(path)} {why}, and was {how}"

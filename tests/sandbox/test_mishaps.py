@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ironcurtain_proxy.sandbox import lookout
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 from ironcurtain_proxy.sandbox.watchman import Watchman
 from tests.sandbox.test_lookout import Watched, repository
 
@@ -134,3 +137,22 @@ def test_a_version_that_is_a_path_stays_where_a_person_has_allowed_it(
         version = w.put(".python-version", "path:/tmp/evil\n")
         w.look()
     assert version.exists() == stays
+
+
+def test_what_went_and_cannot_come_back_is_said_so(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(w, "lib/.git")
+    w.put("lib/.git/config", "[core]\n\tbare = false\n")
+    w.lookout = ControlLookout((str(w.top),), RemovedFiles(w.state))
+    w.lookout.begin()
+    config = w.put("lib/.git/config", "[core]\n\tfsmonitor = ./evil\n")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lookout, "restore", refuse)
+    found = w.lookout.look()
+    assert [one.ends for one in found] == ["all"]
+    assert "could not be put back: no space left" in found[0].said
+    assert not config.exists()
