@@ -245,17 +245,16 @@ class Mishaps(Struct):
         """
         if any(one.acts for one in found):
             self.in_call, self.in_session = self.in_call + 1, self.in_session + 1
-        for count, most, when in (
-            (self.in_call, _MOST_IN_CALL, "during one call"),
-            (self.in_session, _MOST_IN_SESSION, "in this session"),
-        ):
-            if count > most:
-                # A person looks now, and may resume containment.
-                self.in_call = self.in_session = 0
-                said = f"what {CAN} was put back more than {most} times {when}"
-                return [PutBack(said, ends="writers")]
-        self.in_call *= not is_last
-        return []
+        what = f"what {CAN} was put back more than"
+        said = f"{what} {_MOST_IN_CALL} times during one call"
+        if self.in_call <= _MOST_IN_CALL:
+            self.in_call *= not is_last
+            if not is_last or self.in_session <= _MOST_IN_SESSION:
+                return []
+            said = f"{what} {_MOST_IN_SESSION} times in this session"
+        # A person looks now, and may resume containment.
+        self.in_call = self.in_session = 0
+        return [PutBack(said, ends="writers")]
 
 
 class RemovedFiles(Struct):
