@@ -24,6 +24,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_
 from ironcurtain_proxy.config.reading.document import Problem, Report, nearest, shown
 from ironcurtain_proxy.config.settings import Settings, gather_settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import TOOLS
 from ironcurtain_proxy.facts.live_catalogue import SEPARATOR
 from ironcurtain_proxy.facts.schema import compile_schema
 from ironcurtain_proxy.model.annotation import ToolAnnotation
@@ -63,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
 
         live = list_live_tools(settings, loaded.policy, options.seconds)
         trusted = loaded.policy.trusted_servers
-        lint_live(loaded.annotations, live, settings.servers, report, trusted)
+        # Hooks judge a client's own tools by these, whatever server has the name besides.
+        hooked = {(name, tool) for name, tools in TOOLS.items() for tool in tools}
+        lint_live(loaded.annotations, live, settings.servers, report, trusted, hooked)
         lint_live_catalogue(settings, live, report)
         lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)

@@ -409,6 +409,7 @@ def offered(
         return "none"
     if why := _why_not(workspace):
         talk.say(f"\nour own shell is left out: {clean(why, 300)}")
+        talk.say("(once that is mended, `init --undo` and another `init` offer it again)")
         return "none"
     return wish or _answered(talk, shells)
 

@@ -166,7 +166,10 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
         )
     if spec.remote is not None:
         return Failure(why=f"its url: {words}", remedy="run init again when it can be reached")
+    advice = needs_of(recognised_pack(spec.command, spec.args)).advice
     remedy = "start its command in a terminal, and run init again when it starts"
+    if advice:
+        remedy = f"{advice} Then run init again"
     if "its command was not found" in words:
         remedy = f"install {spec.command}, and run init again"
     if " left free in " in words:
@@ -177,7 +180,9 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
 def not_installed(fault: str, command: str) -> Failure:
     """Return why a server stays whose package could not be installed."""
     why = f"its package is not installed: {fault}"
-    return Failure(why=why, remedy=f"run `{command}`, and init again")
+    program = fault.removesuffix(" was not found")
+    first = "" if program == fault else f"install {program}, "
+    return Failure(why=why, remedy=f"{first}run `{command}`, and init again")
 
 
 def _only(settings: Settings, names: Collection[str]) -> Settings:

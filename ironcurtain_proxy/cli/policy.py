@@ -295,7 +295,10 @@ def _scenarios(file: Path, report: Report) -> Sequence[DocumentNode]:
     data = read_file(file, marked)
     document = None if data is None else parse(data, file, marked, yaml=True)
     report.raise_errors()
-    return DocumentNode(document, str(file), marked).items()
+    scenarios = DocumentNode(document, str(file), marked).items()
+    # A file that is no list would be a test that passes.
+    report.raise_errors()
+    return scenarios
 
 
 def replay(options: argparse.Namespace) -> int:

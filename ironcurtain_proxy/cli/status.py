@@ -218,7 +218,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Questions in", fields["escalations"]),
         ("Audit log", fields["auditLog"]),
     ]
-    lines = [f"{name + ':':<{_WIDTH}}{visible(str(value))}" for name, value in rows]
+    lines = [f"{name + ': ':<{_WIDTH}}{visible(str(value))}" for name, value in rows]
     return [
         *lines,
         *[

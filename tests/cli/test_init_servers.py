@@ -3,13 +3,15 @@
 import os
 from pathlib import Path
 
+import msgspec
 import orjson
 import pytest
 
 from ironcurtain_proxy.cli.init_servers import lasting_entries, path_to, settings_for, summed_up
-from ironcurtain_proxy.cli.init_wants import near_services
+from ironcurtain_proxy.cli.init_wants import _failure, near_services, not_installed
 from ironcurtain_proxy.config.annotating.texts import ReadServer, ReadTool
 from ironcurtain_proxy.config.presets import preset
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.installed import project_of
 from tests import program
@@ -34,6 +36,23 @@ def test_a_shell_server_works_in_the_workspace_also_under_a_launcher(
 ) -> None:
     assert lasting(tmp_path, *line.split())["cwd"] == "@workspace"
     assert "cwd" not in lasting(tmp_path, *line.split(), kind="files")
+
+
+def test_a_server_that_does_not_start_is_told_what_its_pack_knows() -> None:
+    silent = ReadServer(name="s", annotations="s", error="it exited with status 1")
+    known = ServerSpec(name="s", annotations="s", command="/opt/bin/mcp-server-sqlite")
+    failure = _failure(known, silent, may_start_outside=False)
+    assert 'uvx --with "mcp<1.10"' in failure.remedy
+    assert failure.remedy.endswith("Then run init again")
+    other = msgspec.structs.replace(known, command="/opt/bin/of-nobody")
+    assert _failure(other, silent, may_start_outside=False).remedy.startswith("start its command")
+
+
+def test_a_package_whose_installer_is_missing_asks_for_that_first() -> None:
+    missing = not_installed("uv was not found", "uv tool install x")
+    assert missing.remedy == "install uv, run `uv tool install x`, and init again"
+    failed = not_installed("error: no such package", "uv tool install x")
+    assert failed.remedy == "run `uv tool install x`, and init again"
 
 
 def test_a_place_that_cannot_be_looked_at_counts_as_not_there(tmp_path: Path) -> None:

@@ -166,6 +166,11 @@ def test_scenarios_that_are_not_met_fail(place: Place) -> None:
     refused = place.run("test", str(scenarios))
     assert refused.returncode == 2
     assert "line 1, column" in refused.stderr
+    # A test of no scenario would pass.
+    scenarios.write_text('{"allowedDirectory": "/home/me/project"}')
+    wrong_file = place.run("test", str(scenarios))
+    assert (wrong_file.returncode, wrong_file.stdout) == (2, "")
+    assert "must be a list" in wrong_file.stderr
 
 
 def call(tool: str, arguments: object, server: str = "time") -> dict[str, object]:

@@ -1,6 +1,7 @@
 """What `status` says, run as a command."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -65,6 +66,17 @@ def test_without_a_word_in_the_configuration_the_policy_is_dangerous(tmp_path: P
     assert fields["profile"] == "none"
     assert fields["sandboxPolicy"] == "warn"
     assert [server["sandboxed"] for server in fields["servers"]] == [False, False]
+
+
+def test_each_line_has_a_blank_between_its_name_and_its_value(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "home/project"
+    workspace.mkdir(parents=True)
+    # The longest name of a client.
+    words = [*PROXY, "hooks", "install", "opencode", "--workspace", str(workspace)]
+    program.run(words, {**os.environ, "HOME": str(home)}, workspace)
+    lines = status(tmp_path, SERVERS).stdout.splitlines()
+    assert [line for line in lines if line.startswith("Hooks of opencode: ")]
+    assert [line for line in lines if not re.match(r"[^:]+: +\S", line)] == []
 
 
 def test_a_configuration_that_cannot_be_used_is_told_in_lines(tmp_path: Path) -> None:

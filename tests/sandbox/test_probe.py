@@ -93,6 +93,21 @@ def test_where_the_folder_of_npm_is_not_the_users_the_command_writes_into_the_ho
     )
 
 
+def test_what_the_command_installed_in_the_home_is_found_whatever_the_path(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.only()
+    there = tmp_path / "home/.local/bin/srt"
+    there.parent.mkdir(parents=True)
+    (machine.bin / "srt").rename(there)
+    machine.environ["HOME"] = str(tmp_path / "home")
+    found = probe(machine.environ)
+    assert found == Available((str(there),))
+    known = tmp_path / "sandbox.json"
+    remember(known, machine.environ, found)
+    assert recall(known, machine.environ) == found
+
+
 def test_what_the_machine_says_of_registries_holds_in_the_home_too(machine: Machine) -> None:
     machine.only()
     (machine.bin / "srt").unlink()

@@ -338,6 +338,7 @@ def lint_live(
     servers: Iterable[ServerSpec],
     report: Report,
     trusted: Collection[str] = (),
+    elsewhere: Collection[tuple[str, str]] = (),
 ) -> None:
     """Compare the annotations with the tools that the servers offer now.
 
@@ -347,6 +348,7 @@ def lint_live(
         servers: as configured.
         report: takes what is wrong.
         trusted: the servers whose calls are sent as they come, by their names in the policy.
+        elsewhere: the annotations, by server and tool, that another door than a server uses.
     """
     for spec in servers:
         if spec.name not in live.answered:
@@ -370,7 +372,7 @@ def lint_live(
                 report.warning(place, (), message, nearest(tool, of_same_verb(tool, known)))
         _say_relative(spec, known, tools, report, is_trusted=spec.annotations in trusted)
         for tool in known:
-            if tool not in tools:
+            if tool not in tools and (spec.annotations, tool) not in elsewhere:
                 place = f"{spec.name}/{tool}"
                 report.warning(place, (), "is annotated, but the server does not offer it")
 

@@ -52,6 +52,13 @@ def test_annotations_that_fit_are_left_alone() -> None:
     assert live(read_file=SCHEMA) == []
 
 
+def test_an_annotation_that_hooks_use_is_not_missed_at_a_server_of_that_name() -> None:
+    report, known = Report(), {("filesystem", "read_file"): READ}
+    silent = LiveTools((), frozenset({"files"}))
+    lint_live(known, silent, [FILES], report, (), {("filesystem", "read_file")})
+    assert not report.problems
+
+
 @pytest.mark.parametrize(
     ("schemas", "problem"),
     [
