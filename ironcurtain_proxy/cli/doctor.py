@@ -39,13 +39,7 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled, installation_of, look_up
-from ironcurtain_proxy.sandbox.probe import (
-    Available,
-    Unavailable,
-    missing_programs,
-    probe,
-    search_path,
-)
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs, probe, which
 from ironcurtain_proxy.sandbox.profile import shown_limits
 from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS, machine_of
@@ -107,8 +101,7 @@ def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckR
         if (one := missing.pop(name, None)) is not None:
             yield CheckResult(name, trouble, one.why, one.remedy)
             continue
-        where = shutil.which(program, path=search_path(environ))
-        yield CheckResult(name, "ok", where or "found")
+        yield CheckResult(name, "ok", which(program, environ) or "found")
     for one in missing.values():
         yield CheckResult(one.name, trouble, one.why, one.remedy)
 

@@ -128,8 +128,7 @@ def run_report(options: argparse.Namespace) -> int:
     since = begin_of(options, now)
     engine = _engine_part(options, now, since)
     try:
-        members = logs_to_read(options.log).members()
-        calls = recorded_calls(members, Selection(since=since))
+        calls = recorded_calls(logs_to_read(options.log).members(), Selection(since=since))
         day = count_calls(call.entry for call in calls)
     except FileNotFoundError as error:
         if engine is None:

@@ -390,8 +390,7 @@ def try_families(options: argparse.Namespace) -> int:
     if options.then is None:
         complain("grants try: name APPROVED and THEN, or --jsonl")
         return 2
-    row = {"approved": options.approved, "then": options.then}
-    answer = answer_row(row)
+    answer = answer_row({"approved": options.approved, "then": options.then})
     said = "covered" if answer["covered"] else "asked"
     say(f"{said}: an approval covers {visible(str(answer['family']))}")
     return 0 if answer["covered"] else 1

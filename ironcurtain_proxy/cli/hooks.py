@@ -26,8 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
         return serve_door(options.client, options.parent, os.environ)
     home = home_directory(os.environ)
-    state = home / STATE_DIRECTORY
-    return _ACTIONS[options.action](options, home, state)
+    return _ACTIONS[options.action](options, home, home / STATE_DIRECTORY)
 
 
 def _install(options: argparse.Namespace, home: Path, state: Path) -> int:

@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.texts import ReadServer
 
 _NOTHING: Final = (
-    "no server to protect was found: the known clients have none here that the proxy can start. "
+    "no server to protect was found: no file that was read has one that the proxy can start. "
     "Name a client's file with --from"
 )
 
@@ -223,8 +223,7 @@ def _carry_out(
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
     name, replaced = (shell.name, shell.replaced) if shell is not None and done else ("", ())
-    ending = InitEnding(done, unconfined(settings), name, replaced)
-    say_ending(talk, outcome, found.every, ending)
+    say_ending(talk, outcome, found.every, InitEnding(done, unconfined(settings), name, replaced))
     is_whole = len(done) == len(changed) and not (silent or outcome.refused or later)
     return talk.end(int(not (is_whole and is_right)))
 

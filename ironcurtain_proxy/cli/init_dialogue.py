@@ -290,8 +290,7 @@ def _install(
 
 def _run(command: tuple[str, ...], environ: Mapping[str, str], seconds: float) -> str:
     """Return why a command failed, in its own words, or "" if it succeeded."""
-    path = environ.get("PATH", os.defpath)
-    program = shutil.which(command[0], path=path)
+    program = shutil.which(command[0], path=environ.get("PATH", os.defpath))
     if program is None:
         return f"{command[0]} was not found"
     # Run in an empty directory: `npx` prefers what a `node_modules` there has.

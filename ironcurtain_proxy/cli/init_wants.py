@@ -167,9 +167,8 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     if spec.remote is not None:
         return Failure(why=f"its url: {words}", remedy="run init again when it can be reached")
     advice = needs_of(recognised_pack(spec.command, spec.args)).advice
-    remedy = "start its command in a terminal, and run init again when it starts"
-    if advice:
-        remedy = f"{advice} Then run init again"
+    start = "start its command in a terminal, and run init again when it starts"
+    remedy = f"{advice} Then run init again" if advice else start
     if "its command was not found" in words:
         remedy = f"install {spec.command}, and run init again"
     if " left free in " in words:

@@ -230,6 +230,8 @@ def test(options: argparse.Namespace) -> int:
     replaying = Replaying(settings, loaded, os.environ)
     report = Report()
     nodes = [node for file in options.files for node in _scenarios(file, report)]
+    # A file that is no list would be a test that passes.
+    report.raise_errors()
     tried = [_scenario(replaying, node, report) for node in nodes]
     met = [one for one in tried if not isinstance(one, str)]
     reached = {one.judged.decision.ground.rule for _, one in met}
@@ -238,9 +240,8 @@ def test(options: argparse.Namespace) -> int:
         if rule.layer not in OTHERS_LAYERS and rule.name not in reached:
             say(f"never reached: rule {rule.name}")
     names = {spec.annotations for spec in settings.servers}
-    for server, tool in sorted(set(loaded.annotations) - tools):
-        if server in names:
-            say(f"never reached: tool {server}/{tool}")
+    for server, tool in sorted([one for one in {*loaded.annotations} - tools if one[0] in names]):
+        say(f"never reached: tool {server}/{tool}")
     failed = sum(not is_met for is_met, _ in met)
     say(f"{counted(len(met), 'scenario')}, {failed} not met")
     for why, count in Counter([one for one in tried if isinstance(one, str)]).most_common():
@@ -295,10 +296,7 @@ def _scenarios(file: Path, report: Report) -> Sequence[DocumentNode]:
     data = read_file(file, marked)
     document = None if data is None else parse(data, file, marked, yaml=True)
     report.raise_errors()
-    scenarios = DocumentNode(document, str(file), marked).items()
-    # A file that is no list would be a test that passes.
-    report.raise_errors()
-    return scenarios
+    return DocumentNode(document, str(file), marked).items()
 
 
 def replay(options: argparse.Namespace) -> int:
@@ -315,8 +313,8 @@ def replay(options: argparse.Namespace) -> int:
     tally = ReplayTally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
     gc.disable()  # the kept values have no cycles; looking for some takes a third of the time
-    members = family(options.log or settings.audit.path)
-    found = anyio.run(replaying.log, raw_lines(members), tally)
+    lines = raw_lines(family(options.log or settings.audit.path))
+    found = anyio.run(replaying.log, lines, tally)
     differing = sorted(
         [one for one in found if one.differs], key=lambda one: (one.other_effect, -one.count)
     )

@@ -386,8 +386,7 @@ def run_pending(options: argparse.Namespace) -> int:
     waiting = _there(options, now) if options.database else _here(options, now)
     keep_numbers(waiting, state_directory())
     if options.json:
-        listed = [_fields(one, number) for number, one in enumerate(waiting, 1)]
-        say_json(listed)
+        say_json([_fields(one, number) for number, one in enumerate(waiting, 1)])
         return 0
     width = terminal_width()
     lines: list[str] = [] if waiting else ["nothing is pending"]

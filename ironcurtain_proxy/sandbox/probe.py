@@ -68,24 +68,24 @@ class Unavailable(Struct, frozen=True):
     missing: tuple[Missing, ...]
 
 
-def search_path(environ: Mapping[str, str]) -> str:
-    """Return the directories that are searched for programs: the `PATH`, then `~/.local/bin`.
+def which(program: str, environ: Mapping[str, str], mode: int = os.F_OK | os.X_OK) -> str | None:
+    """Return where a program is, on the `PATH` or in `~/.local/bin`.
 
     Our own advice installs srt there (`npm_install`), and a client of the desktop, or a terminal
     that was open before, may not have the directory in its `PATH`.
     """
     path, home = environ.get("PATH", os.defpath), environ.get("HOME", "")
-    return f"{path}{os.pathsep}{home}/.local/bin" if home.startswith("/") else path
+    more = f"{os.pathsep}{home}/.local/bin" if home.startswith("/") else ""
+    return shutil.which(program, mode, path + more)
 
 
 def missing_programs(environ: Mapping[str, str]) -> tuple[Missing, ...]:
     """Return the programs that are found nowhere, or lie there and may not be run."""
-    path = search_path(environ)
     missing = []
     for program, name, remedy in _PROGRAMS:
-        if shutil.which(program, path=path) is None:
+        if which(program, environ) is None:
             # npm leaves a link to a file without that mode where an installation was cut short.
-            lies = shutil.which(program, mode=os.F_OK, path=path)
+            lies = which(program, environ, os.F_OK)
             if lies is None:
                 missing.append(Missing(name, "not found", remedy or _srt(environ)))
             else:
@@ -108,8 +108,7 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
     missing = missing_programs(environ)
     if missing:
         return Unavailable(missing)
-    found = shutil.which("srt", path=search_path(environ))
-    command = (os.path.abspath(found or "srt"),)  # noqa: PTH100  a link must stay one
+    command = (os.path.abspath(which("srt", environ) or "srt"),)  # noqa: PTH100  a link must stay one
     why = _try(command, environ)
     if why is not None and _BUSY in why:
         why = _try(command, environ)
@@ -186,7 +185,7 @@ def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
     with suppress(OSError, orjson.JSONDecodeError):
         said = orjson.loads(read_regular(file))
         if isinstance(said, dict) and said.get("machine") == _machine(environ):
-            found = shutil.which("srt", path=search_path(environ))
+            found = which("srt", environ)
             return None if found is None else Available((os.path.abspath(found),))  # noqa: PTH100
     return None
 
@@ -208,7 +207,7 @@ def _machine(environ: Mapping[str, str]) -> list[str]:
     """Return the state that a sandbox depends on: this boot, this user, and each program."""
     with suppress(OSError):
         found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
-        places = [shutil.which(one, path=search_path(environ)) for one in NEEDED_PROGRAMS]
+        places = [which(one, environ) for one in NEEDED_PROGRAMS]
         for path in (*places, str(WRAPPER)):
             if path is None:
                 return [os.urandom(8).hex()]
