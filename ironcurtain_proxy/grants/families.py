@@ -271,11 +271,11 @@ def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
 
     None if these are unknown, or a file of one was not read.
     """
+    if call.command is None:
+        return None
     # The tables of families, which only calls with a command need.
     from ironcurtain_proxy.shell.families import families_of  # noqa: PLC0415
 
-    if call.command is None:
-        return None
     found = families_of(call.command, call.place, held=call.held)
     return found and tuple([replace(one, meaning=None) if one.defined_in else one for one in found])
 
