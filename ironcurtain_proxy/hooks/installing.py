@@ -18,7 +18,7 @@ from msgspec import Struct, json, structs
 from ironcurtain_proxy.config.presets import PRESETS, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.dialects import DIALECTS, annotated_client_tools
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, HookLine
 from ironcurtain_proxy.hooks.kernel import VARIABLES
 from ironcurtain_proxy.hooks.launching import HOME, hook_words, is_ours, prefix_file, prefix_text
@@ -38,7 +38,6 @@ from ironcurtain_proxy.private_files import (
     write_whole,
 )
 from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
-from ironcurtain_proxy.wiring.call_facts import annotated_client_tools
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""

@@ -34,7 +34,7 @@ from ironcurtain_proxy.hooks.client_end import (
     UnlessLeft,
     can_ask,
 )
-from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.dialects import DIALECTS, client_tools
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect
 from ironcurtain_proxy.hooks.launching import (
@@ -60,7 +60,6 @@ from ironcurtain_proxy.review.terminal import Channel
 from ironcurtain_proxy.sandbox.launch import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions import forget_session, note_session, running_sessions
-from ironcurtain_proxy.wiring.call_facts import client_tools
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels

@@ -39,6 +39,7 @@ from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals
+from ironcurtain_proxy.hooks.dialects import annotated_client_tools
 from ironcurtain_proxy.mediation.judge import NamedTool, Overlay, judge
 from ironcurtain_proxy.model.annotation import Annotations, ToolsAlike
 from ironcurtain_proxy.model.case import Judgement
@@ -61,7 +62,6 @@ from ironcurtain_proxy.rehearsal.transcripts import Recording, TranscriptCall, a
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
 from ironcurtain_proxy.wiring.call_facts import (
-    annotated_client_tools,
     command_argument,
     overlay_for,
     resolver_for,

@@ -9,19 +9,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
 from ironcurtain_proxy.approval.overlay import OverlayRules, is_gate_on
 from ironcurtain_proxy.audit.redaction import secrets_in
-from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
-from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.starting import with_directories
 from ironcurtain_proxy.facts.arguments import Speller
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -41,7 +36,6 @@ from ironcurtain_proxy.model.request import (
     ParsedCommand,
     Target,
 )
-from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling
 from ironcurtain_proxy.own_process import SystemClock
@@ -248,25 +242,3 @@ def command_argument(
         return None if found is None else found.command_argument
 
     return find
-
-
-# --- the built-in tools of clients
-
-
-def client_tools() -> Mapping[str, Mapping[str, Mapping[str, Json]]]:
-    """Return the tools by server and name, as objects of `tools/list`."""
-    shown: dict[str, dict[str, Mapping[str, Json]]] = {
-        server: {
-            name: {"name": name, "inputSchema": {**tool.schema}} for name, tool in tools.items()
-        }
-        for server, tools in known_servers().items()
-    }
-    return {FILES: shown[FILES], FETCH: shown[FETCH], SHELL: {"run_command": SHELL_TOOL}}
-
-
-def annotated_client_tools() -> list[ReadServer]:
-    """Return the annotations of these servers."""
-    return [
-        replace(annotate(server, [*tools.values()]), annotations=server)
-        for server, tools in client_tools().items()
-    ]

@@ -13,11 +13,10 @@ import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.presets import PresetName, compose, preset
-from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.dialects import DIALECTS, annotated_client_tools
 from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.hooks.places import client_directory, kept_file
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.wiring.call_facts import annotated_client_tools
 from tests import program
 from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.e2e.raw_client import Message
