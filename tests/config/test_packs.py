@@ -118,6 +118,21 @@ def test_only_arguments_that_name_files_of_this_machine_are_paths() -> None:
     assert gitlab == {("upload_markdown", "file_path")}
 
 
+def test_a_file_that_a_browser_saves_is_written_and_an_answer_without_one_names_none() -> None:
+    file = pack_file("playwright")
+    assert file is not None
+    read = read_annotations_file(file, Report())
+    assert read is not None
+    named, left_out = {}, {}
+    for (_, tool), one in read.annotations.items():
+        if "filename" in one.arguments:
+            named[tool] = {*one.arguments["filename"].roles({"filename": "a"})}
+            left_out[tool] = {*one.arguments["filename"].roles({})}
+    assert [tool for tool, roles in named.items() if "write-path" not in roles] == []
+    answers = {tool for tool, roles in left_out.items() if roles == {"none"}}
+    assert packed("playwright").allow & named.keys() == answers
+
+
 def test_a_schema_takes_the_absolute_path_that_is_sent() -> None:
     known = {source: dumps(schema) for source, schema in SCHEMAS}
     patterns = [

@@ -1,7 +1,9 @@
 """What the documents show works as it stands there."""
 
+import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.audit.display import COLOURS, CallTable, columns
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.config.auto_confirm import PROVIDER_VARIABLE
 from ironcurtain_proxy.config.clients.entries import CLIENTS, KnownClient
@@ -90,6 +93,61 @@ def test_every_variable_is_documented() -> None:
 def test_every_role_is_documented() -> None:
     text = POLICY.read_text()
     assert [role for role in ROLE_TRAITS if f"`{role}`" not in text] == []
+
+
+def shown_block(page: str, first: str) -> list[str]:
+    """Return the lines of the indented block that begins so, without the indentation."""
+    lines = (ROOT / page).read_text().splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith(f"    {first}"))
+    block = itertools.takewhile(lambda line: not line or line.startswith("    "), lines[begin:])
+    return [line[4:] for line in block]
+
+
+def is_as_shown(printed: str, shown: str) -> bool:
+    """Compare a line with that of a page, which may cut it off with an ellipsis."""
+    begin, cut, _ = shown.partition("…")
+    return printed.startswith(begin) if cut else printed == shown
+
+
+def test_the_first_hour_shows_what_init_prints_before_it_asks(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "project/.git").mkdir(parents=True)
+    (home / ".cursor").mkdir()
+    npx = ["-y", "@modelcontextprotocol/server-filesystem", "/home/me/project"]
+    servers = {
+        "filesystem": {"command": "npx", "args": npx},
+        "git": {"command": "uvx", "args": ["mcp-server-git"]},
+        "tracker": {"url": "https://mcp.tracker.example/mcp"},
+    }
+    (home / ".cursor/mcp.json").write_bytes(orjson.dumps({"mcpServers": servers}))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    ran = program.run([*PROXY, "init", "--dry-run"], environ, home / "project")
+    assert ran.returncode == 0, ran.stderr
+    promised = shown_block("docs/first-hour.md", "cursor: hooks in")
+    promised = promised[: promised.index("") + promised[promised.index("") + 1 :].index("") + 1]
+    printed = ran.stdout.splitlines()[: len(promised)]
+    assert [pair for pair in zip(printed, promised, strict=True) if not is_as_shown(*pair)] == []
+
+
+def test_grants_try_prints_what_its_page_shows(tmp_path: Path) -> None:
+    (tmp_path / "home/app/.git").mkdir(parents=True)
+    (tmp_path / "home/.ironcurtain").mkdir()
+    config = {"allowedDirectory": str(tmp_path / "home/app")}
+    (tmp_path / "home/.ironcurtain/config.json").write_bytes(orjson.dumps(config))
+    command, *shown = shown_block("docs/grants.md", "$ ironcurtain-proxy grants try")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+    words = shlex.split(command)[2:]
+    ran = program.run([*PROXY, *words], environ, tmp_path / "home/app")
+    assert ran.stdout.splitlines() == [line for line in shown if line]
+
+
+def test_the_table_of_the_front_page_is_that_of_audit_tail() -> None:
+    header, *rows = [line for line in shown_block("README.md", "NO ") if line]
+    widest = max(map(columns, rows))
+    table = CallTable(width=widest, when=lambda time: time)
+    assert table.header() == header
+    begin = header.index("DECISION")
+    assert {row[begin:].split()[0] for row in rows} <= COLOURS.keys()
 
 
 def test_the_quick_start_shows_what_it_promises(tmp_path: Path) -> None:

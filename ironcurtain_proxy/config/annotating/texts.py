@@ -396,6 +396,10 @@ def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) 
     found = _raised(said, name, text, schema, about)
     if found.roles == about.paths and _OF_THE_SERVER.search(text):
         return Proposed(roles=_UNCLEAR, certain=False, why="a name in a place of its server")
+    if found.roles == about.paths and "write-path" not in found.roles and _IS_WRITTEN.search(text):
+        # `get_page(filename)` that saves the page there: the tool's name says that it reads.
+        roles: Roles = ("read-path", "write-path", *found.roles[1:])
+        return replace(found, roles=roles, why="its description says that it is written")
     return found
 
 
@@ -523,6 +527,11 @@ def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pr
 
 _PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
 _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
+_IS_WRITTEN: Final = re.compile(
+    r"\b(?:(?:sav|stor|(?:over)?writ|creat)(?:e|es|ing)\b|written\b|export|dump|download|output)",
+    re.IGNORECASE,
+)
+"""Said of a path: the tool makes a file there."""
 _OF_THE_SERVER: Final = re.compile(
     r"\b(?:without|no) (?:any )?path separators?\b"
     r"|\b(?:relative to|within|inside|in) (?:(?:the|your|a) )?(?:\w+ )?(?:vault|bucket|notebook)\b",

@@ -55,6 +55,23 @@ def test_names_formats_and_types_tell_the_role() -> None:
 
 
 @pytest.mark.parametrize(
+    ("description", "is_written"),
+    [
+        ("Save snapshot to markdown file instead of returning it in the response.", True),
+        ("Where the page is written", True),
+        ("Output file", True),
+        ("The file to read", False),
+        ("A saved page", False),
+    ],
+)
+def test_a_path_whose_description_says_that_it_is_written_may_be_written(
+    description: str, *, is_written: bool
+) -> None:
+    found = roles(tool("get_page", filename=text(description)), "filename")
+    assert found == {"read-path", "write-path"} if is_written else found == {"read-path"}
+
+
+@pytest.mark.parametrize(
     "kind", ["string", "str", "any", "STRING", ["string", "integer"], ["integer", "int"], None, 5]
 )
 def test_no_type_that_a_check_may_leave_out_takes_a_role_away(kind: Json) -> None:
