@@ -231,7 +231,8 @@ class Leads:
             for one in () if said is None else {*said.named, *said.coming}:
                 # Without its slash a word may begin at the root.
                 further = f"/{one}" if f"/{one}".startswith(f"{home}/") else f"{home}/{one}"
-                if "/" in one and further not in self._read and not self._is_ours(further):
+                # Not each file of the home is a script, though it ends with a slash.
+                if "/" in one and further.rstrip("/") != home and not self._is_ours(further):
                     waiting += self._scripts(further)
 
     def _expect(self, paths: Iterable[str]) -> None:
@@ -249,7 +250,8 @@ class Leads:
     def _scripts(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield a script of the home directory, or all of a directory that runs each."""
         names = entries_of(path) if path.endswith("/") else [""]
-        for one in (path + name for name in names[:_MOST_PLACES]):
+        paths = {os.path.normpath(path + name) for name in names[:_MOST_PLACES]}
+        for one in sorted(paths - self._read):
             with suppress(OSError, ValueError):
                 mode = os.stat(one).st_mode  # noqa: PTH116  text
                 if mode & 0o111 or is_code(one.rpartition("/")[2]):

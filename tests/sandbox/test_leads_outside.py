@@ -39,6 +39,8 @@ def test_a_file_that_the_users_own_shell_or_settings_outside_lead_to_is_taken_aw
 def test_files_that_settings_outside_only_speak_of_stay_data(
     w: Watched, there: str, text: str, path: str
 ) -> None:
+    w.put("../home/.bash_aliases", "alias x=y\n")
+    w.put("../home/rc.d/a.sh", "for f in ~/rc.d/*; do . $f; done\n")
     w.put(f"../home/{there}", text.replace("{w}", str(w.top)))
     w.begin()
     w.put(path)
