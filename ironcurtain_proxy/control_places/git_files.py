@@ -485,7 +485,7 @@ def _leaves_as_is(setting: _Setting, remotes: Collection[str | None]) -> bool:
     if section == "remote":
         return bool(remotes) and name != "origin"
     # Without `core.filemode`, for one, git shows no program that became one.
-    return section not in {"core", "extensions"}
+    return section in {"branch", "submodule", "user"}
 
 
 def other_settings(text: str) -> Iterator[tuple[str, str, str]]:

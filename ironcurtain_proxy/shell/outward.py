@@ -78,7 +78,7 @@ def why_outward(command: SimpleCommand) -> str | None:
     if name in {"python", "python3"} and texts[:2] == ["-m", "pip"]:
         name, rest = "pip", rest[2:]
     path = sub_commands(rest)
-    if any((name, *path[:length]) in _INSIDE for length in (1, 2)):
+    if any(one in _INSIDE for one in ((name, *path[:1]), (name, *path[:2]), (name, *texts))):
         return None
     copies = name == "rsync" and any(":" in text for text in texts)
     if copies or name in _ALWAYS or _fetches_to_run(name, texts):

@@ -19,6 +19,8 @@ for n in 1 2 3; do echo $n > f; git add f; git commit -qm $n; done
 git checkout -qb topic HEAD~2; echo x > g; git add g; git commit -qm x
 git rebase -q main; git stash -q || true; git gc -q
 git remote add o https://example.org/x; git branch -q --set-upstream-to=main
+git config core.autocrlf input; git config pull.rebase true; git config merge.ff only
+mkdir .vscode; echo '{"editor.tabSize": 2}' > x; mv x .vscode/settings.json
 git tag -a v1 -m v1; git worktree add -q ../wt; git worktree list
 cd ../wt; echo y > h; git add h; git commit -qm y; cd ..; git -C r worktree remove wt
 git clone -q other cloned

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ironcurtain_proxy.control_places.git_files import is_harmless
 from ironcurtain_proxy.sandbox import lookout
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
@@ -156,3 +157,12 @@ def test_what_went_and_cannot_come_back_is_said_so(
     assert [one.ends for one in found] == ["all"]
     assert "could not be put back: no space left" in found[0].said
     assert not config.exists()
+
+
+@pytest.mark.parametrize("setting", ["[pull]\n\trebase = true\n", "[core]\n\tautocrlf = input\n"])
+def test_how_the_users_own_repository_joins_branches_and_writes_text_stays_as_it_is(
+    setting: str,
+) -> None:
+    assert is_harmless(None, setting.encode())
+    assert not is_harmless(b"[user]\n\tname = me\n", setting.encode())
+    assert not is_harmless(None, setting.replace("= ", "= !").encode())
