@@ -321,6 +321,7 @@ _MEANS: Final[Mapping[str, str]] = {
     "fetches": "fetches the URL that it is given",
     "shell": "runs a shell command",
     "looks": "reads its server's own data",
+    "saves": "reads its server's own data, and works on a file that it is given",
     "keeps": "changes its server's own data",
 }
 

@@ -280,7 +280,11 @@ def _packed_kind(arguments: Mapping[str, Json], *, is_allowed: bool) -> ToolKind
     resources = roles - {"none", "message", "identifier", "email-address", "email-body"}
     if "command" in roles:
         return "shell"
-    if resources and all(role.endswith("-path") for role in resources):
+    paths = [role for role in resources if role.endswith("-path")]
+    # INVARIANT: what is given a file does not only look: no rule about its name allows a path.
+    if is_allowed and paths:
+        return "saves"
+    if resources and len(paths) == len(resources):
         return "files"
     return "looks" if is_allowed else "unknown"
 

@@ -90,12 +90,12 @@ class ProposedTool(Struct, frozen=True, kw_only=True):
         return tuple([name for name, one in found if not one.certain])
 
 
-ToolKind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "unknown"]
+ToolKind: TypeAlias = Literal["files", "fetches", "shell", "looks", "saves", "keeps", "unknown"]
 """The kind of a tool for presets.
 
 `files`: it touches only the paths it is given. `fetches`: only the URLs. `shell`: it runs a shell
 command. `looks`, `keeps`: it reads, or changes, the server's own data; only for shipped servers.
-`unknown`: none of these is certain.
+`saves`: it looks, and works on a file that it may be given. `unknown`: none of these is certain.
 """
 
 

@@ -63,7 +63,7 @@ def preset(name: PresetName) -> Preset:
     return convert({"name": name, **data}, Preset)
 
 
-BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
+BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "saves", "keeps"})
 """The kinds of tools whose rules name each tool. For other kinds the roles or the server suffice.
 """
 
@@ -197,7 +197,11 @@ def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
     """Return the rules besides the preset's own, which stay in the package."""
     tools = _by_annotations(servers)
     rules = [
-        as_rule(template, f"{template.name}-{name}", {"server": [name], "tool": [*found]})
+        as_rule(
+            template,
+            f"{template.name}-{name}",
+            {"server": [name], "tool": [*found], **template.condition},
+        )
         for template in preset.rules
         if template.about in BY_TOOL
         for name, found in _of_kind(tools, template.about).items()
