@@ -94,7 +94,7 @@ class Containing(Struct, kw_only=True):
     _points: dict[str, _Marked] = field(default_factory=dict)
     """The points of calls in progress."""
     _under_way: int = 0
-    """The calls that are with a server."""
+    """The calls that are with a server and write at once."""
     attempts: Attempts = field(default_factory=Attempts)
     _kept_back: dict[str, tuple[NotTaken, ...]] = field(default_factory=dict)
     """The control places that a call was kept from changing, by the call's fingerprint."""
@@ -281,12 +281,13 @@ class Containing(Struct, kw_only=True):
 
     async def _forward(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
         with self._allowing(case, facts):
-            self._under_way += 1
+            writes = not self._has_view(case)
+            self._under_way += writes
             try:
                 result = await sent
                 return await self._commit(case, result) if result.view else result
             finally:
-                self._under_way -= 1
+                self._under_way -= writes
                 with anyio.CancelScope(shield=True):
                     await self._stand_still(case, facts)
                     await self._look(case)
@@ -506,7 +507,7 @@ class Containing(Struct, kw_only=True):
         if on is not None and ending:
             case.note(("containmentEnded", True))
             on.end(case.call.request_id, ending[0].said, ending[0].ends)
-        elif acting and len(self._discarded) < _MOST_TRIED:
+        elif acting and not self._has_view(case) and len(self._discarded) < _MOST_TRIED:
             why = f"after the same call, {'; '.join(acting[:_MOST_SAID])}"
             self._discarded[self.world.fingerprint(case)] = why
 

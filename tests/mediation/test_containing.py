@@ -30,10 +30,12 @@ from ironcurtain_proxy.model.reply import (
     Change,
     EndedFor,
     NotHeld,
+    NotTaken,
     PathNotHeld,
     PointId,
     PutBack,
     Refused,
+    ViewChanges,
 )
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
@@ -124,11 +126,13 @@ class FakeContainment:
 @dataclass
 class Look:
     found: tuple[PutBack, ...] = ()
+    last: list[bool] = field(default_factory=list)
 
     def allowing(self, paths: Collection[str], *, by_person: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def look(self, *, is_last: bool) -> tuple[PutBack, ...]:
+        self.last.append(is_last)
         return self.found
 
 
@@ -282,6 +286,57 @@ async def test_after_a_mishap_the_same_call_alone_is_asked_about() -> None:
     (question,) = world.questions.asked
     why = "after the same call, a hook came, and was removed"
     assert dict(question.context)["Not contained"] == why
+
+
+@dataclass
+class FakeViews:
+    """All commands have views, in which they change nothing."""
+
+    def serves(self, server: str) -> bool:
+        return server != ""
+
+    def files_among(self, paths: Sequence[RealPath]) -> list[RealPath]:
+        raise AssertionError(paths)
+
+    async def changes(self, view: str) -> ViewChanges:
+        raise AssertionError(view)
+
+    def commit(self, view: str, call: str) -> tuple[NotTaken, ...]:
+        raise AssertionError(view, call)
+
+    def take_back(self, view: str) -> tuple[NotTaken, ...]:
+        raise AssertionError(view)
+
+    async def end(self, view: str) -> None:
+        raise AssertionError(view)
+
+
+@pytest.mark.parametrize(("views", "last"), [(None, [False, True]), (FakeViews(), [True, True])])
+async def test_a_call_in_a_view_left_nothing_and_is_not_under_way_for_others(
+    views: FakeViews | None, last: list[bool]
+) -> None:
+    look, both = Look((PutBack("a hook came, and was removed"),)), anyio.Event()
+
+    async def wait(call: AuthorizedCall) -> ToolResult:
+        if world.servers.forwarded[1:]:
+            both.set()
+        await both.wait()
+        return DONE
+
+    world = harness(FakeContainment(), lookout=look)
+    world.begin(replace(world.world, views=views))
+    world.servers.act = wait
+
+    async def handle(params: Mapping[str, Json]) -> None:
+        assert isinstance(await world.mediator.handle("read", params), Answered)
+
+    other: Mapping[str, Json] = {"name": "read", "arguments": {"a": 1}}
+    async with anyio.create_task_group() as group:
+        group.start_soon(handle, CALL)
+        group.start_soon(handle, other)
+    assert look.last == last
+    again = await world.mediator.handle("read", CALL)
+    assert isinstance(again, Answered if views else Refused)
 
 
 async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
