@@ -406,6 +406,9 @@ class Watchman(Struct):
             self._end_races(found)
             # A look at a large workspace takes a twentieth of the time at most.
             pause = max(_QUIET, 20 * (anyio.current_time() - begun))
+            if self.on_race is not None and any(one.acts for one in found):
+                # What races the look is ended soon.
+                pause = _QUIET
             await anyio.sleep(pause)
 
     def end(self) -> tuple[PutBack, ...]:
