@@ -40,7 +40,8 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import SQL_EFFECTS, RealPath
 
-SERVERS = ("filesystem", "filesystem", "git", "web")
+# Half of them "web", which has an allowlist of hosts: else its gate is met once in 600 calls.
+SERVERS = ("filesystem", "filesystem", "git", "web", "web", "web")
 TOOLS = ("read", "move", "push", "list_allowed_directories")
 PATH_ROLES: tuple[ArgumentRole, ...] = ("read-path", "write-path", "delete-path", "write-history")
 URL_ROLES: tuple[ArgumentRole, ...] = ("fetch-url", "git-remote-url")
