@@ -196,6 +196,25 @@ notifications = true
         left={"some": "limits its tools"},
     ),
     Sample(
+        client="cline",
+        file=".cline/data/settings/cline_mcp_settings.json",
+        text="""{
+  "mcpServers": {
+    "local-server": {
+      "command": "node",
+      "args": ["/path/to/server.js"],
+      "env": {"API_KEY": "your_api_key"},
+      "autoApprove": ["tool1"],
+      "disabled": false
+    },
+    "off": {"command": "x", "disabled": true}
+  }
+}
+""",
+        taken=frozenset({"local-server"}),
+        left={"off": "switched off"},
+    ),
+    Sample(
         client="goose",
         file=".config/goose/config.yaml",
         text="""# written by goose configure
