@@ -1,6 +1,7 @@
 """`review` in a process of its own, without and with a terminal."""
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -97,3 +98,25 @@ async def test_a_killed_review_listens_no_longer(home: Path) -> None:
         await until(box.mailbox.is_reachable)
         os.kill(process.pid, 9)
         await until(lambda: not box.mailbox.is_reachable())
+
+
+async def test_no_call_waits_for_a_review_whose_terminal_is_gone(home: Path) -> None:
+    """A terminal that hangs up ends its programs, but not one that ignores it (`nohup`)."""
+    sessions = home / ".ironcurtain" / "sessions"
+    ours, theirs = pty.openpty()
+    async with a_box(sessions / "s1", assume_listener=False) as box:
+        process = await anyio.open_process(
+            [sys.executable, "-c", PROGRAM],
+            stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"},
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        try:
+            await until(box.mailbox.is_reachable)
+            os.close(ours)
+            with anyio.fail_after(60):
+                await process.wait()
+            await until(lambda: not box.mailbox.is_reachable())
+        finally:
+            if process.returncode is None:
+                process.kill()

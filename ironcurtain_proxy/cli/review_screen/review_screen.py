@@ -4,6 +4,7 @@ Knows what is shown and which key does what; reading and answering are the mailb
 that a key answers is always the one whose details are on the screen.
 """
 
+import os
 import time
 from typing import ClassVar, Final
 
@@ -100,8 +101,7 @@ class ReviewScreen(App[None]):
         """The number of lines of the shown request that an approval wants on the screen."""
         self._remembering = 0
         """The same, of an approval that is remembered."""
-        self._ready_at = 0.0
-        self._listen_at = 0.0
+        self._ready_at = self._listen_at = 0.0
         self._title = ""
         self._cards: dict[str, tuple[PendingRequest, ...]] = {}
         self._note: PendingRequest | None = None
@@ -139,6 +139,9 @@ class ReviewScreen(App[None]):
     def _look(self) -> None:
         if time.monotonic() >= self._listen_at:
             self._listen_at = time.monotonic() + _LISTEN_SECONDS
+            if not self.is_headless and not os.isatty(0):
+                # The terminal is gone, and nothing ended us with it: calls must not wait for us.
+                self.exit()
             try:
                 self._mailboxes.listen()
             except ConfigurationError as error:
@@ -150,8 +153,7 @@ class ReviewScreen(App[None]):
         found = {one.id: one for one in self._mailboxes.pending(now)}
         self._answered &= found.keys()
         waiting = {key: one for key, one in found.items() if key not in self._answered}
-        came = waiting.keys() - self._all.keys()
-        self._all = waiting
+        came, self._all = waiting.keys() - self._all.keys(), waiting
         self._found = self._search.chosen(waiting)
         cards = grouped([*self._found.values()], {one.id for one in self._drawn})
         self._cards = {card[0].id: card for card in cards}
