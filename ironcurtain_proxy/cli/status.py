@@ -151,8 +151,8 @@ def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
     """Return the sessions whose containment has ended until a person looks."""
     found = list(sessions_ended(settings.state_dir / "sessions"))
     warnings += [
-        f"session {visible(one.session)}: containment has ended: {visible(one.why)}; once you have "
-        f"looked: ironcurtain-proxy containment resume {visible(one.session)}"
+        f"{_shown(one)}; once you have looked: ironcurtain-proxy containment resume "
+        f"{visible(one.session)}"
         for one in found
     ]
     return [picked(one, "session call why") for one in found]

@@ -356,9 +356,10 @@ def _looked_after(
 
 
 def _led(resolver: Resolver, watchman: "Watchman | None") -> Resolver:
-    """Tell a resolver what the user's own settings start."""
+    """Tell a resolver which files the user's own settings start; closed ones no call can write."""
     if watchman is not None:
-        resolver.leads = watchman.lookout.leads.holds
+        look = watchman.lookout
+        resolver.leads = lambda path: path not in look.closed_files and look.leads.holds(path)
     return resolver
 
 

@@ -79,7 +79,9 @@ def test_a_call_that_races_the_look_is_ended_while_it_runs_and_containment_with_
     shown = person.run("containment").stdout
     assert "more than 3 times" in shown
     assert "but for our own shell" in shown
-    assert "Containment:     on, ended in 1" in person.run("status").stdout
+    status = person.run("status")
+    assert "Containment:     on, ended in 1" in status.stdout
+    assert "but for our own shell" in status.stderr
     assert person.run("containment", "resume").returncode == 0
     until_contained(lambda: shell(agent, "touch made.txt"))
 
@@ -102,7 +104,10 @@ def test_a_tool_that_names_what_the_users_settings_start_is_asked_about_first(
     escalations(installation)
     here = installation.workspace
     (here / "tools").mkdir()
-    (here / ".mcp.json").write_text('{"mcpServers": {"a": {"args": ["tools/server.js"]}}}')
+    (here / "tools/closed.js").write_text("mine")
+    (here / ".mcp.json").write_text(
+        '{"mcpServers": {"a": {"args": ["tools/server.js", "tools/closed.js"]}}}'
+    )
     agent, person = contained(installation), Person(installation)
     started = here / "tools/server.js"
     call = agent.start_call("write", {"path": str(started), "text": "x"})
@@ -113,6 +118,8 @@ def test_a_tool_that_names_what_the_users_settings_start_is_asked_about_first(
     done(agent.result(call))
     assert started.read_text() == "x"
     assert "putBack" not in last(installation)
+    closed = agent.call("write", {"path": str(here / "tools/closed.js"), "text": "x"})
+    assert "closed.js is closed to all calls" in refused(closed)
     done(agent.call("write", {"path": str(here / "tools/other.js"), "text": "x"}))
     assert last(installation)["decidedBy"] == "containment"
 
