@@ -49,7 +49,7 @@ _COMMANDS: Final = lazy(
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _SHORT: Final = 2
-_IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]++)++(?![/*?${\[])")
+_IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]{1,255}+){1,64}+(?![/*?${\[])")
 """A path from the root of the system, but for one that goes on, such as `/a/*`, `/a/` or `/a$B`."""
 _OF_HOME: Final = lazy(
     r"(?:(?<![\w~/.])~|%h|\$(?:HOME\b|\{(?:env:)?HOME\}|env\.HOME\b|USER_HOME\$))(?=/)"
@@ -59,14 +59,14 @@ _SET_HERE: Final = lazy(r"\b([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
 _VARIABLE: Final = lazy(r"\$\{?(\w+)\}?(?=/)")
 """`A=/x`, and then `$A/y`."""
 _SET: Final = lazy(
-    r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]*/[^\s;\"')]*)"
+    r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]{1,4096})"
 )
 """A variable that is set to a path: `A=x/y`, `"A": "x/y"`, `set -x A x/y`."""
 _NAMES_OPENED_FILES: Final = "xml"
 _INERT: Final = lazy(
     r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}|\bHISTFILE="
     r"|(?<![\w-])(?:-o(?=\s+\S+\.(?:json|xml|html))|--out(?:put|file|dir|-file|-dir)?)(?:[\"'],)?)"
-    r"[ \t=]{0,9}[\"']?[\w@./][\w./@*-]*(?![^\s;&|)\"',\]])"
+    r"[ \t=]{0,9}[\"']?(?!/dev/)[\w@./][\w./@*-]*(?![^\s;&|)\"',\]])"
 )
 """What is looked for, or written: `[ -f x ]`, `> x`, `--output x`. It runs if it is said again."""
 _ENDS: Final = lazy(r"\n|;|&&|\|\|")
@@ -79,14 +79,15 @@ _VALUES: Final = lazy(
 )
 """Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
 _SPOKEN_OF: Final = lazy(
-    r"(?i)(?:exclude|ignore|associations|globs?|patterns?|files|match|url|schemas?|customData|sources"
+    r"(?i)(?:exclude|ignore|associations|globs?|patterns?|(?<!exec_)files|match|url|schemas?|customData|sources"
     r"|standard(?:output|error)|pidfile|path(?:changed|modified|exists)|read\w*paths|icon"
     r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
     r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})"
 )
 _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
-    r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath)[\"']?\s*[:=]\s*[\"']?([^\s\"',]+)"
+    r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|cliPluginsExtraDirs|scripts-append"
+    r"|<localRepository)[\"']?\s*[:=>]\s*\[?\s*[\"']?([^\s\"',<]+)"
 )
 """Where settings say that programs, or a library that is loaded, lie."""
 _LOADED: Final = lazy(
@@ -103,8 +104,11 @@ _PATHS_OF_BEFORE: Final = lazy(
     r"(?i)\$\{?\w*path\b[^/]*|/(?:usr/(?:local/)?|snap/)?s?(?:bin|games)/?|\W*"
 )
 """`$PATH`, and what holds an earlier one, such as `${_OLD_VIRTUAL_PATH:-}`; the system's own."""
-_FUNCTIONS: Final = lazy(r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS)\b([^\n;]{0,4096})")
-"""Where a shell finds functions and completions, which it loads by themselves."""
+_FUNCTIONS: Final = lazy(
+    r"\b(?:fpath|fish_(?!add)\w+_path|XDG_\w+_DIRS|(?:antigen|zgenom|zinit|zplug)[ \t]+\w+)\b"
+    r"([^\n;]{0,4096})"
+)
+"""Where a shell finds functions, completions and plugins, which it loads by themselves."""
 _OF_NPM: Final = lazy(r"(?m)^[ \t]*(?!cache|logs|prefix|tmp)[\w-]+[ \t]*=[ \t]*([^\n]*/[^\n]*)")
 _LOADED_BY_MISE: Final = lazy(r"_\.(?:source|file)\s*=\s*(\[[^\]]{0,4096}|[^\n]{0,4096})")
 _PATH_OF_SETTINGS: Final = lazy(
@@ -144,7 +148,7 @@ _STEERS: Final = lazy(
 _ENVIRONMENT: Final = lazy(
     r"\b(?:anaconda|activate)[ \t]+(?:-\w[ \t]+)?[\"']?([^\s\"';&|)-][^\s\"';&|)]*)"
 )
-_PYTHONS: Final = lazy(r"\bPYTHONPATH\b([^;\n]{0,4096})")
+_PYTHONS: Final = lazy(r"\b(?:PYTHONPATH|sys\.path)\b([^;\n]{0,4096})")
 _LIBRARIES: Final = lazy(
     r"\b(LD_LIBRARY_PATH|PERL5?LIB|RUBYLIB)\b([^;\n]{0,4096})"
     r"|\b(perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-I[\s\"',]{0,9}([^\s\"',]+)"
@@ -318,9 +322,12 @@ def _words_in(parts: Iterable[str]) -> Iterable[str]:
 
 def spelled_out(text: str, home: str) -> str:
     """Return a text with whole paths in place of those that begin with the home or a variable."""
-    text = _OF_HOME.sub(lambda _: home, text)
-    known = {found[1]: found[2] for found in _SET_HERE.finditer(text)}
-    return _VARIABLE.sub(lambda found: known.get(found[1], found[0]), text)
+    text = text.replace(f"~{home.rpartition('/')[2]}/", f"{home}/")
+    # Most texts have neither, and are not to be searched slowly.
+    if any(one in text for one in ("~/", "HOME", "%h/")):
+        text = _OF_HOME.sub(lambda _: home, text)
+    known = {found[1]: found[2] for found in _SET_HERE.finditer(text)} if "$" in text else {}
+    return _VARIABLE.sub(lambda found: known.get(found[1], found[0]), text) if known else text
 
 
 def _relative(word: str) -> str:
@@ -462,7 +469,8 @@ def _in_full(name: str, text: str) -> Iterator[str]:
     """Yield the paths that a text says in full, but for what it only speaks of, and documents."""
     text = text if is_shells(name) else _SPOKEN_OF.sub("", text)
     documents = read_names().commands["data_endings"]
-    for one in _IN_FULL.findall(text):
+    blanks = [one for kind in _QUOTED for one in kind.findall(text) if " " in one]
+    for one in [*_IN_FULL.findall(text), *[one for one in blanks if one.startswith("/")]]:
         if not (one.lower().endswith(documents) or _is_data(one) or is_in_cache(one.split("/"))):
             yield one
 
@@ -480,7 +488,7 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 def _of_variables(text: str) -> Iterator[str]:
     words = [*_words_in([one for one in _STEERS.findall(text) if "/" in one])]
-    homes = [path for name, path in _SET.findall(text) if name in read_names().homes]
+    homes = [one for name, one in _SET.findall(text) if name in read_names().homes and "/" in one]
     words += [f"{one}/" for one in _words_in(homes)]
     yield from [one for one in map(_relative, words) if not is_in_cache(one.split("/"))]
 

@@ -191,16 +191,15 @@ def _leading_text(
         entries: what lies in the roots, where some settings start commands, or None if the text
             must name a root.
     """
-    text, name = text_of(path), path.rpartition("/")[2]
+    text, name = text_spelled_out(path), path.rpartition("/")[2]
     # Programs keep JSON in files without an ending.
     is_shell = is_shells(name) and _OBJECT.match(text) is None
-    home = os.path.expanduser("~")  # noqa: PTH111  text
-    # What a shell loads of the home may start what lies in a root.
-    loads = is_shell and entries is not None
-    is_led = (loads and any(one in text for one in ("~/", "$HOME", "${HOME", home))) or may_lead(
+    if is_shell and entries is not None and os.path.expanduser("~") in text:  # noqa: PTH111  text
+        return text  # what it loads may start what lies there
+    is_led = may_lead(
         name, text, inner, entries if is_shell or path.endswith(OF_PROJECTS) else None
     )
-    return spelled_out(text, home) if is_led else ""
+    return text if is_led else ""
 
 
 def text_spelled_out(path: str) -> str:
