@@ -38,6 +38,7 @@ from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
 from ironcurtain_proxy.facts.pushes import RemoteReader, operation_of, repository_root
 from ironcurtain_proxy.facts.repositories import current_branch, current_commit, shared_directory
 from ironcurtain_proxy.model.annotation import (
+    CHANGES,
     IGNORES_CASE,
     Roles,
     RoleSpec,
@@ -516,6 +517,8 @@ def _request(
     sent: Arguments,
     repository: RealPath | None = None,
 ) -> AccessRequest:
+    # A tool that reads, and is told to save what it read, changes that file.
+    saves = any(fact.values and not CHANGES.isdisjoint(fact.roles) for fact in facts)
     return AccessRequest(
         server=annotation.server,
         tool=annotation.tool,
@@ -523,7 +526,7 @@ def _request(
         has_arguments=bool(sent),
         arguments=tuple(facts),
         repository=repository,
-        effect=annotation.effect,
+        effect="writes" if saves and annotation.effect == "reads" else annotation.effect,
         method=annotation.method,
     )
 

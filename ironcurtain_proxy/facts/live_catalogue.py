@@ -581,5 +581,4 @@ def widened(annotation: ToolAnnotation, arguments: Arguments) -> ToolAnnotation 
 
 def as_unknown(facts: Facts, undescribed: tuple[str, ...] = ()) -> Facts:
     """Return the facts of a guess: nobody has described the tool, or these arguments of it."""
-    request = replace(facts.request, annotated=False, undescribed=undescribed)
-    return replace(facts, request=request)
+    return replace(facts, request=replace(facts.request, annotated=False, undescribed=undescribed))

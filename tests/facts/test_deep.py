@@ -40,6 +40,19 @@ def hosts(found: Facts) -> list[str]:
     return [host for value in values if isinstance(value, UrlValue) for host in value.domains]
 
 
+def test_a_tool_that_reads_and_is_told_to_save_a_file_changes_it(tree: Tree) -> None:
+    annotation = ToolAnnotation(
+        server="pages",
+        tool="snapshot",
+        arguments={"filename": WRITE, "at": UNCLEAR},
+        effect="reads",
+    )
+    for arguments, effect in (({"filename": "a.md"}, "writes"), ({"at": "e5"}, "reads")):
+        found = FactReader(tree.reader()).read(annotation, arguments, GitRemotes({}))
+        assert isinstance(found, Facts)
+        assert found.request.effect == effect
+
+
 def test_a_path_in_a_list_of_objects_is_judged_and_sent_normalised(tree: Tree) -> None:
     spec = RoleSpec(default=("none",), inside={"path": WRITE, "text": NONE})
     files: Json = [{"path": "out/x", "text": "/etc"}, {"path": ["a.txt"], "text": "../b"}]

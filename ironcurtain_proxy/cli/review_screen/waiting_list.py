@@ -317,7 +317,7 @@ class TextScreen(ModalScreen[str]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "back", "back"),
-        Binding("space,pagedown", "scroll(1)", "page down", show=False),
+        Binding("space,pagedown", "scroll(1)", "scroll"),
         Binding("pageup", "scroll(-1)", "page up", show=False),
         Binding("down,j", "line(1)", "down", show=False),
         Binding("up,k", "line(-1)", "up", show=False),
