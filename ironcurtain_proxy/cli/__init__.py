@@ -121,7 +121,11 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
-    options = parser_of([name]).parse_args(arguments)
+    options, strays = parser_of([name]).parse_known_args(arguments)
+    if strays:
+        why = f"unrecognized arguments: {' '.join(strays)}".encode("unicode_escape").decode()
+        sys.stderr.write(f"ironcurtain-proxy {name}: {why}: see ironcurtain-proxy {name} --help\n")
+        return EXIT_USAGE
     # Imports make no garbage: collecting it costs a tenth of a start. Frozen, they are not looked
     # through afterwards either.
     gc.disable()

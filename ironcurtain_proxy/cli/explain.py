@@ -500,8 +500,7 @@ def explanation_of(one: PendingRequest) -> list[str]:
 
 
 def _asking(one: PendingRequest) -> SessionConfiguration:
-    sessions = sessions_directory(home_directory(os.environ))
-    return configuration_of(one, sessions, os.environ)
+    return configuration_of(one, sessions_directory(home_directory(os.environ)), os.environ)
 
 
 def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:

@@ -64,8 +64,7 @@ def _sign(options: argparse.Namespace) -> int:
         )
         repository.begin(persons, read_public_key(options.machine), now, roots)
     if options.content is not None:
-        version = repository.propose(options.content, now)
-        say(f"bundle {version} waits for signatures")
+        say(f"bundle {repository.propose(options.content, now)} waits for signatures")
     for line in repository.changes():
         say(line)
     if options.key is not None:

@@ -88,8 +88,7 @@ class Validity(Struct):
         if server_digest(spec, workspace or None) != kept.server_digest:
             return "its server is started in another way"
         if not kept.basis:
-            same = kept.policy_version == loaded.version
-            return None if same else "the policy has changed"
+            return None if kept.policy_version == loaded.version else "the policy has changed"
         basis = basis_in(settings, Basis(loaded.policy, loaded.annotations))
         if basis(pattern.server, pattern.tool) != kept.basis:
             return "a rule about its tool, or what its arguments name, has changed"

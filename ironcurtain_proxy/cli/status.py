@@ -264,8 +264,7 @@ def run_containment(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: the session to resume is ambiguous or unknown.
     """
-    sessions = state_directory() / "sessions"
-    found = list(sessions_ended(sessions))
+    found = list(sessions_ended(state_directory() / "sessions"))
     if options.action is None:
         for one in found:
             say(_shown(one))

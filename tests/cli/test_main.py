@@ -195,8 +195,14 @@ def test_a_command_neither_waits_for_what_is_no_file_nor_breaks(line: str, tmp_p
         ("report --log log --json", '{"wrote":"ironcurtain-report.html"}'),
         ("policy replay --candidate policy.json --json", "no such audit log"),
         ("policy suggest --json", "no such audit log"),
-        ("audit export --json", "unrecognized arguments: --json"),
-        ("audit ship --to there --json", "unrecognized arguments: --json"),
+        (
+            "audit export --json",
+            "unrecognized arguments: --json: see ironcurtain-proxy audit --help",
+        ),
+        (
+            "audit ship --to there --json",
+            "unrecognized arguments: --json: see ironcurtain-proxy audit --help",
+        ),
     ],
 )
 def test_json_is_printed_as_such_or_not_at_all(line: str, says: str, tmp_path: Path) -> None:
