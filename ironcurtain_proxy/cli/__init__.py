@@ -121,11 +121,12 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
-    options, strays = parser_of([name]).parse_known_args(arguments)
+    parser = parser_of([name])
+    options, strays = parser.parse_known_args(arguments)
     if strays:
-        why = f"unrecognized arguments: {' '.join(strays)}".encode("unicode_escape").decode()
-        sys.stderr.write(f"ironcurtain-proxy {name}: {why}: see ironcurtain-proxy {name} --help\n")
-        return EXIT_USAGE
+        # Said by the command's own parser: argparse would show the usage of the whole program.
+        commands = next(one.choices for one in parser._actions if isinstance(one.choices, dict))  # noqa: SLF001
+        commands[name].error(f"unrecognized arguments: {' '.join(strays)}")
     # Imports make no garbage: collecting it costs a tenth of a start. Frozen, they are not looked
     # through afterwards either.
     gc.disable()

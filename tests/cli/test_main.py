@@ -197,11 +197,11 @@ def test_a_command_neither_waits_for_what_is_no_file_nor_breaks(line: str, tmp_p
         ("policy suggest --json", "no such audit log"),
         (
             "audit export --json",
-            "unrecognized arguments: --json: see ironcurtain-proxy audit --help",
+            "proxy audit: error: unrecognized arguments: --json",
         ),
         (
             "audit ship --to there --json",
-            "unrecognized arguments: --json: see ironcurtain-proxy audit --help",
+            "proxy audit: error: unrecognized arguments: --json",
         ),
     ],
 )
