@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import pytest
+from _pytest import tmpdir
 from _pytest.capture import CaptureManager
 from _pytest.runner import runtestprotocol
 from hypothesis import given, settings
@@ -152,6 +153,8 @@ def _work(
     config = session.config
     config.pluginmanager.register(Sending(pipe))
     config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
+    # A link to the newest folder of each name, anew for each test, costs as much as the folder.
+    tmpdir._force_symlink = lambda *_: None  # type: ignore[attr-defined]
     capture = config.pluginmanager.getplugin("capturemanager")
     assert isinstance(capture, CaptureManager)
     # What a test prints goes into a file, which all forks would share. The old one stays open: it
