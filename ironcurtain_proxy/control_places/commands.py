@@ -56,7 +56,7 @@ _OF_HOME: Final = lazy(
 )
 """How settings say the home directory: what stands behind it lies nowhere else."""
 _SET_HERE: Final = lazy(r"\b([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
-_VARIABLE: Final = lazy(r"\$\{?(\w+)\}?(?=/)")
+_VARIABLE: Final = lazy(r"\$(?:\{(\w+)\}|(\w+))")
 """`A=/x`, and then `$A/y`."""
 _SET: Final = lazy(
     r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]{1,4096})"
@@ -82,11 +82,11 @@ _SPOKEN_OF: Final = lazy(
     r"(?i)(?:exclude|ignore|associations|globs?|patterns?|(?<!exec_)files|match|url|schemas?|customData|sources"
     r"|standard(?:output|error)|pidfile|path(?:changed|modified|exists)|read\w*paths|icon"
     r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
-    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|[^\n]{0,4096})"
+    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
-    r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|cliPluginsExtraDirs|scripts-append"
+    r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|pluginpath|cliPluginsExtraDirs|scripts-append"
     r"|<localRepository)[\"']?\s*[:=>]\s*\[?\s*[\"']?([^\s\"',<]+)"
 )
 """Where settings say that programs, or a library that is loaded, lie."""
@@ -98,7 +98,8 @@ _LOADED: Final = lazy(
 """What an allowed `.envrc` loads, or puts where programs are looked for."""
 _PATH_OF_ENVRC: Final = lazy(
     r"(?:\b(?:PATH|path)(?:\[[\d,-]*\]|[ \t]DEFAULT)?\+?[ \t]*="
-    r"|\b(?:load_prefix|fish_add_path|fish_user_paths)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
+    r"|\b(?:load_prefix|fish_add_path|fish_user_paths|path(?:add|munge|_?(?:append|prepend))"
+    r"|(?:add|append|prepend)_?(?:to_?)?path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
 _PATHS_OF_BEFORE: Final = lazy(
     r"(?i)\$\{?\w*path\b[^/]*|/(?:usr/(?:local/)?|snap/)?s?(?:bin|games)/?|\W*"
@@ -327,7 +328,11 @@ def spelled_out(text: str, home: str) -> str:
     if any(one in text for one in ("~/", "HOME", "%h/")):
         text = _OF_HOME.sub(lambda _: home, text)
     known = {found[1]: found[2] for found in _SET_HERE.finditer(text)} if "$" in text else {}
-    return _VARIABLE.sub(lambda found: known.get(found[1], found[0]), text) if known else text
+    return (
+        _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), text)
+        if known
+        else text
+    )
 
 
 def _relative(word: str) -> str:
