@@ -366,6 +366,8 @@ class Commands(Struct, frozen=True):
     """Words that may be files which exist, or directories to which commands go."""
     coming: frozenset[str]
     """What is loaded as soon as it is there; with a slash at its end all that a directory holds."""
+    homes: frozenset[str]
+    """The same of directories of programs: what lies in one outside is not read."""
     full: frozenset[str]
     """Absolute paths of what may be files that programs act on."""
     modules: frozenset[str]
@@ -433,6 +435,7 @@ def read_commands(name: str, text: str) -> Commands:
         name,
         named=frozenset([one for one in named if not _is_data(one)]),
         coming=frozenset(files_to_come(name, text, named)),
+        homes=frozenset(_homes_of(text)),
         full=frozenset(_in_full(name, text)),
         modules=modules,
         places=frozenset(map(_relative, _words_in(searched))),
@@ -492,10 +495,15 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 
 def _of_variables(text: str) -> Iterator[str]:
-    words = [*_words_in([one for one in _STEERS.findall(text) if "/" in one])]
-    homes = [one for name, one in _SET.findall(text) if name in read_names().homes and "/" in one]
-    words += [f"{one}/" for one in _words_in(homes)]
+    words = _words_in([one for one in _STEERS.findall(text) if "/" in one])
     yield from [one for one in map(_relative, words) if not is_in_cache(one.split("/"))]
+
+
+def _homes_of(text: str) -> Iterator[str]:
+    """Yield the directories out of which programs load, by a variable that is set."""
+    homes = [one for name, one in _SET.findall(text) if name in read_names().homes and "/" in one]
+    words = map(_relative, _words_in(homes))
+    yield from [f"{one}/" for one in words if not is_in_cache(one.split("/"))]
 
 
 def _of_envrc(text: str) -> Iterator[str]:

@@ -351,7 +351,8 @@ class Leads:
     def _load(self, said: Commands, place: str, *, is_top: bool, follows: bool) -> None:
         """Add what is loaded as soon as it is there."""
         beside = [one for one in said.coming if "/" not in one.removeprefix("./")]
-        for one in self._of_ours(place, said.coming if is_top else beside):
+        coming = said.coming | said.homes if is_top else beside
+        for one in self._of_ours(place, coming):
             if one.endswith("/"):
                 self._follow(f"{place}/{one}", top=place)
             elif not os.path.isdir(f"{place}/{one}"):  # noqa: PTH112  text

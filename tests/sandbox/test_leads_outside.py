@@ -121,3 +121,11 @@ def test_the_users_crontab_is_read(w: Watched, monkeypatch: pytest.MonkeyPatch) 
     outside._crontab.cache_clear()
     assert str(program) in w.begin()
     outside._crontab.cache_clear()
+
+
+def test_what_lies_in_the_home_of_a_tool_outside_is_no_script(w: Watched) -> None:
+    w.put("../home/.bashrc", 'export PYENV_ROOT="$HOME/.pyenv"\n')
+    w.put("../home/.pyenv/.gitignore", "/src/*\n/src/Makefile\n")
+    w.begin()
+    w.put("src/x.py")
+    assert w.look() == []
