@@ -55,7 +55,7 @@ _OF_HOME: Final = lazy(
     r"(?:(?<![\w~/.])~|%h|\$(?:HOME\b|\{(?:env:)?HOME\}|env\.HOME\b|USER_HOME\$))(?=/)"
 )
 """How settings say the home directory: what stands behind it lies nowhere else."""
-_SET_HERE: Final = lazy(r"\b([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
+_SET_HERE: Final = lazy(r"\b(?!PATH=)([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
 _VARIABLE: Final = lazy(r"\$(?:\{(\w+)\}|(\w+))")
 """`A=/x`, and then `$A/y`."""
 _SET: Final = lazy(

@@ -41,6 +41,7 @@ def test_files_that_settings_outside_only_speak_of_stay_data(
 ) -> None:
     w.put("../home/.bash_aliases", "alias x=y\n")
     w.put("../home/rc.d/a.sh", "for f in ~/rc.d/*; do . $f; done\n")
+    w.put("s/data")
     w.put(f"../home/{there}", text.replace("{w}", str(w.top)))
     w.begin()
     w.put(path)
