@@ -555,7 +555,7 @@ class World(Struct, frozen=True, kw_only=True):
 
     def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
         """Tell the client that its call waits for a reviewer, meanwhile."""
-        client = self.client
+        client = None if caller is None else self.client  # nobody has a deadline without a caller
         return nullcontext() if client is None else client.waiting(caller, is_sent=is_sent)
 
     def end_of(self, method: Method) -> OperationTarget:
