@@ -17,7 +17,7 @@ after the steps: what a commit replaced is not removed there before the journal 
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -151,6 +151,16 @@ def reopen(directory: Path) -> None:
     (directory / _ENDED).rename(directory / JOURNAL)
 
 
+def forget(directory: Path) -> None:
+    """Say that a view is being removed: a start in the middle of it finds nothing to tell of.
+
+    Raises:
+        OSError: it cannot be said.
+    """
+    for name in (PREPARED, _UNDONE):
+        (directory / name).unlink(missing_ok=True)
+
+
 def is_waiting(directory: Path) -> bool:
     """Return whether the changes of a command wait for their commit."""
     return (directory / PREPARED).exists() and not (directory / _ENDED).exists()
@@ -158,10 +168,9 @@ def is_waiting(directory: Path) -> bool:
 
 def read_undone(directory: Path) -> Prepared | None:
     """Return what an earlier start took back, or None if none did."""
-    try:
+    with suppress(msgspec.MsgspecError, OSError):
         return read_prepared(directory, _UNDONE)
-    except (msgspec.MsgspecError, OSError):
-        return None
+    return None
 
 
 def is_begun(directory: Path) -> bool:

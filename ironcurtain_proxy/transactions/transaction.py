@@ -190,6 +190,7 @@ def discard(directory: Path) -> None:
     if journal.is_begun(directory):
         return
     with suppress(OSError, RecursionError):
+        journal.forget(directory)
         shutil.rmtree(directory)
     for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if not os.path.lexists(directory):
@@ -249,8 +250,7 @@ class TakenBack(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Json]:
         """Return it for a record."""
-        left: list[Json] = [*map(str, self.stays)]
-        return {"call": self.call, "workspace": self.workspace, "left": left}
+        return {"call": self.call, "workspace": self.workspace, "left": [*map(str, self.stays)]}
 
     @property
     def is_recorded(self) -> bool:
@@ -286,12 +286,10 @@ class Recovery:
 
 def _discard_session(session: Path) -> None:
     """Remove a session and its views, but for those that are half committed."""
+    for view in filter(Path.is_dir, session.iterdir()):
+        discard(view)
     if not any(map(journal.is_begun, session.iterdir())):
         discard(session)
-        return
-    for view in session.iterdir():
-        if view.is_dir():
-            discard(view)
 
 
 def _reverted(view: Path) -> TakenBack | None:

@@ -1,5 +1,6 @@
 """The views of one session."""
 
+import shutil
 import threading
 from pathlib import Path
 from unittest.mock import Mock
@@ -52,7 +53,7 @@ def test_no_call_waits_for_the_removal_of_what_killed_sessions_left(
     monkeypatch.setattr(transaction, "discard", slowly)
     killed = [tmp_path / name for name in ("one", "two")]
     for one in killed:
-        (one / "view").mkdir(parents=True)
+        one.mkdir()
     own = ShellViews(SessionViews(tmp_path), frozenset(), Recovery(tmp_path))
 
     async def session() -> None:
@@ -66,3 +67,25 @@ def test_no_call_waits_for_the_removal_of_what_killed_sessions_left(
     own.close()
     assert all(ended.acquire(timeout=30) for _ in (*killed, own))
     assert not any(one.exists() for one in killed)
+
+
+def test_a_removal_that_is_cut_off_is_no_commit_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = tmp_path / "session" / "view"
+    view.mkdir(parents=True)
+    for name in ("prepared", "ended", "recorded", "undone"):
+        (view / name).write_text("")
+
+    def killed(directory: Path) -> None:
+        (directory / "ended").unlink()
+        raise SystemExit
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(SystemExit):
+        transaction.discard(view)
+    monkeypatch.undo()
+    recovery = Recovery(tmp_path)
+    assert recovery.found == []
+    recovery.close(is_recorded=True)
+    assert not view.exists()
