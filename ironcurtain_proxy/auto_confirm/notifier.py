@@ -175,7 +175,8 @@ def _tmux(channel: TmuxChannel, notice: EngineNotice) -> tuple[str, ...]:
 
 async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
     """Run a program to its end. When cancelled, kill it and its process group."""
-    with children.in_own_session() as started:
+    # Shielded: cancelled in the middle of a start, its own children would live on.
+    with children.in_own_session() as started, anyio.CancelScope(shield=True):
         process = await anyio.open_process(
             argv,
             stdin=DEVNULL,
