@@ -27,7 +27,8 @@ from ironcurtain_proxy.facts.arguments import (
 )
 from ironcurtain_proxy.facts.git_process import GitOutput, GitState, run_git, state_of
 
-RemoteOperation: TypeAlias = Literal["push", "fetch", "both"]
+RemoteOperation: TypeAlias = Literal["push", "fetch", "both", "any"]
+"""`any` is both, of whatever branch: a command may check out another one first."""
 """The operation of a call on a remote. `both`: unknown, so either."""
 
 # Verbose listing: name, tab, URL, direction, and for partial clones a filter.
@@ -69,7 +70,7 @@ class _Remotes(Struct, frozen=True):
 
     def urls(self, name: str, operation: RemoteOperation) -> tuple[str, ...]:
         fetched, pushed = self.fetch.get(name, ()), self.push.get(name, ())
-        return {"fetch": fetched, "push": pushed, "both": fetched + pushed}[operation]
+        return {"fetch": fetched, "push": pushed}.get(operation, fetched + pushed)
 
 
 _Answer: TypeAlias = tuple[str, ...] | Refusal
@@ -467,7 +468,10 @@ def _default_names(
     pushed = (
         values.get(f"branch.{branch}.pushremote") or values.get("remote.pushdefault") or fetched
     )
-    names = {"fetch": [fetched], "push": [pushed], "both": [fetched, pushed]}[operation]
+    names = {"fetch": [fetched], "push": [pushed]}.get(operation, [fetched, pushed])
+    followed = {to for key, to in values.items() if re.match(r"(?s)branch\..*\.remote\Z", key)}
+    # `.` is this repository.
+    names += sorted(followed - {"."}) if operation == "any" else []
     if operation != "push" and values.get("fetch.all", "false").lower() not in {"false", "no", "0"}:
         names += sorted(remotes.names)
     return list(dict.fromkeys([*names, "origin"]))

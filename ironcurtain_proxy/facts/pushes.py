@@ -124,7 +124,7 @@ class RemoteReader:
         if not value and value in (None, "", []):
             if of_git and repository is not None and tool in _OPERATIONS:
                 return self._default(tool, str(repository), remotes, given=value is not None)
-            return _values_of_empty(value)
+            return (_EMPTY,) if value == "" else ()
         if not isinstance(value, str | list):
             # A server may convert it to text, which git may take for a remote.
             return _NO_TEXT
@@ -164,12 +164,8 @@ class RemoteReader:
         if isinstance(urls, Refusal):
             return urls
         if not urls:
-            return _values_of_empty("" if given else None)
+            return (_EMPTY,) if given else ()
         return (_leading_to(canonical_git_url(urls[0]), urls),)
-
-
-def _values_of_empty(value: Json) -> tuple[Value, ...]:
-    return (_EMPTY,) if value == "" else ()
 
 
 def _leading_to(text: str, urls: tuple[str, ...]) -> UrlValue:
@@ -244,7 +240,7 @@ def _urls(family: Family, repository: str, remotes: GitRemotes) -> tuple[str, ..
     program, named = _named(family)
     operation: RemoteOperation = "push" if program == "push" else "both"
     if named is None or "--all" in family.kept:
-        urls = remotes.default_destinations(repository, "both")
+        urls = remotes.default_destinations(repository, "any" if program in _FETCHES else "both")
     else:
         urls = remotes.destinations(named, repository, operation)
     return None if isinstance(urls, Refusal) else urls

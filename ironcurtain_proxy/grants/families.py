@@ -413,7 +413,7 @@ def _phrase(family: Family, place: str) -> str:
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
         if named[-1:] == [OWN_BRANCH]:
-            target = f" to {OWN_BRANCH} at {named[0]}, never a shared or protected one,"
+            target = f" to {OWN_BRANCH} at {named[0]}, never a shared, protected or temporary one,"
         target = target if named else ""
         words = [word for word in words if word not in named]
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"

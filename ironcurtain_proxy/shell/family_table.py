@@ -184,9 +184,12 @@ _PROTECTED_BRANCHES: Final = word_set("protected-branches") | {""}
 
 _SHARED_NAME: Final = re.compile(
     r"(?:main|master|trunk|devel|dev$|prod|stag|stable|releas|rel[/-]|deploy|live$|pages|gh-pages"
-    r"|qa$|uat$|next$|canary|nightly|beta|alpha|preview|hotfix$|env/|integration|v?\d+\.(?:\d|x)|v\d+$)"
+    r"|qa$|uat$|next$|canary|nightly|beta|alpha|preview|hotfix$|env/|integration|v?\d+\.(?:\d|x)|v\d+$"
+    r"|(?:te?mp|wip|scratch)(?:[\d._-]|$)|(?:backup|bak|local|private|secret|throwaway)$"
+    r"|(?:do-?not|dont|no)[_-]?push)"
 )
-"""The beginning of names that teams and their deployments share."""
+"""The beginning of names that teams and their deployments share, and of those that say that a
+branch is for nobody else."""
 
 
 _OF_WORK: Final = words("fix feat feature docs doc chore ci test tests refactor bugfix perf build")
@@ -194,7 +197,7 @@ _OF_WORK: Final = words("fix feat feature docs doc chore ci test tests refactor 
 
 
 def sounds_protected(branch: str) -> bool:
-    """Return whether a branch has a name that is commonly protected, or that deploys."""
+    """Return whether a branch has a name that is commonly protected, deploys or is for nobody."""
     parts = branch.lower().split("/")
     # Other letters may look like these names.
     if not _PROTECTED_BRANCHES.isdisjoint(parts) or not branch.isascii():

@@ -9,7 +9,7 @@ from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project
 from tests.tables import table
 
-KIND = "to any new branch at origin, never a shared or protected one"
+KIND = "to any new branch at origin, never a shared, protected or temporary one"
 
 
 @pytest.fixture
@@ -34,6 +34,9 @@ def test_one_approval_covers_each_new_branch_in_all_spellings(project: Project) 
         "git push -u origin docs/b",
         "git push -u origin fix/release-notes",
         "git push -u origin ci/staging-tests",
+        "git push -u origin me/temperature-sensor",
+        "git push -u origin fix/tmp-files",
+        "git push -u origin local-storage",
         "git push origin HEAD 2>&1 | tail -3",
         "git checkout -b fix/c && git push -u origin fix/c",
         "git add a.txt && git commit -m x && git push origin feature-x",
@@ -125,6 +128,30 @@ def test_fetches_from_one_remote_are_a_kind_with_pulls_where_they_are_held(
     project.write(".git/hooks/post-merge", "#!/bin/sh\n")
     hooked = {one: replace(project.call(one), held=True) for one in (*FETCHES, *PULLS)}
     assert {one for one, call in hooked.items() if covering(project.grants, call)} == {*FETCHES}
+
+
+def test_a_pull_of_a_branch_that_follows_another_remote_is_none_from_origin(
+    project: Project,
+) -> None:
+    bare = ("git checkout main && git pull", "git switch main && git fetch", "git pull --rebase")
+    project.git("config", "branch.feature-x.remote", "origin")
+    project.git("config", "branch.old.remote", ".")
+    held = [replace(project.call("git fetch origin"), held=True)]
+    offered = command_candidates(held[0])
+    assert offered is not None
+    project.approve("git fetch origin")
+    project.grants = [replace(project.grants[0], pattern=offered.patterns[0])]
+    for command in bare:
+        call = replace(project.call(command), held=True)
+        assert covering(project.grants, call) is not None, command
+    # In a fork, `main` follows the repository that it was forked from.
+    project.git("config", "branch.main.remote", "fork")
+    for command in bare:
+        call = replace(project.call(command), held=True)
+        assert covering(project.grants, call) is None, command
+    for command in ("git checkout main && git pull origin main", "git fetch origin main"):
+        call = replace(project.call(command), held=True)
+        assert covering(project.grants, call) is not None, command
 
 
 def test_reading_one_file_with_secrets_is_a_kind_and_handing_it_on_is_not(project: Project) -> None:
