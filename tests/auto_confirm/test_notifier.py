@@ -3,11 +3,14 @@
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import orjson
 import pytest
+from anyio.abc import Process
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -212,16 +215,44 @@ async def test_a_webhook_that_fails_is_asked_once(
     assert "secret-path" not in caplog.text
 
 
+_STARTS_ANOTHER = "sleep 600 & echo $! > {kept}.new; mv {kept}.new {kept}; wait"
+
+
 @pytest.mark.anyio
 async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     kept = tmp_path / "pid"
-    script = f"sleep 600 & echo $! > {kept}.new; mv {kept}.new {kept}; wait"
-    async with notifying(CommandChannel(argv=("sh", "-c", script)), deadline=1.0) as notifier:
+    channel = CommandChannel(argv=("sh", "-c", _STARTS_ANOTHER.format(kept=kept)))
+    async with notifying(channel, deadline=1.0) as notifier:
         notifier.notify(NOTE)
         await told(notifier)
+    await until(lambda: not _lives(kept))
+
+
+@pytest.mark.anyio
+async def test_a_command_that_is_cancelled_at_its_start_is_ended_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "pid"
+    start: Callable[..., Awaitable[Process]] = anyio.open_process
+
+    async def cut_off(*args: object, **options: object) -> Process:
+        process = await start(*args, **options)
+        await until(kept.exists)
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()  # the start would end later
+        return process
+
+    monkeypatch.setattr(anyio, "open_process", cut_off)
+    channel = CommandChannel(argv=("sh", "-c", _STARTS_ANOTHER.format(kept=kept)))
+    with anyio.CancelScope() as scope:
+        await NoticeSender(os.environ).carry(channel, NOTE)
+    await until(lambda: not _lives(kept))
+
+
+def _lives(kept: Path) -> bool:
+    """Return whether the process lives; what is dead, somebody above collects in their own time."""
     stat = Path(f"/proc/{int(kept.read_text())}/stat")
-    # Dead; somebody above collects it in their own time.
-    await until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.anyio
