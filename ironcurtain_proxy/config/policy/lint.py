@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.texts import words_of
+from ironcurtain_proxy.config.policy.short_form import PATH_ROLES
 from ironcurtain_proxy.config.reading.document import (
     DocumentPlace,
     Report,
@@ -136,9 +137,6 @@ def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentR
 # --- lint
 
 
-_Words: TypeAlias = Iterable[str]
-
-
 def lint_rules(
     rules: tuple[Rule, ...],
     annotations: Annotations,
@@ -182,7 +180,7 @@ class _Linter(Struct, frozen=True):
             subjects = self.subjects.of_rule(rule)
             if not subjects and len(self.report.problems) == before:
                 self._warn((*place, "if"), f"{_named(rule)} can never match: {self._why(rule)}")
-            self._breadth(rule, place)
+            self._breadth(rule, place, subjects)
             self._containment(rule, place)
             self._shadow(rule, place, subjects, rules)
             self._remember(rule, index, subjects)
@@ -220,11 +218,15 @@ class _Linter(Struct, frozen=True):
             if values is not None and not values:
                 self._warn((*place, "if", *inner), "is empty: the rule can never match")
 
-    def _breadth(self, rule: Rule, place: DocumentPlace) -> None:
-        named = (rule.roles, rule.servers, rule.tools)
-        narrows = any(one.narrows for one in rule.conditions)
-        if rule.effect == "allow" and not narrows and all(one is None for one in named):
+    def _breadth(self, rule: Rule, place: DocumentPlace, subjects: Iterable[RuleSubject]) -> None:
+        if rule.effect != "allow" or any(one.narrows for one in rule.conditions):
+            return
+        if all(one is None for one in (rule.roles, rule.servers, rule.tools)):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
+        # So did rules that an earlier `init` wrote.
+        for tool in sorted({one for _, one, role in subjects if rule.tools and role in PATH_ROLES}):
+            what = f"{_named(rule)} lets {tool} reach every path that is not protected"
+            self._warn((*place, "if"), f"{what}: name paths, or run `init --undo` and `init`")
 
     def _containment(self, rule: Rule, place: DocumentPlace) -> None:
         if rule.effect != "escalate" and not rule.contained:
@@ -280,7 +282,7 @@ def _named(rule: Rule) -> str:
     return f"rule {shown(rule.name)}"
 
 
-def _words(words: _Words) -> str:
+def _words(words: Iterable[str]) -> str:
     return " or ".join(sorted(words))
 
 
@@ -295,9 +297,9 @@ class LiveTools(Struct, frozen=True):
     answered: frozenset[str]
     """The servers that answered."""
     silent: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The reason why a server did not answer, as far as known."""
     hosts: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """The hosts that the sandbox of a server kept it from."""
-    """The reason why a server did not answer, as far as known."""
     prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = msgspec.field(default_factory=dict)
     """The prompts by server; a server that did not list them is missing."""
     resources: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)

@@ -142,6 +142,21 @@ def test_a_rule_that_can_match_is_left_alone(
     assert lint(tmp_path, annotations, condition) == []
 
 
+def test_an_allow_rule_that_names_tools_and_no_paths_is_pointed_out(
+    tmp_path: Path, annotations: Annotations
+) -> None:
+    named: dict[str, Json] = {"server": ["filesystem"], "tool": ["info", "read_file"]}
+    what = 'rule "r0" lets read_file reach every path that is not protected'
+    assert lint(tmp_path, annotations, named, then="allow") == [
+        f"$.rules[0].if: {what}: name paths, or run `init --undo` and `init`"
+    ]
+    within: dict[str, Json] = {"paths": {"roles": ["read-path"], "within": "/x"}}
+    pathless: dict[str, Json] = {"tool": ["info"]}
+    for narrower in (within, pathless):
+        assert lint(tmp_path, annotations, {**named, **narrower}, then="allow") == []
+    assert lint(tmp_path, annotations, named) == []
+
+
 def test_an_allow_rule_without_conditions_is_pointed_out(
     tmp_path: Path, annotations: Annotations
 ) -> None:
