@@ -19,7 +19,7 @@ from ironcurtain_proxy.approval.capabilities import (
     verdict,
 )
 from ironcurtain_proxy.model.annotation import (
-    ROLE_TRAITS,
+    PATH_ROLES,
     ArgumentRole,
     Capability,
     Isolation,
@@ -237,7 +237,7 @@ def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig)
     if role in subject.standing.names_roles and not config.approval_allowed:
         return True
     # Containment covers paths. The target of a push is not in the workspace.
-    paths = {found for found in subject.roles if ROLE_TRAITS[found].category == "path"}
+    paths = PATH_ROLES.intersection(subject.roles)
     return not config.approval_contained and role in paths and paths <= subject.standing.contained
 
 

@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import PATH_ROLES, ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.conditions import ListCondition
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import Rule
@@ -296,7 +296,7 @@ def _rivals(loaded: LoadedPolicy, rule: Rule, server: str, tool: str) -> Sequenc
 def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
     """Return whether the tool names files; without a tool: whether any tool does."""
     roles = _roles_by_argument(loaded, server, tool).values()
-    return any(ROLE_TRAITS[role].category == "path" for found in roles for role in found)
+    return any(not PATH_ROLES.isdisjoint(found) for found in roles)
 
 
 def _roles_by_argument(

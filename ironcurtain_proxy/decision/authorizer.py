@@ -27,8 +27,10 @@ from ironcurtain_proxy.decision.rules import (
     resource_roles,
 )
 from ironcurtain_proxy.model.annotation import (
+    PATH_ROLES,
     RESOURCE_ROLES,
     ROLE_TRAITS,
+    URL_ROLES,
     ArgumentRole,
     RoleSpec,
     ToolAnnotation,
@@ -133,7 +135,7 @@ def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
 def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
     """Deny access to the proxy's own files, keys and hooks."""
     for fact in request.arguments:
-        if _PATH_ROLES.isdisjoint(fact.roles):
+        if PATH_ROLES.isdisjoint(fact.roles):
             continue
         for value in fact.values:
             if isinstance(value, PathValue) and _is_protected(value.path, fact.roles, policy):
@@ -182,7 +184,7 @@ def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
     if not allowed:
         return None
     for fact in request.arguments:
-        role = next((r for r in fact.roles if ROLE_TRAITS[r].category == "url"), None)
+        role = next((r for r in fact.roles if r in URL_ROLES), None)
         if role is None:
             continue
         for value in fact.values:
@@ -250,11 +252,6 @@ def contained_roles(
         for r in inside
         if r not in outside and ROLE_TRAITS[r].contained and not asked_everywhere(request, book, r)
     )
-
-
-_PATH_ROLES: Final = frozenset(
-    role for role, traits in ROLE_TRAITS.items() if traits.category == "path"
-)
 
 
 def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
@@ -412,7 +409,7 @@ def is_always_denied(
         return True
     specs = annotation.arguments.values()
     roles = RESOURCE_ROLES & {role for spec in specs for role in spec.every_role()}
-    asks_by_host = any(ROLE_TRAITS[role].category == "url" for role in roles)
+    asks_by_host = not URL_ROLES.isdisjoint(roles)
     if (asks_by_host and policy.domain_allowlists.get(server)) or tool == INTROSPECTION:
         return False
     sure = RESOURCE_ROLES & {role for spec in specs for role in _in_every_call(spec)}

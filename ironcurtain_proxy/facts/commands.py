@@ -24,7 +24,7 @@ from ironcurtain_proxy.facts.repositories import (
     is_worktree,
     repository_of,
 )
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS
+from ironcurtain_proxy.model.annotation import PATH_ROLES
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -129,7 +129,7 @@ def _in_directory(facts: Facts, directory: str | None) -> AccessRequest:
 
 
 def _is_path(fact: ArgumentFact) -> bool:
-    return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
+    return not PATH_ROLES.isdisjoint(fact.roles)
 
 
 def observed(

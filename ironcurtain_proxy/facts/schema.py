@@ -26,7 +26,7 @@ from ironcurtain_proxy.facts.schema_reading import (
     plain_schema,
 )
 from ironcurtain_proxy.model.annotation import (
-    ROLE_TRAITS,
+    PATH_ROLES,
     RoleSpec,
     ToolAnnotation,
     declared_arguments,
@@ -285,7 +285,7 @@ def _is_path(spec: RoleSpec | None) -> bool:
     """Return whether an argument names paths, whatever the others are."""
     if spec is None or spec.cases or spec.inside:
         return False
-    return any(ROLE_TRAITS[role].category == "path" for role in spec.default)
+    return not PATH_ROLES.isdisjoint(spec.default)
 
 
 def _first_problem(compiled: CompiledSchema, arguments: dict[str, Json]) -> str:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
+    PATH_ROLES,
     RESOURCE_ROLES,
     ROLE_TRAITS,
     ArgumentRole,
@@ -286,7 +287,7 @@ def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list
             case WithinDirectory(role=role, directory=directory):
                 place = f"files below {short_path(str(directory), home)}"
                 places.setdefault(place, []).append(_DOES.get(role, role))
-            case ExactValue(role=role, value=value) if ROLE_TRAITS[role].category == "path":
+            case ExactValue(role=role, value=value) if role in PATH_ROLES:
                 place = short_path(value, home)
                 places.setdefault(place, []).append(_DOES.get(role, role))
             case OnHost(role=role, domain=name) | ExactValue(role=role, value=name):
@@ -404,7 +405,7 @@ def _has_history_only(call: EscalatedCall) -> bool:
 
 
 def _lasting_path_role(fact: ArgumentFact) -> ArgumentRole | None:
-    paths = (role for role in fact.roles if ROLE_TRAITS[role].category == "path")
+    paths = (role for role in fact.roles if role in PATH_ROLES)
     return next((role for role in paths if role not in HISTORY), None)
 
 

@@ -118,6 +118,9 @@ RESOURCE_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
 )
 """Roles whose values identify a resource, so that rules are asked about them."""
 
+PATH_ROLES: Final = frozenset(one for one in RESOURCE_ROLES if ROLE_TRAITS[one].category == "path")
+URL_ROLES: Final = frozenset(one for one in RESOURCE_ROLES if ROLE_TRAITS[one].category == "url")
+
 IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
     {"github-owner", "github-repo", "proxy-domain", "email-address"}
 )

@@ -23,7 +23,13 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.credentials import compiled
-from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole, in_one_case
+from ironcurtain_proxy.model.annotation import (
+    IGNORES_CASE,
+    ROLE_TRAITS,
+    URL_ROLES,
+    ArgumentRole,
+    in_one_case,
+)
 from ironcurtain_proxy.model.condition_reading import (
     ConditionReader,
     ConditionSpot,
@@ -326,9 +332,6 @@ class ExceptingNames(NameCondition, frozen=True, kw_only=True):
         yield from ()
 
 
-_URL_ROLES: Final = frozenset(one for one in ROLE_TRAITS if ROLE_TRAITS[one].category == "url")
-
-
 class DomainCondition(_OfRoles, frozen=True, kw_only=True):
     """Every URL of these roles leads to an allowed host."""
 
@@ -340,7 +343,7 @@ class DomainCondition(_OfRoles, frozen=True, kw_only=True):
 
     def holds(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
         roles = self.roles if role is None else {role}
-        values = values_of(request, roles & _URL_ROLES)
+        values = values_of(request, roles & URL_ROLES)
         return bool(values) and not [one for one in values if not leads_only_to(one, self.allowed)]
 
     def why_not(self) -> str:

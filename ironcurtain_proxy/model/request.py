@@ -25,7 +25,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never, g
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, URL_ROLES, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.values import (
@@ -117,9 +117,7 @@ class Target(Struct, frozen=True):
 TEXT_ROLES: Final[frozenset[ArgumentRole]] = frozenset({"email-body", "message"})
 """Texts that other people read: the links in them are targets."""
 
-_OUTWARD: Final[frozenset[ArgumentRole]] = TEXT_ROLES.union(
-    ("email-address",), [role for role, traits in ROLE_TRAITS.items() if traits.category == "url"]
-)
+_OUTWARD: Final[frozenset[ArgumentRole]] = TEXT_ROLES.union(("email-address",), URL_ROLES)
 
 TARGET_ROLES: Final[frozenset[ArgumentRole]] = TEXT_ROLES.union(
     ("email-address", "unclear"),

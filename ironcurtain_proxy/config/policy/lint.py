@@ -10,14 +10,13 @@ tool without annotation is denied; `check` reports it before the agent meets it.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.texts import words_of
-from ironcurtain_proxy.config.policy.short_form import PATH_ROLES
 from ironcurtain_proxy.config.reading.document import (
     DocumentPlace,
     Report,
@@ -26,8 +25,8 @@ from ironcurtain_proxy.config.reading.document import (
     shown,
 )
 from ironcurtain_proxy.model.annotation import (
+    PATH_ROLES,
     RESOURCE_ROLES,
-    ROLE_TRAITS,
     Annotations,
     ArgumentRole,
     RoleSpec,
@@ -379,9 +378,6 @@ def lint_live(
                 report.warning(place, (), "is annotated, but the server does not offer it")
 
 
-_PATHS: Final = frozenset(role for role, one in ROLE_TRAITS.items() if one.category == "path")
-
-
 def _say_relative(
     spec: ServerSpec,
     known: Mapping[str, ToolAnnotation],
@@ -397,13 +393,13 @@ def _say_relative(
         if name not in known and not is_trusted:
             continue
         given = known[name].arguments if name in known else {}
-        if any(spec.every_role() & _PATHS for spec in given.values()):
+        if any(spec.every_role() & PATH_ROLES for spec in given.values()):
             continue  # another argument says where it begins, as `repo_path` of git does
         for argument, proposed in propose(definition.raw).arguments.items():
             if name in known and argument not in given:
                 continue  # calls that use it are denied
-            may_be = {role for _, one in proposed.each(argument) for role in one.roles} & _PATHS
-            if may_be and not (given and given[argument].every_role() & _PATHS):
+            may_be = {role for _, one in proposed.each(argument) for role in one.roles} & PATH_ROLES
+            if may_be and not (given and given[argument].every_role() & PATH_ROLES):
                 message = (
                     f"argument {shown(argument)} looks like a path, and is sent as it is: a "
                     "relative one means a directory of the server's own. Give it a path role, or "

@@ -20,11 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_file import SECRETS
-from ironcurtain_proxy.config.policy.short_form import EVERY, PATH_ROLES, URL_ROLES, secret_names
+from ironcurtain_proxy.config.policy.short_form import EVERY, secret_names
 from ironcurtain_proxy.control_places.rules import may_be_control
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import PATH_ROLES, URL_ROLES, ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, PathCondition
 from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.escalation import is_invisible

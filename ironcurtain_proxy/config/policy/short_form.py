@@ -29,7 +29,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
 )
 from ironcurtain_proxy.config.reading.document import DocumentNode, MarkedReport, Members, RulePlace
 from ironcurtain_proxy.config.reading.reading import parse, read_file
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import PATH_ROLES, URL_ROLES, ArgumentRole
 from ironcurtain_proxy.model.condition_reading import read_name_patterns, read_role
 from ironcurtain_proxy.model.conditions import (
     DomainCondition,
@@ -65,14 +65,6 @@ _ENTRY_KEYS: Final = (
     *("tools", "within", "hosts", "names", "except", "sql", "roles", "reason", "contained"),
     *("quorum", "signers"),
 )
-
-
-def _roles_of(category: str) -> frozenset[ArgumentRole]:
-    return frozenset([r for r, traits in ROLE_TRAITS.items() if traits.category == category])
-
-
-PATH_ROLES: Final = _roles_of("path")
-URL_ROLES: Final = _roles_of("url")
 
 
 class ShortReader(Struct, frozen=True, kw_only=True):
