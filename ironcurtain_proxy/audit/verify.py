@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
@@ -29,6 +29,7 @@ from msgspec.json import decode, encode
 from ironcurtain_proxy.audit.files import (
     Head,
     Line,
+    head_path,
     is_being_written,
     parsed,
     placed_of,
@@ -180,11 +181,9 @@ class _Verification:
         """Return the tampering that a line's number and `prev` show."""
         expected = self.last.seq + 1
         if seq > expected:
-            missing = (
-                f"record {expected} is"
-                if seq == expected + 1
-                else (f"records {expected} to {seq - 1} are")
-            )
+            missing = f"record {expected} is"
+            if seq > expected + 1:
+                missing = f"records {expected} to {seq - 1} are"
             return f"is record {seq}, but {missing} missing before it"
         if seq < expected:
             return (
@@ -307,6 +306,7 @@ HEADS_SUFFIX: Final = ".heads.jsonl"
 """Each machine has a file of its own, so that none writes what another has."""
 ROOTS_NAME: Final = "roots.jsonl"
 HOUR: Final = timedelta(hours=1)
+_HOUR: Final = "%Y-%m-%d %H:%M"
 _MOST_BYTES: Final = 1 << 30
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Hex = Annotated[str, Meta(pattern="^(?:[0-9a-f]{2})+$")]
@@ -321,11 +321,6 @@ class LogHead(Struct, frozen=True, kw_only=True):
     seq: int
     digest: _Digest
     at: _Moment
-
-    @property
-    def link(self) -> Link:
-        """The record."""
-        return Link(self.seq, self.digest)
 
 
 class HourRoot(Struct, frozen=True, kw_only=True):
@@ -429,6 +424,18 @@ def publish(path: Path, one: LogHead | SignedRoot) -> None:
     append_line(path, b"%b%b\n" % (begin, encode(one)), _MOST_BYTES)
 
 
+def copies_in(directory: Path) -> list[tuple[str, Path]]:
+    """Return the copies of logs that machines have sent to a directory, each with its machine.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    paths = [one for one in directory.rglob("*.*.jsonl") if not one.name.endswith(HEADS_SUFFIX)]
+    if not paths:
+        raise ConfigurationError(f"{directory} has no records of `audit ship`")
+    return [(path.name.partition(".")[0], path) for path in sorted(paths)]
+
+
 def read_heads(directory: Path, complain: Callable[[str], None]) -> list[LogHead]:
     """Return all heads of a directory. A line that is none is complained of, and left out.
 
@@ -438,7 +445,15 @@ def read_heads(directory: Path, complain: Callable[[str], None]) -> list[LogHead
     paths = sorted(directory.glob(f"*{HEADS_SUFFIX}"))
     if not paths:
         raise ConfigurationError(f"{directory} has no heads: `audit ship --heads` publishes them")
-    return [head for path in paths for head in _read(path, LogHead, complain)]
+    heads = []
+    for path in paths:
+        for head in _read(path, LogHead, complain):
+            # A machine that writes its own file alone must accuse no other one, nor hide its heads.
+            if path.name == f"{head.machine}{HEADS_SUFFIX}":
+                heads.append(head)
+            else:
+                complain(f"{path} has a head of another machine: {head.machine[:64]!r}")
+    return heads
 
 
 def read_roots(directory: Path, complain: Callable[[str], None]) -> list[SignedRoot]:
@@ -466,10 +481,11 @@ def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
     wanted: dict[int, set[str]] = {}
     for head in heads:
         wanted.setdefault(head.seq, set()).add(head.digest)
+    if not wanted and not head_path(log).exists():
+        return [f"no head of {log} was published: whether lines were cut off is not known"]
     found: dict[int, str] = {}
     for line in read_lines(log):
-        fields = None if line.raw is None else parsed(line.raw)
-        if line.raw is not None and fields is not None:
+        if line.raw is not None and (fields := parsed(line.raw)) is not None:
             seq = placed_of(fields).seq or 0
             if seq in wanted:
                 found[seq] = digest_of(line.raw)
@@ -485,7 +501,10 @@ def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
 
 
 def check_roots(
-    heads: list[LogHead], roots: Iterable[SignedRoot], is_signed: Callable[[SignedRoot], bool]
+    heads: list[LogHead],
+    roots: list[SignedRoot],
+    is_signed: Callable[[SignedRoot], bool],
+    now: datetime,
 ) -> list[str]:
     """Return what is wrong with the heads, by the signed roots.
 
@@ -493,33 +512,32 @@ def check_roots(
         heads: all that were kept.
         roots: of the hours.
         is_signed: whether a root is signed, and by a key that counts.
+        now: the time. The last whole hour may not be signed yet.
     """
-    problems: list[str] = []
-    right: list[SignedRoot] = []
-    for one in roots:
-        hour = f"{one.root.hour:%Y-%m-%d %H:%M}"
-        if not is_signed(one):
-            problems.append(f"the root of the hour {hour} is not signed by a key that counts")
-            continue
-        right.append(one)
-        if root_of(one.covered(heads), one.root.hour) != one.root:
-            problems.append(
-                f"the heads of the hour {hour} are not those that were signed: some were changed, "
-                "added or dropped"
-            )
+    right = [one for one in roots if is_signed(one)]
+    problems = [
+        f"the root of the hour {one.root.hour:{_HOUR}} is not signed by a key that counts"
+        for one in roots
+        if one not in right
+    ]
     problems += [
-        f"heads of the hour {one.root.hour:%Y-%m-%d %H:%M} came after it was signed, and nothing "
+        f"the heads of the hour {one.root.hour:{_HOUR}} are not those that were signed: some were "
+        "changed, added or dropped"
+        for one in right
+        if root_of(one.covered(heads), one.root.hour) != one.root
+    ]
+    problems += [
+        f"heads of the hour {one.root.hour:{_HOUR}} came after it was signed, and nothing "
         f"else of it was changed: the clock of {', '.join(late)[:200]!r} is behind, or was set "
         "back (`audit root` signs them, too)"
         for one in {root.root.hour: root for root in right}.values()
         if (late := one.late(heads))
     ]
     # Whoever changes heads must not get rid of what shows it by removing the root of that hour.
-    newest = max([one.root.hour for one in right], default=datetime.min.replace(tzinfo=UTC))
     return problems + [
-        f"the heads of the hour {hour:%Y-%m-%d %H:%M} have no root, and later ones have: it was "
-        "removed, or the heads were added"
-        for hour in hours_to_sign(heads, right, newest)
+        f"the heads of the hour {hour:{_HOUR}} have no root: it was removed, the heads were added, "
+        "or `audit root` did not run"
+        for hour in hours_to_sign(heads, right, now - HOUR)
     ]
 
 

@@ -30,6 +30,7 @@ from ironcurtain_proxy.audit.display import (
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
 from ironcurtain_proxy.audit.shipping import as_csv, as_ocsf, as_otlp
+from ironcurtain_proxy.audit.verify import copies_in
 from ironcurtain_proxy.cli.arguments import path_of
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
@@ -100,12 +101,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def logs_to_read(named: Path | None) -> Logs:
-    """Return the named log with those beside it, or None if all logs of the user."""
-    if named is not None:
-        return Logs(named, lambda: family(named), state_directory(), is_named=True)
-    log = default_log()
+    """Return the named log with those beside it, the copies in a directory, or all of the user."""
     state = state_directory()
-    return Logs(log, lambda: all_logs(log, state), state, is_named=False)
+    if named is None:
+        log = default_log()
+        return Logs(log, lambda: all_logs(log, state), state, is_named=False)
+    if named.is_dir():
+        copies = tuple([Member(path, machine) for machine, path in copies_in(named)])
+        return Logs(named, lambda: copies, state, is_named=True)
+    return Logs(named, lambda: family(named), state, is_named=True)
 
 
 def default_log() -> Path:

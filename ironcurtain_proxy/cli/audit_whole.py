@@ -142,7 +142,7 @@ def _verdicts_fields(
 ) -> dict[str, object]:
     """Return the result for all logs in the form of one result, and the result for each log."""
     verdicts = [verdict for _, verdict in found]
-    problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
+    problems = [picked(one, "where what") for v in verdicts for one in v.problems]
     problems += [{"where": found[0][0].path.name, "what": what} for what in missing]
     return {
         "ok": not problems,
@@ -353,16 +353,11 @@ def sign_roots(_logs: Logs, options: argparse.Namespace) -> int:
     require("fleet", "audit root")
     signer, heads = signer_of(options.key), read_heads(options.heads, complain)
     known = read_roots(options.heads, complain)
-    hours = hours_to_sign(heads, known, SystemClock().now())
-    hours += hours_to_sign_again(heads, known)
+    hours = hours_to_sign(heads, known, SystemClock().now()) + hours_to_sign_again(heads, known)
     for hour in hours:
         root = root_of(heads, hour)
-        signed = SignedRoot(
-            root=root,
-            key=signer.key,
-            signature=signer.sign_metadata(root.data()).hex(),
-            counts=counts_of(heads, hour),
-        )
+        mark, counts = signer.sign_metadata(root.data()).hex(), counts_of(heads, hour)
+        signed = SignedRoot(root=root, key=signer.key, signature=mark, counts=counts)
         publish(options.heads / ROOTS_NAME, signed)
     say(f"signed {counted(len(hours), 'root')}")
     return 0
@@ -382,14 +377,16 @@ def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
             key, signature = by_name.get(one.key), bytes.fromhex(one.signature)
             return key is not None and is_signed_metadata(key, signature, one.root.data())
 
-        problems += check_roots(heads, roots, is_signed)
+        problems += check_roots(heads, roots, is_signed, SystemClock().now())
         hours = len({one.root.hour for one in roots})
         complain(f"{counted(hours, 'hour')} with a signed root, over {len(heads)} heads of logs")
-    machine = machine_id()
+    # By the name of the copy that was sent elsewhere.
+    by_copy: dict[str, list[LogHead]] = {}
+    for one in heads:
+        by_copy.setdefault(f"{one.machine}.{one.log}.jsonl", []).append(one)
+    own, names = f"{machine_id()}.%s.jsonl", {member.path.name for member in logs.members()}
     for member in logs.members():
-        # A copy that was sent elsewhere is called MACHINE.LOG.jsonl.
-        name, _, rest = member.path.name.partition(".")
-        copy = [one for one in heads if (one.machine, f"{one.log}.jsonl") == (name, rest)]
-        own = [one for one in heads if one.machine == machine and one.log == member.path.name]
-        problems += check_log(member.path, copy or own)
-    return problems
+        name = member.path.name
+        problems += check_log(member.path, by_copy.get(name) or by_copy.get(own % name, []))
+    gone = sorted(by_copy.keys() - names) if logs.log.is_dir() else ()
+    return problems + [f"{printable(name)} is gone from {logs.log}" for name in gone]

@@ -151,8 +151,6 @@ def _fleet(options: argparse.Namespace) -> int:
     )
 
     costs = count_fleet(options.fleet)
-    if not costs.whole.calls:
-        raise ConfigurationError(f"--fleet {options.fleet} has no records of `audit ship`")
     if options.json:
         say_json(fleet_fields(costs))
         return 0

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, shown_time
 from ironcurtain_proxy.audit.files import records_of
-from ironcurtain_proxy.audit.verify import HEADS_SUFFIX
+from ironcurtain_proxy.audit.verify import copies_in
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report import plots
 from ironcurtain_proxy.report.plots import (
@@ -300,10 +300,7 @@ def count_fleet(directory: Path) -> FleetCosts:
         OSError: a file cannot be read.
     """
     costs = FleetCosts()
-    for path in sorted(directory.rglob("*.jsonl")):
-        machine, _, rest = path.name.partition(".")
-        if "." not in rest or path.name.endswith(HEADS_SUFFIX):
-            continue
+    for machine, path in copies_in(directory):
         team = NO_TEAM if path.parent == directory else path.parent.name
         for entry in _outcomes(path):
             costs.add(team, machine, entry)
