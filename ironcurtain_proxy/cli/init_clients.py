@@ -200,13 +200,14 @@ def _carry_out(
     settings, read, failures = read_with_wants(talk, entries, settings_of, own, wish.seconds)
     servers = with_logins(talk, settings, read, wish.seconds)
     later = wanting_login(settings, servers)
-    errors = frozenset([one.name for one in servers if one.error])
-    silent = errors - present.keys() - {*later}
+    silent = frozenset([one.name for one in servers if one.error]) - present.keys() - {*later}
     outcome.failures |= {
         name: not_installed(*faults[name]) if name in faults else failures[name]
         for name in silent & {*failures, *faults}
     }
-    for line in summed_up(servers, preset(wish.preset)):
+    # The end says of the others why, and what to do.
+    told = [one for one in servers if one.name not in {*silent, *later}]
+    for line in summed_up(told, preset(wish.preset)):
         talk.say(f"  {clean(line, 200)}")
     lasting = lasting_entries(entries, settings, servers, wish.workspace)
     new, shell = _planned(talk, wish, moving, found, _Read(servers, lasting, silent))

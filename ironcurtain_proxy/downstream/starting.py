@@ -88,6 +88,8 @@ class DownstreamOptions(Struct, frozen=True, kw_only=True):
     logins: Path | None = None
     """The directory of the tokens of servers that are reached over HTTP, or None if there are
     none."""
+    failures: int = logging.WARNING
+    """How a server that does not start is logged. Its status says why, too."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The proxy's environment, of which a server gets the base variables only."""
 

@@ -507,7 +507,7 @@ class Supervisor:
     async def _fail(self, why: str) -> None:
         # A repeated failure is reported once, whatever numbers its last words hold.
         if (self._state, self._why) != ("failed", why):
-            self._warn(f"{why}{self._last_words}; going on without it")
+            self._warn(f"{why}{self._last_words}; going on without it", self._options.failures)
         self._state, self._error, self._why = "failed", why + self._last_words, why
         had_tools = bool(self.tools)
         self.tools = ()
@@ -520,6 +520,6 @@ class Supervisor:
             self._said.add(what)
             self._warn(f'server "{self.spec.name}": {what}')
 
-    def _warn(self, text: str) -> None:
-        _LOGGER.warning("%s", text)
+    def _warn(self, text: str, level: int = logging.WARNING) -> None:
+        _LOGGER.log(level, "%s", text)
         self._log.write(self.spec.name, f"(proxy) {text}")

@@ -207,7 +207,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
                 _ALONE + name: value
                 for name, value in {
                     **confinement.variables,
-                    **_by_proxy(confinement.profile, spec),
+                    **_by_proxy(confinement, spec),
                 }.items()
                 if name not in spec.env or name == _OPTIONS
             },
@@ -219,16 +219,16 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     )
 
 
-def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
+def _by_proxy(confinement: Confinement, spec: ServerSpec) -> Mapping[str, str]:
     """Return the variables that make Node.js use the sandbox's proxy.
 
     Empty where the profile hides the file that does so for older versions.
     """
-    if not profile.may_read(RealPath.from_text(os.path.realpath(NODE_PROXY))):
+    if not confinement.profile.may_read(RealPath.from_text(os.path.realpath(NODE_PROXY))):
         return {}
     quoted = NODE_PROXY.replace("\\", "\\\\").replace('"', '\\"')
-    options = f'--require="{quoted}" {spec.env.get(_OPTIONS, "")}'.strip()
-    return {"NODE_USE_ENV_PROXY": "1", _OPTIONS: options}
+    own = spec.env.get(_OPTIONS, confinement.variables.get(_OPTIONS, ""))
+    return {"NODE_USE_ENV_PROXY": "1", _OPTIONS: f'--require="{quoted}" {own}'.strip()}
 
 
 def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Launch:

@@ -264,7 +264,8 @@ def _needs(spec: ServerSpec, settings: Settings) -> PackNeeds:
     By its command as written: an installed program may be called otherwise than its package.
     """
     written = next(one for one in settings.servers if one.name == spec.name)
-    return needs_of(recognised_pack(written.command, written.args) or written.annotations)
+    started = (written.command, written.args)
+    return needs_of(recognised_pack(*started) or recognised(*started) or written.annotations)
 
 
 def _needed(spec: ServerSpec, settings: Settings) -> list[str]:

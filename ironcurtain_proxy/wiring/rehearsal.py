@@ -9,6 +9,7 @@ conditions are those of a call. Two of them stay open, because only a call shows
 effect, and the limits of the running process.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -205,7 +206,8 @@ def _live_tools(
     specs = settled(settings, os.environ)
     sandbox = find_sandbox(settings, os.environ, tell)
     confined = confinements(sandbox, specs, settings, policy)
-    options = downstream_options(settings, os.environ, confined)
+    # The command that lists says itself why a server did not answer, and what helps.
+    options = replace(downstream_options(settings, os.environ, confined), failures=logging.DEBUG)
     if patience is not None:
         options = replace(options, start_deadline=patience)
     servers = DownstreamServers(specs, options)

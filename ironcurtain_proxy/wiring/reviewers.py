@@ -278,8 +278,7 @@ def heard(
     """Return the source of the user's last message: what a program added, or a file."""
     if ways is not None and ways.message is not None:
         return ways.message
-    is_pty = is_pty_session(environ)
-    return ContextFile(directory=settings.mailbox_dir, clock=clock, is_pty=is_pty)
+    return ContextFile(directory=settings.mailbox_dir, clock=clock, is_pty=is_pty_session(environ))
 
 
 def assemble_reviewers(

@@ -51,6 +51,9 @@ RESULTS: Final = HERE / "results.json"
 CASES: Final = HERE / "cases.json"
 KINDS: Final = ("read", "reach", "write")
 _START: Final = 60.0
+_SITE: Final = "example.com"
+"""The host that answers with a page, and not as an API does."""
+_PAGE: Final = "<html><body><article><h1>Hello</h1><p>A page of words.</p></article></body></html>"
 
 
 class Internet:
@@ -113,18 +116,19 @@ class Internet:
             host = "" if found is None else found[2].decode()
             self.hosts.append(host)
             if not head.startswith(b"CONNECT "):
-                self._answer(connection)
+                self._answer(connection, host)
                 return
             connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
             with self._context(host).wrap_socket(connection, server_side=True) as secure:
                 while secure.recv(65536):
-                    self._answer(secure)
+                    self._answer(secure, host)
 
     @staticmethod
-    def _answer(connection: socket.socket) -> None:
-        connection.sendall(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-        )
+    def _answer(connection: socket.socket, host: str) -> None:
+        # What reads pages does more with one than with JSON: one library ran `npm install` first.
+        kind, body = ("text/html", _PAGE) if host == _SITE else ("application/json", "{}")
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall((head + body).encode())
 
 
 def main() -> int:
@@ -176,7 +180,8 @@ def run(
     outside = _calls(name, case, server, command, internet, is_confined=False)
     for kind in ("start", *KINDS):
         if kind in inside:
-            found[kind] = _verdict(kind, inside[kind], outside.get(kind, ("", False, ())))
+            said = _verdict(kind, inside[kind], outside.get(kind, ("", False, ())))
+            found[kind] = said.replace(str(scratch), "@scratch")
     return found
 
 
@@ -254,7 +259,6 @@ def _calls(
                 "NODE_OPTIONS": f"--require={NODE_PROXY}",
                 "NODE_USE_ENV_PROXY": "1",
                 **env,
-                **needs_of(name).variables,
             }
         planned = {kind: case[kind] for kind in KINDS if kind in case}
         installation.annotations[name] = {

@@ -402,6 +402,7 @@ def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_n
     assert 'limited (Cursor): "disabledTools" limits its tools there' in ending
     assert "off" not in ending.split()
     assert "Restart Cursor: from then on every tool call to the protected servers" in ending
+    assert (said + faults).count("Cannot find the database") == 1, "the reason is said once"
     assert not [*machine.home.glob(".tool-of-test/*")]
     servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
     assert servers["scope-folder"]["sandbox"] == {"filesystem": {"private": ["~/.tool-of-test"]}}

@@ -84,7 +84,8 @@ def test_an_installation_that_fails_is_told_and_leaves_the_launcher_in_its_place
     )
     code, said, _ = machine.run("--yes", "--seconds", "20")
     assert code == 1
-    assert "  not installed:" in said
+    assert "  not installed; the end says why" in said
+    assert said.count("is not installed:") == 1
     why = "other (Cursor): its package is not installed:"
     assert f"1 of 2 servers protected. NOT protected:\n  {why}" in said
     assert "\n    next: run `uv tool install " in said
@@ -106,7 +107,7 @@ def test_an_installation_that_takes_too_long_says_so_in_words(machine: Packages)
     words = [*PROXY, "init", "--yes", "--seconds", "0.2"]
     environ = {**machine.environ, **machine.variables}
     said = program.run(words, environ, machine.workspace).stdout
-    assert "  not installed: 1 s were too short\n" in said
+    assert "its package is not installed: 1 s were too short\n" in said
     assert "next: run `npx --yes --package=slow-server -- true`, and init again" in said
 
 

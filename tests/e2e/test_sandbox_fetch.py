@@ -89,6 +89,13 @@ def test_a_site_that_refuses_for_itself_is_not_taken_for_the_sandbox(
     assert "/forbidden" in website.visits
 
 
+def test_a_page_is_read_without_installing_anything_first(fetchers: Cell, website: Website) -> None:
+    """The server's library would run `npm install` in its own directory at the first page."""
+    _, agent = fetchers
+    own = website.url.replace("localhost", "localhost.")
+    assert "hello" in done(agent.call("polite__fetch", {"url": own}))
+
+
 def test_an_argument_that_the_server_does_not_take_is_not_taken_for_the_sandbox(
     fetchers: Cell,
 ) -> None:

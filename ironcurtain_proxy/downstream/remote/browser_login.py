@@ -260,8 +260,7 @@ async def log_in(
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
     logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL + 1)
     tokens = _Tokens(endpoint.oauth, secret)
-    transport = _Bounded(GuardedTransport(server, endpoint), tokens, scope)
-    client = open_client(transport)
+    client = open_client(_Bounded(GuardedTransport(server, endpoint), tokens, scope))
     client.event_hooks, client.timeout = {"request": [refuse_plain]}, _DEADLINE
     async with listening_callback(port) as callback, client:
         provider = _provider(endpoint, tokens, callback, show)
