@@ -18,7 +18,11 @@ from ironcurtain_proxy.control_places.python_modules import LARGEST, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
 from ironcurtain_proxy.model.values import lazy
 
-_NAMED: Final = lazy(r"(?aim)^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)")
+_NAMED: Final = lazy(
+    r"(?aim)^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)"
+    r"|\bcore\.(hookspath)=([^\s\"']+)"
+)
+"""What a configuration of git names, also in an alias: `ci = -c core.hooksPath=x commit`."""
 
 _WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
@@ -51,13 +55,6 @@ _COMMANDS: Final = lazy(
 _SHORT: Final = 2
 _IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]{1,255}+){1,64}+(?![/*?${\[])")
 """A path from the root of the system, but for one that goes on, such as `/a/*`, `/a/` or `/a$B`."""
-_OF_HOME: Final = lazy(
-    r"(?:(?<![\w~/.])~|%h|\$(?:HOME\b|\{(?:env:)?HOME\}|env\.HOME\b|USER_HOME\$))(?=/)"
-)
-"""How settings say the home directory: what stands behind it lies nowhere else."""
-_SET_HERE: Final = lazy(r"\b(?!PATH=)([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
-_VARIABLE: Final = lazy(r"\$(?:\{(\w+)\}|(\w+))")
-"""`A=/x`, and then `$A/y`."""
 _SET: Final = lazy(
     r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]{1,4096})"
 )
@@ -87,9 +84,15 @@ _SPOKEN_OF: Final = lazy(
 _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
     r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|pluginpath|cliPluginsExtraDirs|scripts-append"
-    r"|<localRepository)[\"']?\s*[:=>]\s*\[?\s*[\"']?([^\s\"',<]+)"
+    r"|core\.hooksPath|--exec-path|GIT_CONFIG_VALUE_\d+|<localRepository)[\"']?"
+    r"(?:\s*[:=>]|(?<=Path)[ \t])\s*\[?\s*[\"']?([^\s\"',<]+)"
 )
 """Where settings say that programs, or a library that is loaded, lie."""
+_INCLUDED: Final = lazy(
+    r"(?im)^[ \t]*[!#]?(?:glob)?(?:include(?:-?dir)?|source(?:-file)?|conf-dir)\b[\s=\"']+"
+    r"([^\s\"'#]*/)[^\s\"'/]*[*?\[]"
+)
+"""`Include x/*.conf`: programs load each file of a directory."""
 _LOADED: Final = lazy(
     r"(?m)(?:^|[;&|{(!]|\b(?:then|do|else)\b)[ \t]*"
     r"((?:source_env|dotenv)(?:_if_exists)?|source|\.|PATH_add|path_add[ \t]+PATH)"
@@ -136,14 +139,17 @@ _LISTED: Final = lazy(
 """What a script of a shell may run one after the other: `for f in checks/*; do "$f"; done`."""
 _ALIASES: Final = lazy(r"(?<=alias )[ \t]*[\w.-]+=")
 """What it stands for the user starts by hand."""
-_ASSIGNED: Final = lazy(r"\b(\w{1,99})=([^\s;&|()=/]*/[^\s;&|()=]+)")
+_ASSIGNED: Final = lazy(r"\b(\w{1,99})=\(?([^\s;&|()=/]*/[^\s;&|()=]+)")
 _OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
 """What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
 _GLOB: Final = lazy(r"[*?\[{$]")
+_ANYTHING: Final = lazy(r"\$?\{[^}]*\}?|\$\w*|\[[^\]]*\]?|\?|\([^/]*")
+_BY_NAMES: Final = lazy(r"-i?name[ \t]+(\S+)")
+_IN_ALL: Final = lazy(r"\$\{?(?:\(\w+\))?(\w+)")
 _STEERS: Final = lazy(
     r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC"
-    r"|SHELL|HOOKS?|NODE_PATH)"
-    r"[\"']?\s*[:=]\s*(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
+    r"|SHELL|HOOKS?|NODE_PATH|EnvironmentFile)"
+    r"[\"']?\s*[:=]\s*-?(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""
 _ENVIRONMENT: Final = lazy(
@@ -151,11 +157,13 @@ _ENVIRONMENT: Final = lazy(
 )
 _PYTHONS: Final = lazy(r"\b(?:PYTHONPATH|sys\.path)\b([^;\n]{0,4096})")
 _LIBRARIES: Final = lazy(
-    r"\b(LD_LIBRARY_PATH|PERL5?LIB|RUBYLIB)\b([^;\n]{0,4096})"
-    r"|\b(perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-I[\s\"',]{0,9}([^\s\"',]+)"
+    r"\b(LD_LIBRARY_PATH|LUA_C?PATH|PERL5?LIB|RUBYLIB)(?:_5_\d)?\b([^\n]{0,4096})"
+    r"|\b(perl|ruby|PERL5OPT|RUBYOPT)\b[^\n;|&]{0,255}?[\s\"',=]-I[\s\"',]{0,9}([^\s\"',]+)"
 )
 """Where programs look first for what they load."""
-_RUNTIME: Final = lazy(r"\b(?:rtp|runtimepath|packpath|Plug|load-path|dir[ \t]*=)([^\n]{0,4096})")
+_RUNTIME: Final = lazy(
+    r"\b(?:rtp|runtimepath|packpath|Plug|load-path|directory-files|dir[ \t]*=)([^\n]{0,4096})"
+)
 """Of editors: directories of which they load what lies in some others."""
 _STARTS_PYTHON: Final = lazy(
     r"(?im)(?:python|pypy)[\d.]*(?:[\"',\s\\]+-(?!-|[A-Z]*[IP])|[ \t]*(?:[<|;&)]|$)|\.venv"
@@ -241,7 +249,7 @@ def _kept(found: re.Match[str]) -> str:
 def named_files(text: str) -> Iterator[tuple[bool, str]]:
     """Yield directories of hooks (True) and configurations (False) that one names."""
     for found in _NAMED.finditer(text):
-        yield found[1].lower() == "hookspath", found[2].strip()
+        yield (found[1] or found[3]).lower() == "hookspath", (found[2] or found[4]).strip()
 
 
 def named_programs(text: str) -> Iterator[str]:
@@ -321,20 +329,6 @@ def _words_in(parts: Iterable[str]) -> Iterable[str]:
     return chain.from_iterable(map(_WORDS.findall, parts))
 
 
-def spelled_out(text: str, home: str) -> str:
-    """Return a text with whole paths in place of those that begin with the home or a variable."""
-    text = text.replace(f"~{home.rpartition('/')[2]}/", f"{home}/")
-    # Most texts have neither, and are not to be searched slowly.
-    if any(one in text for one in ("~/", "HOME", "%h/")):
-        text = _OF_HOME.sub(lambda _: home, text)
-    known = {found[1]: found[2] for found in _SET_HERE.finditer(text)} if "$" in text else {}
-    return (
-        _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), text)
-        if known
-        else text
-    )
-
-
 def _relative(word: str) -> str:
     return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
 
@@ -365,7 +359,8 @@ class Commands(Struct, frozen=True):
     named: frozenset[str]
     """Words that may be files which exist, or directories to which commands go."""
     coming: frozenset[str]
-    """What is loaded as soon as it is there; with a slash at its end all that a directory holds."""
+    """What is loaded as soon as it is there; with a slash at its end all that a directory holds,
+    with `*` all that the pattern matches."""
     homes: frozenset[str]
     """The same of directories of programs: what lies in one outside is not read."""
     full: frozenset[str]
@@ -467,7 +462,8 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     for part in _COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
-    yield from map(_relative, _DIRECTORIES.findall(text))
+    directories = [*_DIRECTORIES.findall(text), *_INCLUDED.findall(text)]
+    yield from [f"{_relative(one)}/" for one in directories]
     yield from map(_relative, _words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
     yield from map(_relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
@@ -487,7 +483,8 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
     table = read_names().commands
     for part in _RUNTIME.findall(text):
         words = [*map(_relative, _WORDS.findall(part)), *["."][: "getcwd" in part]]
-        inner = [""] if name.endswith(".el") else [f"{one}/" for one in table["of_editors"]]
+        is_lisp = name.endswith((".el", ".emacs"))
+        inner = [""] if is_lisp else [f"{one}/" for one in table["of_editors"]]
         yield from [f"{word}/{one}" for word in words for one in inner]
     for module in _REQUIRED.findall(text) if name.endswith(".lua") else ():
         path = _relative(module).strip(".").replace(".", "/")
@@ -517,7 +514,9 @@ def _of_envrc(text: str) -> Iterator[str]:
 def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
     for variable, those, program, one in _LIBRARIES.findall(text):
         for word in _WORDS.findall(those or one):
-            yield variable or read_names().commands[program][0], _relative(word)
+            # Lua has `x/?.lua`.
+            place = _relative(word).partition("?")[0].rstrip("/")
+            yield variable or read_names().commands[program][0], place
 
 
 def _path_of(name: str, text: str) -> Iterator[str]:
@@ -545,23 +544,28 @@ def _of_script(text: str) -> Iterator[str]:
     text = text.replace('"', "").replace("'", "").replace("\\\n", " ")
     text = _ALIASES.sub("", _OF_COMMAND.sub("", text))
     started = [one for one in _STARTED.findall(text) if not one.endswith("/")]
-    started += [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
+    loaded = [word for verb, word in _LOADED.findall(text) if verb in {"source", "."} and word]
+    # Of the directory in which it is loaded.
+    started += [one if "/" in one or "$" in one else f"./{one}" for one in loaded]
     ran = _RUNS_EACH.findall(text)
     for items, directories in _LISTED.findall(text) if ran or "run-parts" in text else ():
+        ran += _IN_ALL.findall(items)
         started += [one for one in items.split() if "/" in one]
-        started += [one if _GLOB.search(one) else f"{one}/*" for one in _operands(directories)]
+        names = [f"**/{one}" for one in _BY_NAMES.findall(directories)] or ["*"]
+        for one in _operands(directories):
+            started += [one] if _GLOB.search(one) else [f"{one}/{name}" for name in names]
     started += [value for name, value in _ASSIGNED.findall(text) if name in ran]
     if any(map(str.isdigit, ran)):
         # Whatever a function is given may be what it runs.
         started += [one for one in _WORDS.findall(text) if _SCRIPTS.search(one)]
     for one in map(_relative, started):
-        holder, _, name = one.rpartition("/")
         if is_in_cache(one.split("/")):
             continue  # what packages bring counts as data there
-        if _GLOB.search(one) is None:
+        glob = _GLOB.search(one)
+        if glob is None:
             yield one
-        elif _GLOB.search(name) and _GLOB.search(holder) is None and holder.strip("./"):
-            yield f"{holder}/"
+        elif one[: glob.start()].strip("./"):
+            yield _ANYTHING.sub("*", one)
 
 
 def _operands(text: str) -> Iterator[str]:

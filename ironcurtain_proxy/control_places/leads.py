@@ -10,6 +10,7 @@ which it is a worktree.
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from glob import glob
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +27,7 @@ from ironcurtain_proxy.control_places.commands import (
 )
 from ironcurtain_proxy.control_places.outside import OF_PROJECTS, settings_outside, text_spelled_out
 from ironcurtain_proxy.control_places.python_modules import (
+    ANYWHERE,
     LARGEST,
     LedModules,
     above,
@@ -228,6 +230,10 @@ class Leads:
             beside = self._roots if starts_anywhere or name.endswith(OF_PROJECTS) else ()
             said = self.of_commands(path, text, beside)
             self._expect(() if said is None else said.full)
+            if said is not None and is_below(path, [home]):
+                # It starts in whichever directory the user's programs are.
+                here = [one[1:] for one in said.coming if one[:2] == "./" and "*" not in one]
+                self.modules.know(ANYWHERE, [f"**{one}" for one in here])
             for one in () if said is None else {*said.named, *said.coming}:
                 # Without its slash a word may begin at the root.
                 further = f"/{one}" if f"/{one}".startswith(f"{home}/") else f"{home}/{one}"
@@ -250,7 +256,8 @@ class Leads:
     def _scripts(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield a script of the home directory, or all of a directory that runs each."""
         names = entries_of(path) if path.endswith("/") else [""]
-        paths = {os.path.normpath(path + name) for name in names[:_MOST_PLACES]}
+        found = glob(path) if "*" in path else [path + name for name in names]  # noqa: PTH207  text
+        paths = {*map(os.path.normpath, found[:_MOST_PLACES])}
         for one in sorted(paths - self._read):
             with suppress(OSError, ValueError):
                 mode = os.stat(one).st_mode  # noqa: PTH116  text
@@ -353,10 +360,22 @@ class Leads:
         beside = [one for one in said.coming if "/" not in one.removeprefix("./")]
         coming = said.coming | said.homes if is_top else beside
         for one in self._of_ours(place, coming):
-            if one.endswith("/"):
+            if "*" in one:
+                self._match(f"{place}/{one}", place)
+            elif one.endswith("/"):
                 self._follow(f"{place}/{one}", top=place)
             elif not os.path.isdir(f"{place}/{one}"):  # noqa: PTH112  text
                 self._run(f"{place}/{one}", place, set(), follows=follows)
+
+    def _match(self, pattern: str, place: str) -> None:
+        """Add what a pattern matches: all of a directory, but of a root what has such names."""
+        start, star, rest = pattern.partition("*")
+        holder, _, beginning = os.path.normpath(f"{start}x").rpartition("/")
+        if "/" in rest or os.path.realpath(holder) in self._roots:
+            names = f"{beginning[:-1]}{star}{rest}"
+            self.modules.know(ANYWHERE, [f"{os.path.realpath(holder)}/{names}"])
+        else:
+            self._follow(f"{holder}/", top=place)
 
     def _start_python(self, said: Commands, place: str) -> None:
         for directory in self._of_ours(place, said.places):

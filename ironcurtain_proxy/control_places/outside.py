@@ -23,7 +23,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.commands import is_shells, may_lead, spelled_out
+from ironcurtain_proxy.control_places.commands import is_shells, may_lead
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     above,
@@ -58,6 +58,15 @@ _ELSEWHERE: Final = lazy(
 """Variables that name a directory of settings."""
 OF_PROJECTS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 """Settings that hold where an agent, or an editor, is started."""
+_OF_HOME: Final = lazy(
+    r"(?:(?<![\w~/.])~|%h|\$(?:HOME\b|\{(?:env:)?HOME\}|env\.HOME\b|USER_HOME\$))(?=/)"
+)
+"""How settings say the home directory: what stands behind it lies nowhere else."""
+_SET_HERE: Final = lazy(r"\b(?!PATH=)([A-Za-z]\w*)=[\"']?(/[^\s\"';&|)$:]*)")
+_VARIABLE: Final = lazy(r"\$(?:\{(\w+)\}|(\w+))")
+"""`A=/x`, and then `$A/y`."""
+_LOADS_HERE: Final = lazy(r"(?:\bsource|(?<!\S)\.)[ \t]+[\"']?[\w.]")
+"""What a shell loads of the directory in which it is."""
 _OBJECT: Final = lazy(r"\{\s*\"")
 _HOME: Final = lazy(r"\A\$(?:HOME|\{HOME\})(?=/)")
 
@@ -75,12 +84,14 @@ def settings_outside(roots: Sequence[str], names: Sequence[str]) -> Iterator[tup
     around = {"", home, *above(home)}
     with suppress(OSError):
         changed = [os.stat(one).st_mtime_ns for one in _CRONTABS if os.path.isdir(one)]  # noqa: PTH112, PTH116  text
-        yield f"{home}/crontab", spelled_out(_crontab(tuple(changed)), home)
+        yield f"{home}/crontab", _spelled_out(_crontab(tuple(changed)), home)
     for path, says_enough in _paths(home, roots):
         text = ""
         with suppress(OSError):
             status = os.stat(path)  # noqa: PTH116  text
-            if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST:
+            is_read = stat.S_ISREG(status.st_mode) and 0 < status.st_size <= _LARGEST_STATE
+            # Of what is larger, settings alone.
+            if is_read and (status.st_size <= LARGEST or path.endswith(OF_PROJECTS)):
                 version = (status.st_mtime_ns, status.st_size)
                 is_known = says_enough and status.st_size <= _LARGE
                 tops = around.union(above(path))
@@ -178,7 +189,7 @@ def _leads_back(entry: "os.DirEntry[str]", roots: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _leading_text(
-    path: str, _version: tuple[int, int], inner: tuple[str, ...], entries: frozenset[str] | None
+    path: str, version: tuple[int, int], inner: tuple[str, ...], entries: frozenset[str] | None
 ) -> str:
     """Return what settings outside hold, or an empty text if they cannot name what lies in a root.
 
@@ -187,24 +198,36 @@ def _leading_text(
 
     Args:
         path: the file's.
+        version: its time of change and its size.
         inner: as for `may_lead`.
         entries: what lies in the roots, where some settings start commands, or None if the text
             must name a root.
     """
     text, name = text_spelled_out(path), path.rpartition("/")[2]
+    if version[1] > LARGEST:
+        text = _spelled_out("\n".join(_lines_with(path, inner)), os.path.expanduser("~"))  # noqa: PTH111  text
     # Programs keep JSON in files without an ending.
     is_shell = is_shells(name) and _OBJECT.match(text) is None
-    if is_shell and entries is not None and os.path.expanduser("~") in text:  # noqa: PTH111  text
-        return text  # what it loads may start what lies there
+    begins = (os.path.expanduser("~") in text, _LOADS_HERE.search(text) is not None)  # noqa: PTH111  text
+    if is_shell and entries is not None and any(begins):
+        return text  # what it loads may start what lies there, or lie there
     is_led = may_lead(
         name, text, inner, entries if is_shell or path.endswith(OF_PROJECTS) else None
     )
     return text if is_led else ""
 
 
+def _lines_with(path: str, inner: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a large file that name a root: to read all for commands takes seconds."""
+    with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123  text
+        for line in file:
+            if any(os.fsencode(one.rstrip("/")) in line for one in inner):
+                yield line[:LARGEST].decode("utf-8", "surrogateescape")
+
+
 def text_spelled_out(path: str) -> str:
     """Return the beginning of a text, with whole paths for those from the home or a variable."""
-    return spelled_out(text_of(path), os.path.expanduser("~"))  # noqa: PTH111  text
+    return _spelled_out(text_of(path), os.path.expanduser("~"))  # noqa: PTH111  text
 
 
 def _servers_of(state: str, roots: Sequence[str]) -> str:
@@ -216,3 +239,17 @@ def _servers_of(state: str, roots: Sequence[str]) -> str:
             projects = [said.get("projects", {}).get(root, {}) for root in roots]
             return orjson.dumps([one.get("mcpServers", {}) for one in (said, *projects)]).decode()
     return ""
+
+
+def _spelled_out(text: str, home: str) -> str:
+    """Return a text with whole paths in place of those that begin with the home or a variable."""
+    text = text.replace(f"~{home.rpartition('/')[2]}/", f"{home}/")
+    # Most texts have neither, and are not to be searched slowly.
+    if any(one in text for one in ("~/", "HOME", "%h/")):
+        text = _OF_HOME.sub(lambda _: home, text)
+    known = {found[1]: found[2] for found in _SET_HERE.finditer(text)} if "$" in text else {}
+    return (
+        _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), text)
+        if known
+        else text
+    )

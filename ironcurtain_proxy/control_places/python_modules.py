@@ -36,6 +36,10 @@ _OF_PROCESSORS: Final = [f"glibc-hwcaps/x86-64-v{one}" for one in (2, 3, 4)]
 COMPILED: Final = "__pycache__"
 """Where Python keeps what it has compiled. It makes that anew where it is missing."""
 _PACKAGES: Final = ("site-packages", "dist-packages")
+ANYWHERE: Final = "*"
+"""In the place of a directory: patterns of whole paths, of which programs load what matches."""
+_STARS: Final = lazy(r"(\*\*/|\*)")
+_MEANT: Final = {"**/": "(?:.*/)?", "*": "[^/]*"}
 _BEGINNINGS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -81,7 +85,10 @@ class LedModules:
         if not self._names:
             return False
         holder, _, name = path.rpartition("/")
-        if not is_directory and name in self._names.get(f"{holder}/", ()):
+        if not is_directory and (
+            name in self._names.get(f"{holder}/", ())
+            or any(_matcher(one).fullmatch(path) for one in self._names.get(ANYWHERE, ()))
+        ):
             return True
         found = _MODULE.fullmatch(name)
         holder = holder.removesuffix(f"/{COMPILED}")
@@ -160,7 +167,8 @@ class LedModules:
 
     def _add(self, directory: str, names: Iterable[str]) -> None:
         place = os.path.realpath(directory) + "/"[: directory.endswith("/")]
-        if is_below(place, self._roots):
+        place = directory if directory == ANYWHERE else place
+        if place == ANYWHERE or is_below(place, self._roots):
             self._names.setdefault(place, set()).update(names)
 
 
@@ -220,6 +228,12 @@ def _of_system(variable: str) -> Mapping[str, frozenset[str]]:
                 names = found.setdefault(os.path.relpath(directory, place), set())
                 names.update(below, files, others)
     return {inner: frozenset(names) for inner, names in found.items()}
+
+
+@cache
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """Return what matches the paths that a shell means: one star stands for no slash."""
+    return re.compile("".join([_MEANT.get(one, re.escape(one)) for one in _STARS.split(pattern)]))
 
 
 def is_compiled(path: str) -> bool:

@@ -183,6 +183,12 @@ def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(w
     assert not todo.exists()
 
 
+def test_a_directory_of_scripts_that_settings_name_is_closed_if_it_is_there(w: Watched) -> None:
+    w.put("checks/pre-commit/x", "mine")
+    w.put("lefthook.yml", "source_dir: checks")
+    assert str(w.top / "checks") in w.begin()
+
+
 @pytest.mark.parametrize("name", table("sandbox/leads.agents", list[str]))
 def test_settings_of_agents_that_come_later_are_taken_away(w: Watched, name: str) -> None:
     w.begin()

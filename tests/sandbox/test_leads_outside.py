@@ -71,6 +71,21 @@ def test_a_program_that_settings_outside_name_by_its_whole_path_is_closed(w: Wat
     assert str(data) not in closed
 
 
+def test_what_a_service_takes_its_variables_from_is_closed(w: Watched) -> None:
+    said = w.put("t/service.conf", "A=1")
+    w.put("../home/.config/systemd/user/a.service", f"EnvironmentFile=-{said}\n")
+    assert str(said) in w.begin()
+
+
+def test_settings_of_more_than_a_mebibyte_are_read_where_they_name_the_workspace(
+    w: Watched,
+) -> None:
+    w.put("../home/.config/own/own.toml", "# x\n" * 300_000 + f'command = "{w.top}/t/x"\n')
+    w.begin()
+    evil = w.put("t/x")
+    assert (len(w.look()), evil.exists()) == (1, False)
+
+
 def test_a_home_that_is_reached_by_a_link_is_the_home(
     w: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
