@@ -25,7 +25,7 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, Operation, RequestId
+from ironcurtain_proxy.model.operation import Caller, Method, Operation, ProgressListener, RequestId
 from ironcurtain_proxy.model.reply import (
     AuditRecord,
     Change,
@@ -44,8 +44,8 @@ from ironcurtain_proxy.model.server import SandboxRestrictions, Section, ToolRes
 from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
-ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
-"""Called with the raw `params` of each progress notification of one call."""
+Turn: TypeAlias = AbstractAsyncContextManager[bool]
+"""The time of a call in its repository. Yields whether the call had to wait."""
 
 
 class CallHandler(Protocol):
@@ -89,7 +89,7 @@ class FactGatherer(Protocol):
     async def gather(self, call: Operation) -> Gathered:
         """Resolve what the call names. Reads the disk and git; changes nothing."""
 
-    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
+    def canonical(self, server: str, tool: str, arguments: Arguments) -> bytes:
         """Return server, tool and arguments as one text, as long as they are.
 
         Equal for equal calls.
@@ -98,10 +98,10 @@ class FactGatherer(Protocol):
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
 
-    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
+    def undisturbed(self, facts: Facts) -> Turn | None:
         """Keep other calls off the repository while this call is in progress, if it pushes.
 
-        Yields whether the call had to wait.
+        It is None if the call works in no repository.
         """
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
@@ -558,14 +558,12 @@ class World(Struct, frozen=True, kw_only=True):
         client = None if caller is None else self.client  # nobody has a deadline without a caller
         return nullcontext() if client is None else client.waiting(caller, is_sent=is_sent)
 
-    def end_of(self, method: Method) -> OperationTarget:
-        """Return the receiver of an operation of this method.
+    def asked_client(self) -> OperationTarget:
+        """Return the agent's client, for a server's question.
 
         Raises:
-            KernelError: the operation is a server's question, and no client can be asked.
+            KernelError: no client can be asked.
         """
-        if method not in QUESTION_METHODS:
-            return self.servers
         if self.client is None:
             raise KernelError("a server's question came to be forwarded, and there is no client")
         return self.client

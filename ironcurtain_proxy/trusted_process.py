@@ -26,6 +26,7 @@ from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.facts.live_catalogue import SEPARATOR, CataloguedTool
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import in_record
+from ironcurtain_proxy.model.operation import ProgressListener
 from ironcurtain_proxy.model.reply import (
     Allowed,
     Answered,
@@ -38,7 +39,6 @@ from ironcurtain_proxy.model.reply import (
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.own_process import SystemClock, say
-from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.terminal import CallbackReviewer, Channel, OnEscalation
 from ironcurtain_proxy.sessions import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox

@@ -146,6 +146,7 @@ def facts() -> None:
         remotes = GitRemotes({})
         spec = RoleSpec(default=("read-path",))
         annotation = ToolAnnotation(server="filesystem", tool="read", arguments={"path": spec})
+        plan = reader.plan(annotation)
         write(f"{'facts of one call, us':34}{'':>10}")
         for name, text in (
             ("a file that exists", f"{place}/file.txt"),
@@ -153,7 +154,7 @@ def facts() -> None:
             ("a link", f"{place}/link"),
         ):
             arguments: dict[str, object] = {"path": text}
-            cost = best_of(lambda a=arguments: reader.read(annotation, a, remotes))  # type: ignore[misc, arg-type]
+            cost = best_of(lambda a=arguments: reader.read(plan, a, remotes))  # type: ignore[misc, arg-type]
             write(f"{name:34}{cost:10.1f}")
 
 

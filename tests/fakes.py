@@ -27,20 +27,13 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.operation import Operation, RequestId
+from ironcurtain_proxy.model.operation import Operation, ProgressListener, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import SandboxRestrictions, ToolResult
 from ironcurtain_proxy.model.values import Arguments, RealPath
-from ironcurtain_proxy.ports import (
-    Containment,
-    Lookout,
-    OutcomeListener,
-    ProgressListener,
-    Timeline,
-    World,
-)
+from ironcurtain_proxy.ports import Containment, Lookout, OutcomeListener, Timeline, World
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: to read the authorities of TLS would be 25 ms of each client."""
@@ -97,8 +90,8 @@ class FakeFacts:
     async def gather(self, call: Operation) -> Gathered:
         return self.answer(call)
 
-    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
-        return self.fingerprint(call, arguments).encode()
+    def canonical(self, server: str, tool: str, arguments: Arguments) -> bytes:
+        return repr((server, tool, sorted(arguments.items()))).encode()
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         return repr((call.server, call.tool, sorted(arguments.items())))

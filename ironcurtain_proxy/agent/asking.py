@@ -35,11 +35,10 @@ from ironcurtain_proxy.model.escalation import (
     visible,
 )
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.operation import Caller, Method
+from ironcurtain_proxy.model.operation import Caller, Method, ProgressListener
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, object_of
-from ironcurtain_proxy.ports import ProgressListener
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.rounds import Rounds

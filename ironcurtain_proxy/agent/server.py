@@ -70,8 +70,9 @@ from ironcurtain_proxy.model.values import object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
+    from ironcurtain_proxy.model.operation import ProgressListener
     from ironcurtain_proxy.model.values import Json
-    from ironcurtain_proxy.ports import CallHandler, OperationHandler, ProgressListener
+    from ironcurtain_proxy.ports import CallHandler, OperationHandler
 
 _log = logging.getLogger(__name__)
 

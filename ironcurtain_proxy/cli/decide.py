@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.output import decided, escalated_roles
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.rules import gravest_first
-from ironcurtain_proxy.facts.arguments import Speller
+from ironcurtain_proxy.facts.arguments import Speller, plan_for
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import as_unknown, guessed, widened
@@ -94,11 +94,11 @@ class Kernel(Struct):
             problem = self.schemas.problem(annotation, schema, arguments)
             if problem is not None:
                 return self._gather_wider(annotation, arguments) or unresolvable(problem)
-        return self.facts.read(annotation, arguments, self.remotes)
+        return self.facts.read(self.facts.plan(annotation), arguments, self.remotes)
 
     def _gather_unknown(self, server: str, tool: str, arguments: Arguments) -> Gathered:
         annotation = guessed(server, tool, arguments)
-        gathered = self.strict.read(annotation, arguments, self.remotes)
+        gathered = self.strict.read(plan_for(annotation), arguments, self.remotes)
         return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
 
     def _gather_wider(self, annotation: ToolAnnotation, arguments: Arguments) -> Gathered | None:
@@ -110,7 +110,7 @@ class Kernel(Struct):
         schema = cast("Json", annotation.input_schema)
         if self.schemas.problem(wider, schema, arguments) is not None:
             return None
-        gathered = self.strict.read(wider, arguments, self.remotes)
+        gathered = self.strict.read(plan_for(wider), arguments, self.remotes)
         return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
 
     def gather_operation(self, operation: Operation) -> Gathered:
@@ -121,7 +121,7 @@ class Kernel(Struct):
         named = named_by(operation, source, lambda _server, _uri: True)
         if isinstance(named, Unresolvable):
             return named
-        return self.strict.read(named.annotation, named.arguments, self.remotes)
+        return self.strict.read(plan_for(named.annotation), named.arguments, self.remotes)
 
     def decide_request(self, server: str, method: str, params: Mapping[str, Json]) -> Decision:
         """Return the kernel's answer to a request on the wire that is no tool call."""

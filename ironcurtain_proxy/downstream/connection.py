@@ -45,10 +45,9 @@ from ironcurtain_proxy.jsonrpc.codec import (
     version_of,
 )
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, LineSink, LineSource
-from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method
+from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method, ProgressListener
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.ports import ProgressListener
 
 _DISCOVER: Final = 10.0
 """Seconds for a server to say what it is, over HTTP before it is greeted as servers of before."""

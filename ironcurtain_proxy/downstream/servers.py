@@ -36,6 +36,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.operation import ProgressListener
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import (
     SandboxRestrictions,
@@ -44,7 +45,6 @@ from ironcurtain_proxy.model.server import (
     ToolResult,
 )
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.denials import (
     Closed,
     annotated,

@@ -185,6 +185,9 @@ class PlannedArgument(Struct, frozen=True):
 class ToolPlan(Struct, frozen=True):
     """The reading of one tool's arguments."""
 
+    annotation: ToolAnnotation
+    is_git: bool
+    """Whether the tool's server works on a git repository."""
     fixed: tuple[PlannedArgument, ...] | None
     """The arguments in annotation order; None: a role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
@@ -196,18 +199,20 @@ class ToolPlan(Struct, frozen=True):
     names_directory: bool
     """Whether an argument is the directory of a command."""
 
-    def arguments(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
-        """Return every annotated argument, present or not, in annotation order.
+    def by_values(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
+        """Return what stands for `fixed` where a role depends on another argument.
 
         Conditions look at the arguments as the agent sent them.
         """
-        if self.fixed is not None:
-            return self.fixed
         return tuple([_planned(name, spec, spec.roles(arguments)) for name, spec in self.specs])
 
-    def looking_up(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
-        """Return the arguments among them that need the disk, git or a parser."""
-        return _looked_up(self.arguments(arguments)) if self.looked_up is None else self.looked_up
+    def looked_up_by_values(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
+        """Return what stands for `looked_up` there."""
+        return _looked_up(self.by_values(arguments))
+
+
+_GIT_SERVER: Final = "git"
+"""The server, as the policy names it, whose calls work on a git repository."""
 
 
 def plan_for(annotation: ToolAnnotation) -> ToolPlan:
@@ -218,6 +223,8 @@ def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     if not conditional:
         fixed = tuple([_planned(name, spec, spec.default) for name, spec in specs])
     return ToolPlan(
+        annotation=annotation,
+        is_git=annotation.server == _GIT_SERVER,
         fixed=fixed,
         specs=specs,
         command=next((name for name, spec in specs if "command" in spec.every_role()), None),
@@ -317,7 +324,7 @@ NO_WORKING_DIRECTORY: Final = (
     "Git server has no working directory set. Call git_set_working_dir first."
 )
 
-_SETS_DIRECTORY: Final[Mapping[str, str]] = {
+SETS_DIRECTORY: Final[Mapping[str, str]] = {
     "git_set_working_dir": "path",
     "git_clone": "localPath",
 }
@@ -331,18 +338,18 @@ class ServerContexts:
 
     def __init__(self) -> None:
         """Begin without directories."""
-        self._directories: dict[str, str] = {}
+        self.directories: dict[str, str] = {}
 
     def note(self, server: str, tool: str, arguments: Arguments) -> None:
         """Note a call that was carried out, with the sent arguments."""
-        argument = _SETS_DIRECTORY.get(tool)
+        argument = SETS_DIRECTORY.get(tool)
         directory = arguments.get(argument) if argument is not None else None
         if isinstance(directory, str) and directory.startswith("/"):
-            self._directories[server] = directory
+            self.directories[server] = directory
 
     def of(self, server: str) -> tuple[tuple[str, str], ...]:
         """Return the server's context for a reviewer."""
-        directory = self._directories.get(server)
+        directory = self.directories.get(server)
         return () if directory is None else ((_SHOWN_AS, directory),)
 
     def completed(self, server: str, arguments: Arguments) -> Arguments | None:
@@ -350,7 +357,7 @@ class ServerContexts:
 
         It is None if none is known.
         """
-        directory = self._directories.get(server)
+        directory = self.directories.get(server)
         return None if directory is None else {**arguments, "path": directory}
 
 

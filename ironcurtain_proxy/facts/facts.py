@@ -240,10 +240,6 @@ def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:
     return Unresolvable(ground=Ground(rule, reason))
 
 
-_GIT_SERVER: Final = "git"
-"""The server, as the policy names it, whose calls work on a git repository."""
-
-
 class FactReader:
     """Reads the calls of one agent connection. Thread-safe."""
 
@@ -269,19 +265,15 @@ class FactReader:
         self._workspace = workspace
         self._remotes = RemoteReader(cwd=cwd, plain_urls_only=plain_urls_only)
         self._plain_urls_only = plain_urls_only
-        self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
-        self._last: tuple[ToolAnnotation, ToolPlan] | None = None
+        self._plans: dict[tuple[str, str], ToolPlan] = {}
 
-    def is_git(self, annotation: ToolAnnotation) -> bool:
-        """Return whether the tool's server works on a git repository."""
-        return annotation.server == _GIT_SERVER
-
-    def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
+    def looks_up(self, plan: ToolPlan, arguments: Arguments) -> int | None:
         """Return the number of paths in the call, or None if git must be asked."""
-        if _may_push(arguments):
+        if not _DIRECTORIES.isdisjoint(arguments) and _may_push(arguments):
             return None
         count = 0
-        for argument in self.plan(annotation).looking_up(arguments):
+        looked_up = plan.looked_up
+        for argument in plan.looked_up_by_values(arguments) if looked_up is None else looked_up:
             if argument.reading in {"git-remote", "sql"}:
                 return None
             value = arguments.get(argument.name)
@@ -294,38 +286,36 @@ class FactReader:
                 count += len(value) if isinstance(value, list) else 1
         return count
 
-    def read(
-        self, annotation: ToolAnnotation, arguments: Arguments, remotes: GitRemotes
-    ) -> Gathered:
+    def read(self, plan: ToolPlan, arguments: Arguments, remotes: GitRemotes) -> Gathered:
         """Read one call.
 
         Args:
-            annotation: the operator's annotation of the tool.
+            plan: how the arguments of its tool are read; see `plan`.
             arguments: as the agent sent them; never changed.
             remotes: git with the server's environment.
         """
         facts: list[ArgumentFact] = []
         given = arguments
         awaiting: list[int] = []
-        plan = self.plan(annotation)
-        for argument in plan.arguments(arguments):
+        annotation, fixed = plan.annotation, plan.fixed
+        for argument in plan.by_values(arguments) if fixed is None else fixed:
             value = arguments.get(argument.name)
             if value is None or argument.reading == "git-remote":
                 if argument.reading == "git-remote":
                     awaiting.append(len(facts))
                 facts += argument.absent
                 continue
-            outcome = self._one(annotation, argument, value)
+            outcome = self._one(plan, argument, value)
             if isinstance(outcome, Refusal):
                 return unresolvable(_about(argument.name, outcome))
             found, spelled = outcome
             facts += found
             if spelled is not None:
                 given = {**given, argument.name: spelled}
-        if not (awaiting or plan.names_directory or annotation.server == _GIT_SERVER):
+        if not (awaiting or plan.names_directory or plan.is_git):
             return Facts(request=_request(annotation, facts, given), arguments=given)
         try:
-            return self._with_repository(annotation, facts, awaiting, given, remotes)
+            return self._with_repository(plan, facts, awaiting, given, remotes)
         except _UNREADABLE:
             # What remains is the repository, or the directory of a command.
             names = (*_REPOSITORY_ARGUMENTS, *WORKING_DIRECTORY_ARGUMENTS)
@@ -334,14 +324,14 @@ class FactReader:
 
     def _remote(
         self,
-        annotation: ToolAnnotation,
+        plan: ToolPlan,
         value: Json,
         repository: RealPath | None,
         remotes: GitRemotes,
     ) -> tuple[Value, ...] | Refusal:
         try:
             return self._remotes.read(
-                annotation.tool, value, repository, remotes, of_git=self.is_git(annotation)
+                plan.annotation.tool, value, repository, remotes, of_git=plan.is_git
             )
         except _UNREADABLE:
             return _CANNOT_BE_READ
@@ -356,32 +346,23 @@ class FactReader:
             and not root.is_within(workspace)
         )
 
-    def _is_repository(self, annotation: ToolAnnotation, name: str) -> bool:
-        """Return whether the argument names the repository.
-
-        Of a list, git would take any item or none.
-        """
-        return self.is_git(annotation) and name in _REPOSITORY_ARGUMENTS
-
     def plan(self, annotation: ToolAnnotation) -> ToolPlan:
         """Return how the arguments of a tool are read, made once for each annotation."""
-        known = self._last  # each call asks several times in a row
-        if known is None or known[0] is not annotation:
-            known = self._plans.get((annotation.server, annotation.tool))
-            if known is None or known[0] is not annotation:
-                known = annotation, plan_for(annotation)
-                self._plans[annotation.server, annotation.tool] = known
-            self._last = known
-        return known[1]
+        known = self._plans.get((annotation.server, annotation.tool))
+        if known is None or known.annotation is not annotation:
+            known = self._plans[annotation.server, annotation.tool] = plan_for(annotation)
+        return known
 
     def _one(
-        self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json
+        self, plan: ToolPlan, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
         """Return an argument's facts, and its new spelling or None if it is sent unchanged."""
         if argument.is_plain and isinstance(value, str):
             return (ArgumentFact(argument.name, argument.roles, (TextValue(value),)),), None
-        # An empty list names nothing, as if it were left out.
-        if isinstance(value, list) and value and self._is_repository(annotation, argument.name):
+        # Of a list of repositories git would take any or none. An empty list names nothing, as if
+        # it were left out.
+        is_repository = plan.is_git and argument.name in _REPOSITORY_ARGUMENTS
+        if isinstance(value, list) and value and is_repository:
             return _NO_LIST
         try:
             if argument.reading == "deep" or self._names_files(argument, value):
@@ -475,21 +456,21 @@ class FactReader:
 
     def _with_repository(
         self,
-        annotation: ToolAnnotation,
+        plan: ToolPlan,
         facts: list[ArgumentFact],
         awaiting: list[int],
         sent: Arguments,
         remotes: GitRemotes,
     ) -> Gathered:
         """Add the facts of the repository: the hosts of remotes, and the protected branch."""
-        of_git = self.is_git(annotation)
+        of_git, annotation = plan.is_git, plan.annotation
         named = _repository(facts) if of_git or awaiting else None
         repository = None if named is None else named[1]
         if named is not None and _is_too_long(named[1]):
             return unresolvable(_about(named[0], _TOO_LONG))
         for index in awaiting:
             fact = facts[index]
-            values = self._remote(annotation, sent.get(fact.name), repository, remotes)
+            values = self._remote(plan, sent.get(fact.name), repository, remotes)
             if isinstance(values, Refusal):
                 return unresolvable(_about(fact.name, values))
             if values:
@@ -518,7 +499,9 @@ def _request(
     repository: RealPath | None = None,
 ) -> AccessRequest:
     # A tool that reads, and is told to save what it read, changes that file.
-    saves = any(fact.values and not CHANGES.isdisjoint(fact.roles) for fact in facts)
+    saves = annotation.effect == "reads" and any(
+        fact.values and not CHANGES.isdisjoint(fact.roles) for fact in facts
+    )
     return AccessRequest(
         server=annotation.server,
         tool=annotation.tool,
@@ -526,7 +509,7 @@ def _request(
         has_arguments=bool(sent),
         arguments=tuple(facts),
         repository=repository,
-        effect="writes" if saves and annotation.effect == "reads" else annotation.effect,
+        effect="writes" if saves else annotation.effect,
         method=annotation.method,
     )
 

@@ -11,7 +11,7 @@ import re
 import stat
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from tempfile import gettempdir
 from typing import Final
 
@@ -46,19 +46,6 @@ class _Traffic(Struct):
         self.changed = anyio.Event()
 
 
-class _NoRepository(AbstractAsyncContextManager[bool]):
-    """No lock, for most calls; a generator would cost each 2 µs."""
-
-    async def __aenter__(self) -> bool:
-        return False
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
-_NO_REPOSITORY: Final = _NoRepository()
-
-
 class Repositories:
     """The repositories on which calls of one proxy work."""
 
@@ -66,9 +53,8 @@ class Repositories:
         self._deadline = deadline
         self._traffic: dict[RealPath, _Traffic] = {}
 
-    def undisturbed(
-        self, repository: RealPath | None, *, push: bool
-    ) -> AbstractAsyncContextManager[bool]:
+    @asynccontextmanager
+    async def undisturbed(self, repository: RealPath, *, push: bool) -> AsyncIterator[bool]:
         """Lock the repository: exclusively for a push, shared for any other call.
 
         Gives whether the call waited: earlier facts may no longer hold.
@@ -76,10 +62,6 @@ class Repositories:
         Raises:
             BusyError: other calls on it did not end in time.
         """
-        return _NO_REPOSITORY if repository is None else self._hold(repository, push=push)
-
-    @asynccontextmanager
-    async def _hold(self, repository: RealPath, *, push: bool) -> AsyncIterator[bool]:
         traffic = self._traffic.setdefault(repository, _Traffic())
         waited = not traffic.admits(push=push)
         await self._enter(repository, traffic, push=push)
@@ -191,7 +173,8 @@ class OriginBranches:
         self._theirs: dict[str, frozenset[str]] = {}
         self._read: dict[str, _References] = {}
         self._ours: set[tuple[str, str]] = set()
-        self._tried: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.tried: dict[str, tuple[tuple[str, str], ...]] = {}
+        """The new branches of commands that were not carried out yet, by the text of each."""
 
     def watch(self, directory: str) -> None:
         """Look at a repository before a command runs there. Blocks; never raises."""
@@ -222,16 +205,16 @@ class OriginBranches:
             if _is_plain_branch(shared, tags, name)
             and (name not in theirs or (shared, name) in self._ours)
         ]
-        if len(self._tried) >= _MOST_TRIED:
-            self._tried.clear()
-        self._tried[command] = tuple([(shared, name) for name in found])
+        if len(self.tried) >= _MOST_TRIED:
+            self.tried.clear()
+        self.tried[command] = tuple([(shared, name) for name in found])
         return tuple(found)
 
     def succeeded(self, arguments: Arguments) -> None:
         """Note that a call was carried out. The new branches of its command are the session's."""
-        for text in arguments.values() if self._tried else ():
+        for text in arguments.values():
             if isinstance(text, str):
-                self._ours.update(self._tried.pop(text, ()))
+                self._ours.update(self.tried.pop(text, ()))
 
     def _look(self, shared: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Return tags and branches of `origin`, or None if they are not known."""

@@ -29,7 +29,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.rules import control_of, may_be_control, read_names
-from ironcurtain_proxy.facts.arguments import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
+from ironcurtain_proxy.facts.arguments import (
+    NO_WORKING_DIRECTORY,
+    SETS_DIRECTORY,
+    ServerContexts,
+    ToolPlan,
+    lacks_path,
+    plan_for,
+)
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -174,8 +181,9 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     name."""
     remotes: Callable[[str], GitRemotes]
     """Gives git as a server would run it, by the operator's name."""
-    command_argument: Callable[[str, str], str | None] = lambda _server, _tool: None
-    """Gives the argument that holds a shell command, if the operator names one."""
+    command_argument: Callable[[str, str], str | None] | None = None
+    """Gives the argument that holds a shell command, if the operator names one. None: for no tool.
+    """
     grounds: CommandContext = field(default_factory=CommandContext)
     """The environment of commands."""
     asks_about_unknown: bool = False
@@ -303,12 +311,16 @@ class Resolver:
             return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
         if tool.held:
             return unresolvable(f"The tool {tool.held}. {HELD_ADVICE}", HELD_RULE)
-        gathered = await self._gather(call, tool)
+        plan = None if tool.annotation is None else self._facts.plan(tool.annotation)
+        gathered = await self._gather(call, tool, plan)
         if isinstance(gathered, Unresolvable):
             return gathered
         hints = tool.definition.raw.get("annotations")
         facts = replace(gathered, hints=hints) if isinstance(hints, dict) else gathered
-        name = self._command_argument(tool)
+        declared = self._tools.command_argument
+        name = None if declared is None else declared(tool.server, tool.definition.name)
+        if name is None and plan is not None:
+            name = plan.command
         if name is not None:
             return await self._with_command(facts, name, tool.server)
         acting = _acting_by_itself(facts.request, self._tools.grounds.workspace, self.leads)
@@ -320,14 +332,8 @@ class Resolver:
         named = named_by(operation, self._tools.operations, self.declares_view)
         if isinstance(named, Unresolvable):
             return named
-        gathered = await self._read(operation, named.annotation, named.arguments)
+        gathered = await self._read(operation, plan_for(named.annotation), named.arguments)
         return gathered if isinstance(gathered, Unresolvable) else as_sent(gathered, operation)
-
-    def _command_argument(self, tool: CataloguedTool) -> str | None:
-        name = self._tools.command_argument(tool.server, tool.definition.name)
-        if name is None and tool.annotation is not None:
-            name = self._facts.plan(tool.annotation).command
-        return name
 
     async def _with_command(self, facts: Facts, name: str, server: str) -> Gathered:
         """Return the facts with the command in the argument `name`."""
@@ -335,35 +341,36 @@ class Resolver:
         # It may start git, and search a tree of packages.
         return await self._in_time(read, "directory of the command could not be looked up")
 
-    async def _gather(self, call: Operation, tool: CataloguedTool) -> Gathered:
+    async def _gather(
+        self, call: Operation, tool: CataloguedTool, plan: ToolPlan | None
+    ) -> Gathered:
         if tool.policy_server in self._tools.trusted:
             return _unread(tool, call.arguments)
-        annotation = tool.annotation
-        if annotation is None and self._tools.asks_about_unknown:
+        if plan is None and self._tools.asks_about_unknown:
             return await self._guess(call, tool)
-        if annotation is None:
+        if plan is None:
             return unresolvable(
                 f"Missing annotation for tool: {call.server}__{call.tool}. Nobody has said what "
                 "its arguments name, so every call of it is denied. Tell the user: the operator "
                 "has to annotate the tool.",
                 "missing-annotation",
             )
-        arguments, schema = call.arguments, tool.definition.input_schema
-        needs_directory = self._facts.is_git(annotation) and lacks_path(annotation, arguments)
+        annotation, schema = plan.annotation, tool.definition.input_schema
+        arguments = call.arguments
+        needs_directory = plan.is_git and lacks_path(annotation, arguments)
         if needs_directory:
             arguments = self._contexts.completed(call.server, arguments) or arguments
+            problem = self._schemas.problem(annotation, schema, arguments)
         else:
             base = partial(self._tools.grounds.base, call.server)
-            arguments = self._schemas.completed(annotation, schema, arguments, base)
-        problem = self._schemas.problem(annotation, schema, arguments)
+            arguments, problem = self._schemas.completed(annotation, schema, arguments, base)
         if problem is not None:
             return await self._gather_wider(call, annotation, tool) or unresolvable(problem)
         if needs_directory and arguments is call.arguments:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
-        gathered = await self._read(call, annotation, arguments)
-        context = self._contexts.of(call.server)
-        if context and isinstance(gathered, Facts):
-            gathered = replace(gathered, context=context)
+        gathered = await self._read(call, plan, arguments)
+        if self._contexts.directories and isinstance(gathered, Facts):
+            gathered = replace(gathered, context=self._contexts.of(call.server))
         return gathered
 
     async def _gather_wider(
@@ -377,7 +384,7 @@ class Resolver:
         schema = tool.definition.input_schema
         if wider is None or self._schemas.problem(wider, schema, call.arguments) is not None:
             return None
-        gathered = await self._read(call, wider, call.arguments)
+        gathered = await self._read(call, plan_for(wider), call.arguments)
         if not isinstance(gathered, Facts):
             return gathered
         lacking = [name for name in call.arguments if name not in annotation.arguments]
@@ -390,7 +397,7 @@ class Resolver:
         problem = self._schemas.problem(annotation, schema, call.arguments)
         if problem is not None:
             return unresolvable(problem)
-        gathered = await self._read(call, annotation, call.arguments)
+        gathered = await self._read(call, plan_for(annotation), call.arguments)
         return gathered if isinstance(gathered, Unresolvable) else as_unknown(gathered)
 
     def annotate_prompts(self, prompts: Annotations) -> None:
@@ -398,19 +405,20 @@ class Resolver:
         known = replace(self._tools.operations, prompts=prompts)
         self._tools = replace(self._tools, operations=known)
 
-    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
-        """Return server, tool and these arguments as one text: equal for equal calls."""
-        return canonical(call.server, call.tool, arguments)
+    canonical = staticmethod(canonical)
+    """Gives server, tool and arguments as one text: equal for equal calls."""
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
         return fingerprint(call.server, call.tool, arguments)
 
-    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool] | None:
         """Lock the repository for the time of the call, exclusively if it pushes.
 
-        Gives whether the call waited.
+        Gives whether the call waited. It is None if the call works in no repository.
         """
+        if facts.repository is None:
+            return None
         return self._repositories.undisturbed(facts.repository, push=facts.pushes)
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
@@ -425,19 +433,20 @@ class Resolver:
 
     def succeeded(self, call: _CarriedOut) -> None:
         """Note that the call was carried out (it may have set a working directory)."""
-        self._contexts.note(call.server, call.tool, call.arguments)
-        self._tools.grounds.branches.succeeded(call.arguments)
+        if call.tool in SETS_DIRECTORY:
+            self._contexts.note(call.server, call.tool, call.arguments)
+        branches = self._tools.grounds.branches
+        if branches.tried:
+            branches.succeeded(call.arguments)
 
-    async def _read(
-        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
-    ) -> Gathered:
+    async def _read(self, call: Operation, plan: ToolPlan, arguments: Arguments) -> Gathered:
         """Read the arguments: at once, or in a thread if that may take long."""
         remotes = self._tools.remotes(call.server)
-        paths = self._facts.looks_up(annotation, arguments)
+        paths = self._facts.looks_up(plan, arguments)
         is_quick = paths is not None and paths <= _MAX_PATHS_AT_ONCE
         if is_quick and not (paths and self._mounts.may_block()):
-            return self._facts.read(annotation, arguments, remotes)
-        read = partial(self._facts.read, annotation, arguments, remotes)
+            return self._facts.read(plan, arguments, remotes)
+        read = partial(self._facts.read, plan, arguments, remotes)
         return await self._in_time(read, "paths or remotes of the call could not be looked up")
 
     async def _in_time(self, work: Callable[[], T], what: str) -> T | Unresolvable:

@@ -188,8 +188,10 @@ class SchemaChecker(Struct, eq=False):
         schema: Json,
         arguments: Arguments,
         start: Callable[[], str | None],
-    ) -> Arguments:
+    ) -> tuple[Arguments, str | None]:
         """Return the arguments with the paths that stand, by the schema, for those left out.
+
+        Beside them stands the fault of the arguments, as `problem` says it.
 
         A path that is left out could be any. Written out, it is judged as any other, and sent, so
         that the server's word need not be believed.
@@ -201,21 +203,22 @@ class SchemaChecker(Struct, eq=False):
             start: gives where relative paths of the server start; None: it is not known, and they
                 stay left out.
         """
-        compiled = self._compiled.get(id(schema)) or self._compile(annotation, schema)
-        if not compiled.places:
-            return arguments
+        fault = self.problem(annotation, schema, arguments)
+        places = self._compiled[id(schema)].places
+        if not places:
+            return arguments, fault
         base = start()
         lacking: dict[str, Json] = {
             name: f"{base}/{place}" if place.startswith(".") else place
-            for name, place in compiled.places
+            for name, place in places
             if name not in arguments
             and _is_path(annotation.arguments.get(name))
             and (base is not None or not place.startswith("."))
         }
-        if not lacking:
-            return arguments
         whole = {**arguments, **lacking}
-        return whole if self.problem(annotation, schema, whole) is None else arguments
+        if lacking and self.problem(annotation, schema, whole) is None:
+            return whole, None
+        return arguments, fault
 
     def _compile(self, annotation: ToolAnnotation, schema: Json) -> CompiledSchema:
         # Servers may send new lists for ever; schemas in use are soon compiled again.

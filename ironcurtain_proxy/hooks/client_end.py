@@ -44,7 +44,7 @@ from ironcurtain_proxy.model.case import LEFT_TO_CLIENT
 from ironcurtain_proxy.model.decision import IN_CLIENT, KERNEL, Decider, in_record
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.grant import SandboxOpening
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import Operation, ProgressListener
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import (
@@ -54,14 +54,7 @@ from ironcurtain_proxy.model.server import (
     ToolResult,
 )
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
-from ironcurtain_proxy.ports import (
-    FactGatherer,
-    PreparedViews,
-    ProgressListener,
-    Recorder,
-    Reviewer,
-    Servers,
-)
+from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Reviewer, Servers
 from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd, call_digest
 
 _log: Final = logging.getLogger(__name__)
@@ -440,7 +433,7 @@ class _TellingFacts:
         told = f"{under_way.event.caller}; what is remembered also covers the other agents here"
         return replace(gathered, context=(*gathered.context, ("Asked by", told)))
 
-    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool] | None:
         """Keep other calls off the repository."""
         return self._facts.undisturbed(facts)
 

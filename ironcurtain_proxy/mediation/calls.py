@@ -43,11 +43,11 @@ from ironcurtain_proxy.model.decision import (
 )
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.operation import Caller, CompositeSpec
+from ironcurtain_proxy.model.operation import Caller, CompositeSpec, ProgressListener
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, object_of
-from ironcurtain_proxy.ports import Clock, ProgressListener, ToolFinder
+from ironcurtain_proxy.ports import Clock, ToolFinder
 
 
 class Questions(Protocol):

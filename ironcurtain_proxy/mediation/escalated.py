@@ -71,7 +71,7 @@ from ironcurtain_proxy.model.signing import (
     risk_of,
 )
 from ironcurtain_proxy.model.values import Json, RealPath, object_of
-from ironcurtain_proxy.ports import Clock, ProgressListener, Questioner, World
+from ironcurtain_proxy.ports import Clock, Questioner, World
 
 # --- signatures
 
@@ -352,6 +352,10 @@ class Consent(Struct, frozen=True, kw_only=True):
     """The consent holds only if the call can be undone."""
 
 
+NO_CONSENT: Final = Consent()
+"""That of a call which the policy alone allows."""
+
+
 class Lapsed(Struct, frozen=True):
     """An approval that the call rests on ended, or was used up, before the call was sent."""
 
@@ -442,14 +446,14 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         return said_of_targets(targets, self.world.clock.now())
 
     async def ask(
-        self, case: Case, question: Escalation, on_progress: ProgressListener | None
+        self, case: Case, question: Escalation
     ) -> Ruling | Held | AlreadyUsed | Superseded | Edited:
         """Return the answer to a question; the case gets the time that it took."""
         asked = self.world.clock.monotonic()
         # A server that asks something works on the call that its question belongs to.
         is_sent = case.call.method in QUESTION_METHODS
         with self.world.waiting(case.call.caller, is_sent=is_sent):
-            on_wait = pulse(case.call.params, on_progress)
+            on_wait = pulse(case.call.params, case.on_progress)
             ruling = await self.signed.ask(
                 self.world.questions, question, case.judged.quorums, on_wait
             )

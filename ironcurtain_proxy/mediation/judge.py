@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.annotation import (
     capabilities_by_argument,
     spoken_of,
 )
-from ironcurtain_proxy.model.case import Judgement
+from ironcurtain_proxy.model.case import Case, Judgement
 from ironcurtain_proxy.model.decision import (
     Allow,
     Decision,
@@ -326,7 +326,7 @@ def judge(
     gathered: Gathered,
     policy: Policy,
     overlay: Overlay,
-    tool: Callable[[], NamedTool],
+    tool: NamedTool,
     method: Method = TOOL_CALL,
 ) -> Judgement:
     """Join the policy's decision with the operator's other reasons to ask.
@@ -335,7 +335,7 @@ def judge(
         gathered: the facts of the call, or why there are none.
         policy: decides.
         overlay: may only make the decision more severe.
-        tool: finds out what is called, by all its names; asked only if it matters.
+        tool: what is called, by all its names.
         method: of the operation.
     """
     judged = _judged(gathered, policy, overlay, tool)
@@ -351,18 +351,16 @@ def judge(
     return Judgement(decision=unasked(judged.decision))
 
 
-def _judged(
-    gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
-) -> Judgement:
+def _judged(gathered: Gathered, policy: Policy, overlay: Overlay, tool: NamedTool) -> Judgement:
     if isinstance(gathered, Unresolvable):
         return Judgement(decision=Deny(gathered.ground))
     request = gathered.request
-    kernel = with_omitted(gravest_first(authorize(request, policy)), request)
+    kernel = authorize(request, policy)
+    if isinstance(kernel, Escalate):
+        kernel = with_omitted(gravest_first(kernel), request)
     if overlay.rules is None:
         return by_policy_alone(kernel)
-    return overlay.judge(
-        kernel, gathered, tool(), lambda: prior_consent_of(request, policy, kernel)
-    )
+    return overlay.judge(kernel, gathered, tool, lambda: prior_consent_of(request, policy, kernel))
 
 
 class Judge(Struct, frozen=True, kw_only=True):
@@ -374,21 +372,15 @@ class Judge(Struct, frozen=True, kw_only=True):
     overlay: Overlay
     attempts: Attempts = msgspec.field(default_factory=Attempts)
 
-    def has_changed(self, version: str) -> bool:
-        """Return whether another policy is in force than the one of this version."""
-        return self.in_force.policy.version != version
-
     def judge(self, call: Operation, gathered: Gathered) -> Judgement:
         """Return the judgement of a call by its facts."""
-
-        def tool() -> NamedTool:
-            names = self.tools.names(call.server, call.tool)
-            return NamedTool(call.server, call.tool, names)
-
-        judged = judge(gathered, self.in_force.policy, self.overlay, tool, call.method)
+        judged = judge(gathered, self.in_force.policy, self.overlay, self._named(call), call.method)
         if not self.attempts.tried or not isinstance(gathered, Facts):
             return judged
         return self._with_blocked_host(call, gathered, judged)
+
+    def _named(self, call: Operation) -> NamedTool:
+        return NamedTool(call.server, call.tool, self.tools.names(call.server, call.tool))
 
     def _with_blocked_host(self, call: Operation, facts: Facts, judged: Judgement) -> Judgement:
         """Return the judgement of a call that the sandbox kept from a host when it was made before.
@@ -409,21 +401,13 @@ class Judge(Struct, frozen=True, kw_only=True):
         reason = OriginReason(origin="policy", ground=ground)
         return replace(judged, decision=Escalate(ground), reasons=(*judged.reasons, reason))
 
-    def shadow(self, call: Operation, gathered: Gathered, judged: Judgement) -> Json:
-        """Return the different decision of the candidate policy, for the record.
-
-        It is None if there is none.
-        """
-        candidate = self.in_force.candidate
-        if candidate is None:
-            return None
-        names = self.tools.names(call.server, call.tool)
-        named = NamedTool(call.server, call.tool, names)
-        other = judge(gathered, candidate, self.overlay, lambda: named, call.method).decision
-        if effect_of(other) == effect_of(judged.decision):
-            return None
-        rule = other.ground.rule
-        return {"policy": candidate.version, "decision": effect_of(other), "rule": rule}
+    def shadow(self, case: Case, gathered: Gathered, judged: Judgement, candidate: Policy) -> None:
+        """Note the decision of the candidate policy for the record, where it is another one."""
+        other = judge(gathered, candidate, self.overlay, self._named(case.call), case.call.method)
+        if effect_of(other.decision) != effect_of(judged.decision):
+            decision, rule = effect_of(other.decision), other.decision.ground.rule
+            told: Json = {"policy": candidate.version, "decision": decision, "rule": rule}
+            case.note_instead("shadow", told)
 
     async def examine(self, call: Operation) -> tuple[Gathered, Judgement]:
         """Return the current facts of a call, and the judgement. Nothing is recorded."""

@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.operation import (
     Method,
     Operation,
     ParsedRequest,
+    ProgressListener,
     RequestId,
     label,
 )
@@ -38,7 +39,6 @@ from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import Section, ToolResult
 from ironcurtain_proxy.model.values import Json, object_of
-from ironcurtain_proxy.ports import ProgressListener
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}
 _OTHER_KIND: Final = {"error": {"code": -32602, "message": "Invalid params: of no declared kind"}}
@@ -239,11 +239,11 @@ class Operations(Struct, kw_only=True):
         """
         asked = self._asked(method, params)
         case = self.session.journal.open_operation(asked, caller)
-        return await self.session.journal.guard(case, self._carry(case, asked, on_progress))
+        if on_progress is not None:
+            case.tell(on_progress)
+        return await self.session.journal.guard(case, self._carry(case, asked))
 
-    async def _carry(
-        self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
-    ) -> Reply:
+    async def _carry(self, case: Case, asked: ParsedRequest) -> Reply:
         """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != UNKNOWN:
             await self.lists.until_started(asked.server)
@@ -256,7 +256,7 @@ class Operations(Struct, kw_only=True):
         # Counted before the wait: requests that come meanwhile find the room taken.
         self._subscribing += subscribes
         try:
-            reply = await self.session.mediator.carry(case, on_progress)
+            reply = await self.session.mediator.carry(case)
             if isinstance(reply, Answered) and reply.result.error is None:
                 key = asked.server, str(case.arguments.get("uri"))
                 if subscribes:

@@ -29,7 +29,7 @@ from ironcurtain_proxy.model.reply import (
     pages_in,
     question_in,
 )
-from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.model.server import ResultRules, ToolResult
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Pins, World
@@ -101,6 +101,13 @@ def _plain(text: str) -> str:
     text = _ESCAPES.sub("", text)
     hidden = [one for one in set(text) if is_hidden(one)]
     return text.translate({ord(one): None for one in hidden}) if hidden else text
+
+
+def authorized_by(case: Case, request: AccessRequest) -> AuthorizedCall:
+    """Return a call with the arguments and the request that the policy judged."""
+    one, given = case.call, case.arguments
+    about = one.request_id, one.server, one.tool
+    return AuthorizedCall(*about, given, one.params, request, one.method, one.caller)
 
 
 _HELD_CALL: Final = "held_call"

@@ -112,7 +112,7 @@ class Planner(Struct, frozen=True, kw_only=True):
             parent: the run that it is a part of.
             private: whether only calls that name the run may use it.
         """
-        key = self.world.facts.canonical(case.call, case.call.arguments)
+        key = self.world.facts.canonical(SERVER, case.call.tool, case.call.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(SERVER, case.call.tool)
             return await self.journal.refuse(case, "breaker", ground)

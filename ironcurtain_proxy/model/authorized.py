@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method, Operation, RequestId
+from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method, RequestId
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.values import Arguments, Json
 
 
-class AuthorizedCall(Struct, frozen=True, kw_only=True):
+class AuthorizedCall(Struct, frozen=True):
     """Proof that the policy judged exactly these arguments.
 
     OpenSSH's monitor does the same with keys: what is used must be, byte for byte, what was
@@ -29,17 +29,3 @@ class AuthorizedCall(Struct, frozen=True, kw_only=True):
     method: Method = TOOL_CALL
     caller: Caller | None = None
     """See `Operation.caller`."""
-
-    @classmethod
-    def of(cls, call: Operation, arguments: Arguments, request: AccessRequest) -> "AuthorizedCall":
-        """Return the call with the arguments and the request that the policy judged."""
-        return cls(
-            request_id=call.request_id,
-            server=call.server,
-            tool=call.tool,
-            arguments=arguments,
-            params=call.params,
-            request=request,
-            method=call.method,
-            caller=call.caller,
-        )

@@ -49,7 +49,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import Operation, ProgressListener
 from ironcurtain_proxy.model.reply import (
     Allowed,
     AuditRecord,
@@ -164,16 +164,12 @@ class Case(Struct, kw_only=True, eq=False):
     arguments: Arguments
     """The arguments as they arrived; once facts were gathered, as they would be sent."""
     fingerprint: str = ""
-    """SHA-256 over server, tool and arguments; empty until it is needed. See `World.fingerprint`.
-    """
+    """SHA-256 over server, tool and arguments, or empty until `World.fingerprint` needs it."""
     settlement: Settlement | None = None
-    """The settlement of the escalation."""
     policy_version: str = ""
     """The policy that judged the call, or empty if none has."""
     question: EscalationId | None = None
-    """The question that was approved, if one was asked."""
     edited: CallEdit | None = None
-    """A person's change of the arguments."""
     edit_is_used: bool = False
     """Whether the approval that came with the change was used."""
     overruled: Deny | None = None
@@ -189,12 +185,12 @@ class Case(Struct, kw_only=True, eq=False):
     what they do. Parts that leave the sandbox still need an approval."""
     notes: tuple[tuple[str, Json], ...] = ()
     """Additional record fields that no settlement brings, such as who refused the call."""
+    on_progress: ProgressListener | None = None
     recorded: bool = False
     """Whether the end of the call has a record. An intent alone does not count."""
     intent: AuditRecord | None = None
-    """The record of the intent, once there is one."""
     intended: tuple[object, ...] = ()
-    """The values that the record of the intent was made of."""
+    """What `intent` was made of."""
 
     @property
     def decision(self) -> Decision:
@@ -274,6 +270,10 @@ class Case(Struct, kw_only=True, eq=False):
     def overrule(self, ground: Ground) -> None:
         """Replace all earlier judgements and approvals by this decision."""
         self.overruled, self.settlement = Deny(ground), None
+
+    def tell(self, on_progress: ProgressListener) -> None:
+        """Note who hears of its progress, and that it is alive while a reviewer is awaited."""
+        self.on_progress = on_progress
 
     def send(self) -> None:
         """Note that the server is asked now."""

@@ -11,7 +11,7 @@ client and what the client can do. Nothing is remembered from one request to the
 says of itself is shown and recorded, and decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, NewType, TypeAlias, get_args
 
 from msgspec import Struct, field
@@ -92,6 +92,9 @@ def client_name(info: Mapping[str, Json]) -> str:
 
 # --- operation
 
+
+ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
+"""Called with the raw `params` of each progress notification of one call."""
 
 RequestId = NewType("RequestId", str)
 """The proxy's own random id of one operation. The agent's id never enters a decision or a file

@@ -139,10 +139,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judgement:
         """Return the decision on a call before any question."""
         by = self.judges[rules]
-        names = partial(tool_names, call.server, call.tool, is_unique=True)
-        return judge(
-            gathered, by.policy, by.overlay, lambda: NamedTool(call.server, call.tool, names())
-        )
+        names = tool_names(call.server, call.tool, is_unique=True)
+        return judge(gathered, by.policy, by.overlay, NamedTool(call.server, call.tool, names))
 
 
 def _as_recorded(command: ParsedCommand, place: CommandPlace, names: Sequence[str]) -> CommandPlace:

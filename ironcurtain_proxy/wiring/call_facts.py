@@ -65,7 +65,7 @@ def resolver_for(
     loaded: LoadedPolicy,
     lookup: Callable[[str, str], CataloguedTool | None],
     environ: Mapping[str, str],
-    command: Callable[[str, str], str | None],
+    command: Callable[[str, str], str | None] | None,
     confined: Mapping[str, Confinement],
 ) -> Resolver:
     """Return the resolver of facts, for calls of agents and for explained calls.
@@ -227,8 +227,10 @@ def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
 
 def command_argument(
     overlay: Overlay, names: Callable[[str, str], frozenset[str]]
-) -> Callable[[str, str], str | None]:
+) -> Callable[[str, str], str | None] | None:
     """Return a finder of the argument that holds a tool's shell command, as declared.
+
+    It is None where nothing is declared.
 
     Args:
         overlay: what the operator declared.
@@ -236,9 +238,7 @@ def command_argument(
     """
 
     def find(server: str, tool: str) -> str | None:
-        if not overlay.declarations:
-            return None
         found = overlay.declared(names(server, tool))
         return None if found is None else found.command_argument
 
-    return find
+    return find if overlay.declarations else None

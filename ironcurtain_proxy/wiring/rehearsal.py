@@ -131,7 +131,7 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
             params={},
         )
         gathered = await facts.gather(call)
-        judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
+        judged = judge(gathered, self.policy, self.overlay, NamedTool(server, tool, names))
         return self._outcome(server, gathered, judged)
 
     async def of_operation(self, operation: Operation) -> RehearsedCall:
@@ -143,7 +143,7 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
         facts.declares_view = lambda _server, _uri: True
         gathered = await facts.gather(operation)
         named = NamedTool(operation.server, operation.tool, frozenset())
-        judged = judge(gathered, self.policy, self.overlay, lambda: named, operation.method)
+        judged = judge(gathered, self.policy, self.overlay, named, operation.method)
         return self._outcome(operation.server, gathered, judged)
 
     def _outcome(self, server: str, gathered: Gathered, judged: Judgement) -> RehearsedCall:

@@ -48,7 +48,7 @@ from ironcurtain_proxy.jsonrpc.codec import MirroredPaths, mirrored_arguments
 from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.mediation.operations import note_unserved
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.operation import Caller, ProgressListener
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process import (
@@ -59,7 +59,6 @@ from ironcurtain_proxy.own_process import (
     say,
     telling,
 )
-from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.review.terminal import Channel, LateChannel, TerminalReviewer
 from ironcurtain_proxy.sessions import (

@@ -161,12 +161,12 @@ class Replaying:
 
     def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judgement:
         """Return the judgement of a call by another policy."""
-        names, asked = self._names, recorded_as(server, tool, {})
+        asked = recorded_as(server, tool, {})
         return judge(
             gathered,
             policy,
             self._overlay,
-            lambda: NamedTool(server, tool, names(server, tool)),
+            NamedTool(server, tool, self._names(server, tool)),
             TOOL_CALL if asked is None else asked.method,
         )
 

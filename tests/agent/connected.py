@@ -20,11 +20,10 @@ from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.codec import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.operation import Caller, ProgressListener
 from ironcurtain_proxy.model.reply import Answered, Failed, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.ports import ProgressListener
 
 HELLO: dict[str, Json] = {
     "protocolVersion": "2025-11-25",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import plan_for
 from ironcurtain_proxy.facts.facts import FactReader
 from tests.facts.conftest import Tree
 from tests.facts.test_facts import PUSH, SHELL, annotation, gather
@@ -80,9 +81,9 @@ def test_no_branch_is_known_where_a_push_may_go_to_one_of_another_name(
 
 def test_git_is_asked_about_a_command_that_may_push(tree: Tree) -> None:
     reader = FactReader(tree.reader())
-    assert reader.looks_up(SHELL, {"command": "git push origin x", "cwd": "."}) is None
-    assert reader.looks_up(SHELL, {"command": "git commit", "cwd": "."}) == 1
-    assert reader.looks_up(SHELL, {"command": "git push origin x"}) == 0
+    assert reader.looks_up(plan_for(SHELL), {"command": "git push origin x", "cwd": "."}) is None
+    assert reader.looks_up(plan_for(SHELL), {"command": "git commit", "cwd": "."}) == 1
+    assert reader.looks_up(plan_for(SHELL), {"command": "git push origin x"}) == 0
 
 
 @pytest.mark.requirement("B-76", "B-77")

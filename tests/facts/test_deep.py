@@ -2,6 +2,7 @@
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import plan_for
 from ironcurtain_proxy.facts.facts import FactReader, looks_in
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
@@ -16,7 +17,7 @@ UNCLEAR = RoleSpec(default=("unclear",))
 
 def gathered(tree: Tree, spec: RoleSpec, **arguments: Json) -> Facts | Unresolvable:
     annotation = ToolAnnotation(server="notes", tool="do", arguments=dict.fromkeys(arguments, spec))
-    return FactReader(tree.reader()).read(annotation, arguments, GitRemotes({}))
+    return FactReader(tree.reader()).read(plan_for(annotation), arguments, GitRemotes({}))
 
 
 def facts_of(tree: Tree, spec: RoleSpec, **arguments: Json) -> Facts:
@@ -48,7 +49,7 @@ def test_a_tool_that_reads_and_is_told_to_save_a_file_changes_it(tree: Tree) -> 
         effect="reads",
     )
     for arguments, effect in (({"filename": "a.md"}, "writes"), ({"at": "e5"}, "reads")):
-        found = FactReader(tree.reader()).read(annotation, arguments, GitRemotes({}))
+        found = FactReader(tree.reader()).read(plan_for(annotation), arguments, GitRemotes({}))
         assert isinstance(found, Facts)
         assert found.request.effect == effect
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import plan_for
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.model.annotation import (
@@ -30,13 +31,13 @@ def annotation(
 
 
 def gather(tree: Tree, tool: ToolAnnotation, **arguments: Json) -> Facts:
-    gathered = FactReader(tree.reader()).read(tool, arguments, GIT)
+    gathered = FactReader(tree.reader()).read(plan_for(tool), arguments, GIT)
     assert isinstance(gathered, Facts), gathered
     return gathered
 
 
 def refusal(tree: Tree, tool: ToolAnnotation, **arguments: Json) -> str:
-    gathered = FactReader(tree.reader()).read(tool, arguments, GIT)
+    gathered = FactReader(tree.reader()).read(plan_for(tool), arguments, GIT)
     assert isinstance(gathered, Unresolvable), gathered
     assert gathered.ground.rule == "invalid-arguments"
     return gathered.ground.reason
@@ -76,8 +77,8 @@ def test_a_file_that_a_url_names_is_read_as_its_path_is(tree: Tree) -> None:
         assert fact.roles == ("read-path",)
         assert [value.text for value in fact.values] == [target]
         assert facts.arguments == {"url": f"file://{tree.path('work/in/b.txt')}"}
-        assert FactReader(tree.reader()).looks_up(FETCH, {"url": url}) is None
-    assert FactReader(tree.reader()).looks_up(FETCH, {"url": "https://a.example/"}) == 0
+        assert FactReader(tree.reader()).looks_up(plan_for(FETCH), {"url": url}) is None
+    assert FactReader(tree.reader()).looks_up(plan_for(FETCH), {"url": "https://a.example/"}) == 0
     mixed = gather(tree, FETCH, url=["https://a.example/", f"file://{target}"])
     assert {one.roles for one in mixed.request.arguments if one.name == "url"} == {
         ("fetch-url",),
@@ -97,7 +98,7 @@ def test_a_url_of_a_file_with_two_readings_is_refused(tree: Tree, url: str) -> N
 def test_urls_and_identifiers_are_sent_as_they_came(tree: Tree) -> None:
     """G24."""
     arguments: dict[str, Json] = {"url": "HTTPS://Example.com/a/", "note": "x"}
-    facts = FactReader(tree.reader()).read(FETCH, arguments, GIT)
+    facts = FactReader(tree.reader()).read(plan_for(FETCH), arguments, GIT)
     assert isinstance(facts, Facts)
     assert facts.arguments is arguments
     (url,) = facts.request.arguments[0].values
@@ -209,7 +210,9 @@ def test_a_refusal_names_the_argument_and_not_its_value(tree: Tree) -> None:
 def test_a_url_with_two_readings_is_refused_where_it_is_sent(tree: Tree) -> None:
     url = "https://good.example\\@evil.example/"
     assert '"url"' in refusal(tree, FETCH, url=url)
-    lenient = FactReader(tree.reader(), plain_urls_only=False).read(FETCH, {"url": url}, GIT)
+    lenient = FactReader(tree.reader(), plain_urls_only=False).read(
+        plan_for(FETCH), {"url": url}, GIT
+    )
     assert isinstance(lenient, Facts)
 
 
@@ -274,7 +277,7 @@ def test_a_name_in_no_repository_is_refused_unless_nothing_is_sent(tree: Tree) -
     """G8: the server would look it up in a directory of its own."""
     assert '"remote"' in refusal(tree, PUSH, remote="github.com")
     kernel = FactReader(tree.reader(), cwd="/")
-    facts = kernel.read(PUSH, {"remote": "github.com"}, GIT)
+    facts = kernel.read(plan_for(PUSH), {"remote": "github.com"}, GIT)
     assert isinstance(facts, Facts)
 
 
@@ -287,10 +290,10 @@ def test_a_flood_of_values_is_refused(tree: Tree, role: ArgumentRole, count: int
 
 def test_paths_are_counted_before_anything_is_looked_up(tree: Tree) -> None:
     reader = FactReader(tree.reader())
-    assert reader.looks_up(MANY, {"paths": ["a"] * 70}) == 70
-    assert reader.looks_up(READ, {"path": "a"}) == 1
-    assert reader.looks_up(FETCH, {"url": "x"}) == 0
-    assert reader.looks_up(PUSH, {}) is None
+    assert reader.looks_up(plan_for(MANY), {"paths": ["a"] * 70}) == 70
+    assert reader.looks_up(plan_for(READ), {"path": "a"}) == 1
+    assert reader.looks_up(plan_for(FETCH), {"url": "x"}) == 0
+    assert reader.looks_up(plan_for(PUSH), {}) is None
 
 
 SHELL = annotation("shell", "run", command=("none",), cwd=("read-path",), workdir=("read-path",))

@@ -98,7 +98,7 @@ async def test_what_was_not_allowed_is_never_forwarded(
     if settled is not None:
         case.settle(Settlement(effect=settled, reason="so", decided_by=HUMAN, result="approved"))
     with pytest.raises(KernelError):
-        await made.mediator._forward(case, no_roles(case.call), Consent(), None)
+        await made.mediator._forward(case, no_roles(case.call), Consent())
     assert made.servers.forwarded == []
     assert made.recorder.records == []
 
@@ -182,7 +182,7 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     made = Harness(policy("allow"))
     case = made.arrived()
     case.judge(Judgement(decision=Allow(GROUND)))
-    reply = await made.mediator._forward(case, no_roles(case.call), Consent(), None)
+    reply = await made.mediator._forward(case, no_roles(case.call), Consent())
     assert reply == Answered(result=DONE, allowed=Allowed(GROUND.rule, KERNEL))
 
 
@@ -251,4 +251,4 @@ async def test_a_call_that_nothing_asks_about_is_never_reviewed() -> None:
     case = made.arrived()
     case.judge(Judgement(decision=Allow(GROUND)))
     with pytest.raises(KernelError):
-        await made.mediator._escalate(case, no_roles(case.call), None)
+        await made.mediator._escalate(case, no_roles(case.call))

@@ -61,6 +61,7 @@ class SlowFacts(FakeFacts):
 
     @asynccontextmanager
     async def undisturbed(self, facts: Facts) -> AsyncIterator[bool]:
+        assert facts.repository is not None
         async with self.repositories.undisturbed(facts.repository, push=facts.pushes) as waited:
             yield waited
 
