@@ -25,7 +25,7 @@ from typing import Final, TypeVar, cast
 
 import psycopg
 import sqlalchemy as sa
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 from psycopg import sql
 from psycopg.abc import PQGen
@@ -64,7 +64,6 @@ _TABLES: Final = (
         seen timestamptz NOT NULL DEFAULT now(), is_open boolean NOT NULL DEFAULT true)""",
     """CREATE INDEX IF NOT EXISTS ironcurtain_open
         ON ironcurtain_questions (home) WHERE is_open""",
-    """CREATE INDEX IF NOT EXISTS ironcurtain_digest ON ironcurtain_questions (digest)""",
     # By its content: the same answer, sent twice, is one row, and no forged row can take the place
     # of an answer that comes later.
     """CREATE TABLE IF NOT EXISTS ironcurtain_answers (
@@ -180,7 +179,8 @@ class FleetDatabase:
         try:
             with self._engine.begin() as connection:
                 return work(connection)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ValueError, RecursionError) as error:
+            # Also words that are no text, and columns of another type than ours.
             raise DatabaseError(f"{self.where}: {_words(error)}") from None
 
     def prepare(self) -> None:
@@ -259,7 +259,7 @@ class FleetDatabase:
             full: questions that take none now.
         """
         given = {"home": home, "known": list(known), "full": list(full)}
-        return self.run(lambda one: [WaitingAnswer(*row) for row in one.execute(_ANSWERS, given)])
+        return self.run(lambda one: _read_rows(one.execute(_ANSWERS, given), WaitingAnswer))
 
     # --- the page's end --------------------------------------------------------------------------
 
@@ -273,8 +273,7 @@ class FleetDatabase:
         def read(connection: Connection) -> tuple[list[str], list[ShownQuestion]]:
             ids = list(connection.execute(_OPEN, {"most": _MOST_SHOWN}).scalars())
             missing = [one for one in ids if one not in shown]
-            rows = connection.execute(_REQUESTS, {"ids": missing}) if missing else ()
-            return ids, [ShownQuestion(*row) for row in rows]
+            return ids, _read_rows(connection.execute(_REQUESTS, {"ids": missing}), ShownQuestion)
 
         return self.run(read)
 
@@ -368,7 +367,7 @@ _OUTCOME: Final = sa.text("""SELECT outcome FROM ironcurtain_answers
 _TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome
     WHERE question = CAST(:q AS uuid) AND hash = :hash""")
 _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
-_ANSWERS: Final = sa.text(f"""SELECT a.question::text, a.hash, a.body
+_ANSWERS: Final = sa.text(f"""SELECT a.question::text AS question, a.hash, a.body
     FROM ironcurtain_answers a JOIN ironcurtain_questions q ON q.id = a.question
     WHERE q.home = :home AND q.is_open AND a.outcome IS NULL
     AND octet_length(a.body) <= {MAX_RESPONSE_BYTES} AND length(a.hash) <= 64
@@ -379,15 +378,24 @@ _OPEN: Final = sa.text(f"""SELECT id FROM (
         FROM ironcurtain_questions WHERE is_open AND (ends IS NULL OR ends > now())
         AND octet_length(request) <= {LARGEST_REQUEST}) AS sized
     WHERE size <= {_MOST_BYTES} ORDER BY asked, id LIMIT :most""")  # noqa: S608  numbers
-_REQUESTS: Final = sa.text(f"""SELECT id::text, left(host, 64), request,
+_REQUESTS: Final = sa.text(f"""SELECT id::text AS id, left(host, 64) AS host, request,
     CASE WHEN ends BETWEEN now() AND now() + interval '400 days'
-        THEN CAST(extract(epoch FROM ends - now()) AS double precision) END
+        THEN CAST(extract(epoch FROM ends - now()) AS double precision) END AS "left"
     FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open
     AND octet_length(request) <= {LARGEST_REQUEST}""")  # noqa: S608  a number
 _HOME: Final = sa.text("""SELECT home FROM ironcurtain_questions
     WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())""")
 _ANSWER: Final = sa.text("""INSERT INTO ironcurtain_answers (question, hash, body)
     VALUES (CAST(:q AS uuid), :hash, :body) ON CONFLICT DO NOTHING""")
+
+
+def _read_rows(rows: sa.CursorResult[object], kind: type[T]) -> list[T]:
+    """Return rows. Whoever owns the database may have made other columns of ours.
+
+    Raises:
+        ValueError: they are no such rows.
+    """
+    return [convert(dict(row), kind) for row in rows.mappings()]
 
 
 def channel_of(home: str) -> str:
@@ -436,12 +444,9 @@ class Board:
         Raises:
             DatabaseError: it is away, and the answer may have been sent or not.
         """
-        told = summary(one)
+        told, asked = summary(one), (one.id, one.request.digest)
         signed = read_signed(body)
-        if isinstance(signed, str) or (signed.question, signed.digest) != (
-            one.id,
-            one.request.digest,
-        ):
+        if isinstance(signed, str) or (signed.question, signed.digest) != asked:
             return SentAnswer(f"not answered: the signature is for another question: {told}")
         name = self._database.put_answer(one.id, body)
         if name is None:

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import httpx
 import sqlalchemy as sa
@@ -106,7 +106,7 @@ _TAKE: Final = sa.text("""DELETE FROM ironcurtain_logins
     WHERE word = :word AND kind = :kind AND ends > now() RETURNING said""")
 _READ: Final = sa.text("""SELECT said FROM ironcurtain_logins
     WHERE word = :word AND kind = :kind AND ends > now()""")
-_PAGES: Final = sa.text("""SELECT word FROM ironcurtain_logins
+_PAGES: Final = sa.text("""SELECT word::text FROM ironcurtain_logins
     WHERE kind = 'page' AND ends > now()""")
 
 
@@ -159,7 +159,7 @@ class Logins:
             "code_challenge": base64_of(challenge),
             "code_challenge_method": "S256",
         }
-        return f"{self._address('authorization_endpoint')}?{urlencode(asked)}", browser
+        return _with(self._address("authorization_endpoint"), asked), browser
 
     def end(self, state: str, code: str, browser: str) -> str:
         """Return a ticket that opens the page once.
@@ -182,7 +182,8 @@ class Logins:
             answer = self._client.post(
                 self._address("token_endpoint"),
                 data=given,
-                auth=(self._provider.client, self._provider.secret),
+                # As a form has them (RFC 6749, 2.3.1): a provider decodes the `+` of a secret.
+                auth=(quote_plus(self._provider.client), quote_plus(self._provider.secret)),
             )
             token = answer.json().get("id_token", "") if answer.is_success else ""
         except (httpx.HTTPError, ValueError, AttributeError):
@@ -207,8 +208,7 @@ class Logins:
         Raises:
             LoginError: it cannot be reached, or names no such place.
         """
-        where = self._address("end_session_endpoint")
-        return f"{where}?{urlencode({'client_id': self._provider.client})}"
+        return _with(self._address("end_session_endpoint"), {"client_id": self._provider.client})
 
     def account(self, key: str) -> Account | None:
         """Return who opened the page with a key, or None if it is none."""
@@ -261,6 +261,11 @@ class Logins:
         if not isinstance(said, str):
             raise LoginError("the login's provider does not say where to log in")
         return said
+
+
+def _with(address: str, asked: dict[str, str]) -> str:
+    """Return an address of the provider, which may have parameters of its own, with ours."""
+    return str(httpx.URL(address).copy_merge_params(asked))
 
 
 def _part(name: str, browser: str) -> str:

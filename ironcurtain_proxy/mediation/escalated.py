@@ -149,7 +149,7 @@ class SignedAnswers(Struct, kw_only=True):
         """Return why nobody could ever approve a question; empty if enough persons may."""
         known = self.signatories()
         usable = [key for key in known.keys.values() if not self._unusable(known, key)]
-        able = [key for key in usable if not self._may_not(key, question, need)]
+        able = [key for key in usable if not self._may_not(known, key, question, need)]
         for quorum in need.quorums:
             persons = {key.identity for key in able if _has_role(key, quorum)}
             if len(persons) < quorum.count:
@@ -235,8 +235,8 @@ class SignedAnswers(Struct, kw_only=True):
             return ""
         if answer.remember is not None and question.chosen(answer.remember) is None:
             return "it would remember what was not offered"
-        need = question.signing
-        return self._may_not(key, question, need) if need else "the question needs no signature"
+        need, unneeded = question.signing, "the question needs no signature"
+        return unneeded if need is None else self._may_not(known, key, question, need)
 
     def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
         if key.id in known.revoked:
@@ -246,7 +246,9 @@ class SignedAnswers(Struct, kw_only=True):
             return f"the key {key.id} of {key.person} ended on {key.until.date().isoformat()}"
         return ""
 
-    def _may_not(self, key: ReviewerKey, question: Escalation, need: SignatureNeed) -> str:
+    def _may_not(
+        self, known: Signatories, key: ReviewerKey, question: Escalation, need: SignatureNeed
+    ) -> str:
         """Return why a key may not approve a question; empty if it may."""
         who = key.person
         if RISKS.index(need.risk) > RISKS.index(key.risk):
@@ -255,7 +257,7 @@ class SignedAnswers(Struct, kw_only=True):
             return f'{who} may not approve calls of the server "{question.server}"'
         if key.paths is not None and (why := _beyond(key, question)):
             return f"{who} {why}"
-        if need.excludes_requester and key.is_person(self.requesters):
+        if need.excludes_requester and known.is_of(key, self.requesters):
             return f"{who} is whom the agent works for, and several must sign"
         if not any(_has_role(key, quorum) for quorum in need.quorums):
             return f"{who} has none of the roles that the rule names"
@@ -305,8 +307,7 @@ def _beyond(key: ReviewerKey, question: Escalation) -> str:
     paths = [value for value in values if isinstance(value, PathValue)]
     if not paths:
         return "may approve calls in some directories only, and this call names none"
-    allowed = key.paths or ()
-    outside = [one for one in paths if not any(one.path.is_within(base) for base in allowed)]
+    outside = [one for one in paths if not any(map(one.path.is_within, key.paths or ()))]
     return f"may not approve calls on {outside[0].path}" if outside else ""
 
 
@@ -323,11 +324,10 @@ def _recorded(valid: Sequence[tuple[ReviewerKey, SignedAnswer]]) -> Iterator[Jso
     """Yield the signatures for the record, with all that a later check of them needs."""
     for key, one in valid:
         said: dict[str, Json] = {"person": key.person, "key": key.id}
-        said["signature"] = one.signature.hex()
         if one.client:
             said["authenticatorData"] = one.authenticator.hex()
             said["clientData"] = one.client.decode("utf-8", "replace")
-        yield said
+        yield {**said, "signature": one.signature.hex()}
 
 
 def _refused(reason: str) -> Declined:

@@ -122,16 +122,11 @@ class ReviewerKey(Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> str:
         """The person, whatever the case of the name: `Ada` and `ada` are one."""
-        return _folded(self.person)
-
-    def is_person(self, names: frozenset[str]) -> bool:
-        """Return whether one of the names is this person's, whatever its case."""
-        own = {_folded(one) for one in (self.person, *self.accounts)}
-        return not own.isdisjoint([_folded(name) for name in names])
+        return folded(self.person)
 
 
-def _folded(name: str) -> str:
-    # The same letter may be written in one character or in two.
+def folded(name: str) -> str:
+    """Return a name as it is compared: the same letter may be one character or two."""
     return normalize("NFKC", name).casefold()
 
 
@@ -144,6 +139,12 @@ class Signatories(Struct, frozen=True, kw_only=True):
     """Fingerprints of keys that do not count any more."""
     quorum: int = 1
     """The persons who must sign any approval; 0: only where a rule says so."""
+
+    def is_of(self, key: ReviewerKey, names: frozenset[str]) -> bool:
+        """Return whether a key's person has one of the names, whichever key they stand beside."""
+        own = [one for one in self.keys.values() if one.identity == key.identity]
+        known = {folded(name) for one in own for name in (one.person, *one.accounts)}
+        return not known.isdisjoint(map(folded, names))
 
     def without(self, keys: frozenset[str]) -> "Signatories":
         """Return the same, with further keys revoked."""

@@ -30,7 +30,7 @@ def person() -> httpx.Client:
     return httpx.Client(verify=NO_TLS, timeout=PATIENCE)
 
 
-SECRET = "a secret of the tests"  # noqa: S105  lets nobody in
+SECRET = "a+secret of%20the/tests: x"  # noqa: S105  lets nobody in
 
 
 def provider(stack: ExitStack, callback: str, secret: str) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sqlalchemy.engine import Connection
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.fleet import database, relay
 from ironcurtain_proxy.fleet.database import Board, DatabaseError, FleetDatabase
+from ironcurtain_proxy.fleet.logins import Account, Words, digest_of
 from ironcurtain_proxy.fleet.relay import Relay
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, seconds_left, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name
@@ -58,6 +60,12 @@ def test_a_database_without_an_encoding_is_read_as_any_other(
             made = FleetDatabase(url)
             made.prepare()
             assert made.known("home") == frozenset()
+            with psycopg.connect(url, autocommit=True) as plain:
+                plain.execute(_ROW.format("'{}'", "now()", "NULL").encode())
+                plain.execute(b"UPDATE ironcurtain_questions SET host = E'\\xff'")
+            # No text in any encoding: the page says that the database is of no use, and goes on.
+            with pytest.raises(DatabaseError):
+                Board(made).pending(utc_now())
             made.close()
             open_store(url, tmp_path, FakeClock()).close()
         finally:
@@ -90,6 +98,53 @@ def test_no_row_keeps_the_others_from_being_shown_or_sent(
             assert [each.id for each in board.pending(utc_now())] == [identifier], words
             assert found.answers("home", [], []) == [], words
             one.step()
+
+
+_TABLES = ("ironcurtain_questions", "ironcurtain_answers", "ironcurtain_logins")
+RETYPED = [
+    "ironcurtain_questions ALTER request TYPE text USING convert_from(request, 'utf8')",
+    "ironcurtain_questions ALTER host TYPE integer USING 1",
+    "ironcurtain_questions ALTER home TYPE jsonb USING '[]'",
+    "ironcurtain_questions ALTER id TYPE text USING '[' || id",
+    "ironcurtain_answers ALTER body TYPE text USING '{'",
+    "ironcurtain_answers ALTER body TYPE jsonb USING '{}'",
+    "ironcurtain_answers ALTER outcome TYPE jsonb USING '[1]'",
+    "ironcurtain_logins ALTER word TYPE jsonb USING '[]'",
+    "ironcurtain_logins ALTER said TYPE text USING repeat('[', 100000)",
+    f"ironcurtain_logins ALTER said TYPE jsonb USING '{'[' * 5000}{']' * 5000}'",
+]
+
+
+@pytest.mark.parametrize("change", RETYPED, ids=range(len(RETYPED)))
+def test_a_table_with_other_columns_is_a_database_that_is_away(
+    found: FleetDatabase, postgres_url: str, carried: tuple[Relay, str], change: str
+) -> None:
+    """Whoever owns the database changes it under a page and a relay that run."""
+    one, identifier = carried
+    one.step()
+    words, who = Words(found), Account(id="ada", name="")
+    page = words.give("page", who, 100)
+    assert found.put_answer(identifier, b"{}") is not None
+    looks: list[Callable[[], object]] = [
+        one.step,
+        one._bring,
+        lambda: Board(found).pending(utc_now()),
+        lambda: found.outcome(identifier, "x"),
+        lambda: found.put_answer(identifier, b"{}"),
+        lambda: words.said("page", page),
+        words.pages,
+    ]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        try:
+            connection.execute(f"ALTER TABLE {change}".encode())
+            for look in looks:
+                with suppress(DatabaseError):
+                    look()
+        finally:
+            connection.execute(f"DROP TABLE {', '.join(_TABLES)}".encode())
+    one._sent = None
+    one.step()
+    assert [each.id for each in Board(found).pending(utc_now())] == [identifier]
 
 
 def test_a_question_whose_row_somebody_removed_is_sent_again(
@@ -128,8 +183,6 @@ def test_a_server_that_takes_a_question_and_never_answers_is_left(found: FleetDa
 
 
 def test_the_oldest_login_of_a_person_ends_where_there_are_too_many(found: FleetDatabase) -> None:
-    from ironcurtain_proxy.fleet.logins import Account, Words, digest_of  # noqa: PLC0415
-
     words, bob = Words(found), Account(id="bob", name="Bob")
     other = words.give("page", Account(id="ada", name="", groups=("a", "b")), 100)
     given = [words.give("page", bob, 100 + number) for number in range(18)]

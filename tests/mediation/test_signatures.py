@@ -348,6 +348,19 @@ def test_one_person_with_two_spellings_is_one() -> None:
     assert "is whom the agent works for" in why
 
 
+def test_whose_agent_asks_is_known_at_each_key_of_the_person() -> None:
+    """`reviewers add ada phone.txt` repeats no accounts."""
+    team, question = Team(CLOCK), a_signed_question(2)
+    bob = team.add("bob")
+    team.add("ada", accounts=frozenset({"root"}))
+    phone = team.add("phone", person="Ada")
+    judge = team.judge()
+    assert "is whom the agent works for" in judge.objection(
+        question, DIGEST, signed(phone, question)
+    )
+    assert judge.weigh(question, DIGEST, [signed(one, question) for one in (bob, phone)]) is None
+
+
 def test_a_denial_after_the_first_of_two_approvals_ends_it() -> None:
     team = Team(CLOCK)
     ada, bob, question = team.add("ada"), team.add("bob"), a_signed_question(2)

@@ -63,9 +63,14 @@ def test_a_passkey_s_counter_stands_behind_its_page_and_its_flags() -> None:
     assert replace(answer, authenticator=data).counter == 258
 
 
-def test_a_person_has_several_names_whatever_their_case() -> None:
+def test_a_person_has_several_names_whatever_their_case_and_their_key() -> None:
     key = ReviewerKey(id="i", public=b"", person="Ada", risk="low", accounts=frozenset({"ada.l"}))
-    assert key.is_person(frozenset({"ADA"}))
-    assert key.is_person(frozenset({"x", "Ada.L"}))
-    assert not key.is_person(frozenset({"adam", ""}))
-    assert replace(key, person="ADA").identity == key.identity
+    phone = replace(key, id="j", person="ADA", accounts=frozenset())
+    assert phone.identity == key.identity
+    other = replace(phone, id="k", person="bob")
+    known = Signatories(keys={one.id: one for one in (key, phone, other)})
+    for one in (key, phone):
+        assert known.is_of(one, frozenset({"ADA"}))
+        assert known.is_of(one, frozenset({"x", "Ada.L"}))
+        assert not known.is_of(one, frozenset({"adam", "", "bob"}))
+    assert not known.is_of(other, frozenset({"ada.l"}))

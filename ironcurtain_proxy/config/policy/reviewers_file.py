@@ -43,7 +43,13 @@ from ironcurtain_proxy.config.reading.forms import (
 )
 from ironcurtain_proxy.config.reading.layers import real, rooted
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.signing import NO_SIGNATORIES, CallRisk, ReviewerKey, Signatories
+from ironcurtain_proxy.model.signing import (
+    NO_SIGNATORIES,
+    CallRisk,
+    ReviewerKey,
+    Signatories,
+    folded,
+)
 from ironcurtain_proxy.private_files import Stamp, stamp_of
 from ironcurtain_proxy.signing import Passkey, PublicKey, passkey, public_key
 
@@ -148,14 +154,14 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
     def mistakes(self) -> Iterator[FormMistake]:
         """Yield keys or persons that stand there twice, and a quorum that nobody can reach."""
         seen: dict[bytes, int] = {}
-        names = {one.person.casefold() for one in self.reviewers}
+        names = {folded(one.person) for one in self.reviewers}
         for index, one in enumerate(self.reviewers):
             key = one.public()
             first = index if key is None else seen.setdefault(key.raw, index)
             if first != index:
                 message = f"is the key of $.reviewers[{first}], too: one key has one entry"
                 yield ("reviewers", index, "key"), message, ""
-            if {name.casefold() for name in one.accounts} & (names - {one.person.casefold()}):
+            if {folded(name) for name in one.accounts} & (names - {folded(one.person)}):
                 message = "has the name of another person here: who is one person has one name"
                 yield ("reviewers", index, "accounts"), message, ""
         if self.quorum > len(names):
