@@ -201,12 +201,9 @@ class KeyWithAgent(Struct, frozen=True):
             reply = _asked(self.socket, request)
         except OSError as error:
             raise ConfigurationError(f"ssh-agent at {self.socket}: {error}") from None
-        # byte, then one text that holds two: the kind and the signature.
-        parts = reply[1:]
-        inner = parts[4:]
-        signature = inner[-_SIGNATURE_BYTES:]
-        whole = _text(_text(_KIND) + _text(signature))
-        if not reply or reply[0] != _SIGN_RESPONSE or parts != whole:
+        # A byte, then one text that holds two: the kind and the signature.
+        signature = reply[-_SIGNATURE_BYTES:]
+        if reply != bytes([_SIGN_RESPONSE]) + _text(_text(_KIND) + _text(signature)):
             why = f"ssh-agent does not sign with {self.key}: add the key with ssh-add"
             raise ConfigurationError(why)
         return signature
@@ -222,19 +219,11 @@ def _asked(path: Path, request: bytes) -> bytes:
         agent.settimeout(_AGENT_SECONDS)
         agent.connect(str(path))
         agent.sendall(_text(request))
-        size = int.from_bytes(_exactly(agent, 4), "big")
-        if size > _LARGEST:
-            raise OSError("its answer is too long")
-        return _exactly(agent, size)
-
-
-def _exactly(agent: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = agent.recv(size - len(found))
-        if not part:
-            raise OSError("it ended early")
-        found += part
+        with agent.makefile("rb") as answer:
+            size = int.from_bytes(answer.read(4), "big")
+            found = answer.read(min(size, _LARGEST))
+    if len(found) != size:
+        raise OSError("its answer is too long, or ended early")
     return found
 
 

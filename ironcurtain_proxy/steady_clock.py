@@ -4,7 +4,10 @@ Deadlines and grants are held to the seconds since the machine was started, thos
 Other processes of the same boot read the same count; after another boot only the clock is left.
 """
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -39,6 +42,25 @@ def seconds_left(moment: BootMoment) -> float | None:
     if not moment.boot or moment.boot != boot_id():
         return None
     return moment.seconds - seconds_since_boot()
+
+
+@contextmanager
+def interrupted_after(seconds: float, kind: type[Exception]) -> Iterator[None]:
+    """Raise an error where work with another machine takes longer. Only for the main thread.
+
+    A timeout of the socket is not enough: it is for each piece, and a byte a second is none.
+    """
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise kind(f"it took more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def in_this_boot(moment: datetime, clock: Clock) -> BootMoment:

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, printable
 from ironcurtain_proxy.audit.files import MAX_LINE, parsed, placed_of, rotated_paths
-from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
+from ironcurtain_proxy.audit.records import GENESIS, digest_of
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.decision import Grants, of_record
 from ironcurtain_proxy.model.reply import method_and_target
@@ -324,10 +324,9 @@ class Shipper(Struct, frozen=True, kw_only=True):
 
     machine: str
     style: Style
-    post: Callable[[bytes, str], None]
-    """Sends bytes of a media type. Raises ShippingError if they were not taken."""
-    directory: Path | None = None
-    """Where `records` are written."""
+    to: Path | Callable[[bytes, str], None]
+    """Where `records` are written; for another style, what sends bytes of a media type. That raises
+    ShippingError if they were not taken."""
 
     def ship(self, log: Path) -> int:
         """Send what a log has that was not sent yet. Return the number of records.
@@ -336,21 +335,24 @@ class Shipper(Struct, frozen=True, kw_only=True):
             ShippingError: the destination does not take them, or the log is not the one it was.
             OSError: a file cannot be read or written.
         """
-        note = log.with_name(f"{log.name}.{self._word}")
-        state, count = _read_note(note), 0
+        note, state, count = self._note(log), self.last(log), 0
         while batch := next_batch(log, state):
             state = self._send(log, batch, state)
             write_whole(note, encode(state), locked=True)
             count += len(batch.lines)
         return count
 
-    @property
-    def _word(self) -> str:
-        return _SUFFIX if self.style == "records" else f"{_SUFFIX}-{self.style}"
+    def last(self, log: Path) -> Shipped:
+        """Return the last record of a log that the destination took; 0 is the number of none."""
+        return _read_note(self._note(log))
+
+    def _note(self, log: Path) -> Path:
+        style = "" if self.style == "records" else f"-{self.style}"
+        return log.with_name(f"{log.name}.{_SUFFIX}{style}")
 
     def _send(self, log: Path, batch: Shipment, state: Shipped) -> Shipped:
-        if self.style == "records" and self.directory is not None:
-            _append(self.directory / f"{self.machine}.{log.name}.jsonl", batch.lines)
+        if isinstance(self.to, Path):
+            _append(self.to / f"{self.machine}.{log.name}.jsonl", batch.lines)
             return batch.after
         calls = [
             RecordedCall(fields, entry_of(fields))
@@ -359,10 +361,10 @@ class Shipper(Struct, frozen=True, kw_only=True):
         ]
         if self.style == "otlp":
             for body in as_otlp(calls, {"host.id": self.machine, "log.file.name": log.name}):
-                self.post(body, "application/json")
+                self.to(body, "application/json")
             return batch.after
         chain = EventChain(f"{self.machine}:{log.name}", state.seq, state.event)
-        self.post(b"".join(as_ocsf(calls, chain)), "application/x-ndjson")
+        self.to(b"".join(as_ocsf(calls, chain)), "application/x-ndjson")
         return replace(batch.after, event=chain.last)
 
 
@@ -468,9 +470,3 @@ def _append(path: Path, lines: tuple[bytes, ...]) -> None:
             file.flush()
         finally:
             os.fsync(file.fileno())
-
-
-def link_of(log: Path) -> Link | None:
-    """Return the last record that was sent of a log, or None if none was."""
-    state = _read_note(log.with_name(f"{log.name}.{_SUFFIX}"))
-    return None if state.seq == 0 else Link(state.seq, state.digest)

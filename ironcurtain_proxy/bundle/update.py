@@ -13,10 +13,9 @@ from the repository that the signatures do not cover: not its names, its order, 
 
 import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -62,7 +61,7 @@ from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import BootMoment
 from ironcurtain_proxy.private_files import held_lock, sync_directory
-from ironcurtain_proxy.steady_clock import boot_id, seconds_since_boot
+from ironcurtain_proxy.steady_clock import boot_id, interrupted_after, seconds_since_boot
 
 _SECONDS: Final = 20.0
 """For a connection, and for each piece of an answer."""
@@ -162,22 +161,6 @@ def _downloaded(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise exceptions.DownloadError(str(error)) from error
 
 
-@contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    """Interrupt a download that takes too long, also within a piece: a byte a second is none."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise exceptions.SlowRetrievalError(f"it took more than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def _pieces(descriptor: int) -> Iterator[bytes]:
     with os.fdopen(descriptor, "rb") as file:
         while piece := file.read(_PIECE):
@@ -252,7 +235,7 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
     updater = _updater(base, source, root, now)
     archive = base / ".bundle.tar"
     try:
-        with _within(_ALL_SECONDS):
+        with interrupted_after(_ALL_SECONDS, exceptions.SlowRetrievalError):
             targets, expires, signed = _refreshed(updater, base, now)
         if before is not None and targets.version < before.version:
             raise BundleError(
@@ -264,7 +247,7 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
             info = updater.get_targetinfo(TARGET)
             if info is None or info.length > MOST_ARCHIVE:
                 raise BundleError(f"bundle {targets.version} has no archive, or one too large")
-            with _within(_ALL_SECONDS):
+            with interrupted_after(_ALL_SECONDS, exceptions.SlowRetrievalError):
                 updater.download_target(info, str(archive))
             files = unpack(archive.read_bytes())
     except (exceptions.RepositoryError, exceptions.DownloadError, ValueError) as error:

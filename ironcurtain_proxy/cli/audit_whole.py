@@ -17,7 +17,7 @@ from msgspec import Struct
 from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import read_lines, records_of
 from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
-from ironcurtain_proxy.audit.shipping import Shipper, ShippingError, link_of
+from ironcurtain_proxy.audit.shipping import Shipper, ShippingError
 from ironcurtain_proxy.audit.verify import (
     HEADS_SUFFIX,
     ROOTS_NAME,
@@ -40,6 +40,7 @@ from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process import SystemClock, machine_id
 from ironcurtain_proxy.signing import is_signed_metadata, read_public_key, signer_of
+from ironcurtain_proxy.steady_clock import interrupted_after
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 MOST_NAMES: Final = 10
@@ -264,6 +265,8 @@ def say_raw(line: bytes) -> None:
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _HEADS_EVERY: Final = 60.0
 _SECONDS: Final = 30.0
+_ALL_SECONDS: Final = 300.0
+"""For a batch, also where the receiver takes a byte a second."""
 _REFUSED: Final = 300
 
 
@@ -276,7 +279,7 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
             failed |= not _is_sent(sender, member.path, is_told=options.every is None)
         if options.heads is not None and time.monotonic() - published >= _HEADS_EVERY:
             try:
-                _publish(logs, options.heads)
+                _publish(sender, logs, options.heads)
                 published = time.monotonic()
             except OSError as error:
                 failed = True
@@ -303,7 +306,7 @@ def _sender(options: argparse.Namespace) -> Shipper:
         directory = Path(options.to.removeprefix("file://"))
         if "://" in options.to.removeprefix("file://") or not directory.is_absolute():
             raise ConfigurationError("--format records takes an absolute directory as --to")
-        return Shipper(machine=machine_id(), style="records", post=_nowhere, directory=directory)
+        return Shipper(machine=machine_id(), style="records", to=directory)
     address = urlsplit(options.to)
     is_here = address.scheme == "http" and address.hostname in _HERE
     if not is_here and (address.scheme != "https" or not address.hostname):
@@ -311,11 +314,7 @@ def _sender(options: argparse.Namespace) -> Shipper:
             f"--to must begin with https:// for {options.style}; http:// is for this machine alone"
         )
     require("fleet", "audit ship")
-    return Shipper(machine=machine_id(), style=options.style, post=_poster(options.to))
-
-
-def _nowhere(_body: bytes, _kind: str) -> None:
-    raise ShippingError("records go into a directory")
+    return Shipper(machine=machine_id(), style=options.style, to=_poster(options.to))
 
 
 def _poster(url: str) -> Callable[[bytes, str], None]:
@@ -325,8 +324,14 @@ def _poster(url: str) -> Callable[[bytes, str], None]:
     pool = urllib3.PoolManager(timeout=urllib3.Timeout(_SECONDS), retries=False)
 
     def post(body: bytes, kind: str) -> None:
+        headers = {"Content-Type": kind}
         try:
-            answer = pool.request("POST", url, body=body, headers={"Content-Type": kind})
+            with interrupted_after(_ALL_SECONDS, ShippingError):
+                # What it says besides the status is not read: it may never end.
+                answer = pool.request(
+                    "POST", url, body=body, headers=headers, preload_content=False
+                )
+                answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise ShippingError(f"{url} does not take the records: {error}") from error
         if answer.status >= _REFUSED:
@@ -335,17 +340,15 @@ def _poster(url: str) -> Callable[[bytes, str], None]:
     return post
 
 
-def _publish(logs: Logs, directory: Path) -> None:
+def _publish(sender: Shipper, logs: Logs, directory: Path) -> None:
     now = SystemClock().now()
     directory.mkdir(parents=True, exist_ok=True)
     for member in logs.members():
-        link = link_of(member.path)
-        if link is None:
-            continue
-        head = LogHead(
-            machine=machine_id(), log=member.path.name, seq=link.seq, digest=link.digest, at=now
-        )
-        publish(directory / f"{head.machine}{HEADS_SUFFIX}", head)
+        last, name = sender.last(member.path), sender.machine
+        if last.seq:
+            log = member.path.name
+            head = LogHead(machine=name, log=log, seq=last.seq, digest=last.digest, at=now)
+            publish(directory / f"{name}{HEADS_SUFFIX}", head)
 
 
 def sign_roots(_logs: Logs, options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of, seal
-from ironcurtain_proxy.audit.shipping import Shipper, link_of
+from ironcurtain_proxy.audit.shipping import Shipper
 from ironcurtain_proxy.audit.verify import HEADS_SUFFIX, ROOTS_NAME, LogHead, publish
 from tests import program
 from tests.audit.test_shipping import cut, edited, record, reordered, rewritten
@@ -35,11 +35,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines, _ = seal([record(number, client=name) for number in range(8)], GENESIS)
         log.write_bytes(lines)
         team = share / f"team-{name[-1]}"
-        assert Shipper(machine=name, style="records", post=_nowhere, directory=team).ship(log) == 8
-        fourth = Link(4, digest_of(lines.splitlines()[3]))
-        for link in (fourth, link_of(log)):
-            assert link is not None
-            publish(share / f"{name}{HEADS_SUFFIX}", _head(name, link.seq, link.digest, hour))
+        shipper = Shipper(machine=name, style="records", to=team)
+        assert shipper.ship(log) == 8
+        for one in (Link(4, digest_of(lines.splitlines()[3])), shipper.last(log)):
+            publish(share / f"{name}{HEADS_SUFFIX}", _head(name, one.seq, one.digest, hour))
         shutil.rmtree(log.parent)
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / "ci")]
     subprocess.run(argv, check=True)
@@ -51,10 +50,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(fleet: Path, tmp_path: Path) -> Path:
     """A copy that may be changed."""
     return shutil.copytree(fleet, tmp_path / "machines")
-
-
-def _nowhere(_body: bytes, _kind: str) -> None:
-    raise AssertionError("records go into a directory")
 
 
 def _head(machine: str, seq: int, digest: str, at: datetime) -> LogHead:

@@ -3,10 +3,12 @@
 import http.server
 import os
 import signal
+import socketserver
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +20,9 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.files import head_path, head_text
 from ironcurtain_proxy.audit.records import GENESIS, seal
+from ironcurtain_proxy.audit.shipping import ShippingError
 from ironcurtain_proxy.audit.verify import LogHead, merkle_root, publish, root_of
+from ironcurtain_proxy.cli import audit_whole
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import machine_id
 from tests import program
@@ -286,6 +290,58 @@ def test_a_line_with_a_high_number_keeps_no_later_record_away(machine: Machine) 
         sent = [seq_of(one, "ocsf") for one in receiver.lines]
     assert sent == numbers(machine.copy) == [1, 2, 9_000_000_000_000_000_000, 3, 4, 5]
     assert machine.run("audit", "verify", str(machine.copy)).returncode == 1
+
+
+def test_heads_name_what_a_receiver_of_any_format_has_taken(machine: Machine) -> None:
+    machine.write(3)
+    with receiving() as (_, address):
+        machine.ship("--to", address, "--format", "ocsf", "--heads", str(machine.share))
+    (line,) = (machine.share / f"{MACHINE}.heads.jsonl").read_bytes().splitlines()
+    assert (at(orjson.loads(line), "seq"), machine.count) == (3, 3)
+
+
+MOST_SENT = 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "taken"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * (1 << 20), True),
+        (b"HTTP/1.1 200 OK\r\n", b"X: ", False),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://localhost:1/\r\n\r\n", b"", False),
+    ],
+)
+def test_a_receiver_that_never_ends_or_leads_away_holds_no_sender(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes, piece: bytes, taken: bool
+) -> None:
+    monkeypatch.setattr(audit_whole, "_ALL_SECONDS", 0.5)
+    sent = 0
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            nonlocal sent
+            with suppress(OSError):
+                self.request.recv(4096)
+                self.request.sendall(begin)
+                while piece and sent < MOST_SENT:
+                    self.request.sendall(piece)
+                    sent += len(piece)
+                    time.sleep(0.0 if taken else 0.02)
+
+    with socketserver.ThreadingTCPServer(("localhost", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            post = audit_whole._poster(f"http://localhost:{server.server_address[1]}/")
+            if taken:
+                post(b"{}", "application/json")
+            else:
+                with pytest.raises(ShippingError):
+                    post(b"{}", "application/json")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert sent < MOST_SENT
 
 
 # --- heads ----------------------------------------------------------------------------------------
