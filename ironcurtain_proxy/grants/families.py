@@ -24,6 +24,7 @@ from ironcurtain_proxy.model.request import (
     FETCHES,
     ONLY_READS,
     OWN_BRANCH,
+    READS_BELOW,
     SERVICES,
     CommandPlace,
     Family,
@@ -245,8 +246,7 @@ def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | Non
     # With the tables of families, as above.
     from ironcurtain_proxy.shell.kinds import wider  # noqa: PLC0415
 
-    found = wider(family)
-    return None if found is None else approved.get(found)
+    return next((approved[found] for found in wider(family) if found in approved), None)
 
 
 def _may_be_general(family: Family) -> bool:
@@ -389,7 +389,7 @@ def described(
         has_worktrees: whether the approval also holds in other worktrees of its repository.
     """
     said = [
-        _phrase(one, _place_phrase(one, workspace, home, has_worktrees=has_worktrees))
+        _phrase(one, home, _place_phrase(one, workspace, home, has_worktrees=has_worktrees))
         for one in families
     ]
     where = f"{short_path(str(workspace), home)}{_WORKTREES if has_worktrees else ''}"
@@ -399,11 +399,13 @@ def described(
 _WORKTREES: Final = " and other worktrees of its repository"
 
 
-def _phrase(family: Family, place: str) -> str:
+def _phrase(family: Family, home: RealPath | None, place: str) -> str:
     words = [*family.program, *family.kept]
     target = ""
     if family.program == (SERVICES,):
         return f"{_plain(' at '.join(words))}, {_PORTS}, {place}"
+    if family.program[-1:] == (READS_BELOW,):
+        return f"{READS_BELOW} {_plain(short_path(family.kept[0], home))}"
     if family.program[-1:] == (ONLY_READS,):
         return _reading_phrase(family, place)
     if family.program[-1:] == (FETCHES,):

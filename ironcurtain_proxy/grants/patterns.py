@@ -214,9 +214,8 @@ def candidates(
     constraints = _constraints(call, replace(places, alone=call.goes_by_name))
     if constraints is None or not call.definition:
         return ()
-    # INVARIANT: of a file with secrets, and of a place that the call left out, no other tool is
-    # approved by the way.
-    is_named = not call.goes_by_name and all(map(call.values, call.open_roles))
+    # INVARIANT: of a place that the call left out, no other tool is approved by the way.
+    is_named = all(map(call.values, call.open_roles))
     of_tools = {call.tool: (call.definition, constraints)}
     also = alike if is_named and len(alike) <= _MOST_ALIKE else {}
     for tool, (definition, roles) in also.items():

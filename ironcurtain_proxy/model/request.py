@@ -239,6 +239,8 @@ ANY: Final = "\0"
 """A word that a shell would replace by file names. No other word contains this character."""
 ONLY_READS: Final = "commands that only read"
 """Stands in a family for all sub-commands of a program that only read."""
+READS_BELOW: Final = "commands that only read files below"
+"""Stands in a family for all programs, with the directory below which they read."""
 
 SERVICES: Final = "requests to services"
 """Stands in a family for programs such as `curl`, where they send a request to a service and read
@@ -261,8 +263,7 @@ class Family(WithNotes, frozen=True, kw_only=True):
     program: tuple[str, ...]
     """The program with its launchers and its sub-command or task."""
     kept: tuple[str, ...] = ()
-    """Options and operands that belong to the family, in their given order where that may matter.
-    """
+    """Options and operands of the family, in their given order where that may matter."""
     around: tuple[str, ...] = ()
     """Assignments and redirections around the command. They are kept apart from the program's
     words."""
@@ -291,7 +292,7 @@ class Family(WithNotes, frozen=True, kw_only=True):
         if self.wide is None:
             return self
         program, kept = self.wide
-        return replace(self, program=program, kept=kept, wide=None)
+        return replace(self, program=program, kept=kept, directory=None, wide=None)
 
     def words(self) -> str:
         """Return the family as a person would write it."""

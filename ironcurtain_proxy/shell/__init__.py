@@ -10,8 +10,8 @@
 - `wrappers`: programs that run others.
 - `launchers`: programs that fetch what they run, as commands of servers.
 - `operations`: what a profile and the engine ask of a command.
-- `families`, `family_table`, `kinds`: what an approval of a command may cover, also of the
-  developer's own services.
+- `families`, `family_table`, `kinds`, `reading`: what an approval of a command may cover, also of
+  the developer's own services and of files elsewhere.
 - `quiet`: local parts that need no approval beside one that reaches out, what one part may change
   of the others, and the files that a command runs.
 - `in_words`: what a command does, in sentences for the person who is asked.

@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.request import (
     SimpleCommand,
     Word,
 )
-from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part, only_reads_elsewhere
+from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
@@ -60,20 +60,23 @@ from ironcurtain_proxy.shell.kinds import (
     reading_of_api,
     service_of,
 )
-from ironcurtain_proxy.shell.outward import HARMLESS_VARIABLES, may_lead_elsewhere, sub_commands
+from ironcurtain_proxy.shell.outward import (
+    HARMLESS_VARIABLES,
+    may_lead_elsewhere,
+    sub_commands,
+)
 from ironcurtain_proxy.shell.places import (
     glob_directory,
     is_inside,
     is_of_project,
     is_protected_name,
     is_within,
-    may_write,
-    names_a_secret,
     path_of,
 )
 from ironcurtain_proxy.shell.programs import word_set
 from ironcurtain_proxy.shell.quiet import Disturbance, disturbances, is_quiet, scripts_run
 from ironcurtain_proxy.shell.readers import why_not_git
+from ironcurtain_proxy.shell.reading import reading_of_a_secret, reading_of_files
 
 
 def families_of(
@@ -248,7 +251,7 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
         part: of the command.
         parts: all parts of the command: one may be a `cat` that gives it a message or a secret.
     """
-    return _reading_of_files(part) or _reading_of_a_secret(part, parts) or _family_of(part, parts)
+    return reading_of_files(part) or reading_of_a_secret(part, parts) or _family_of(part, parts)
 
 
 def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
@@ -388,60 +391,8 @@ def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | N
     return None if is_unclear else found
 
 
-def _reading_of_files(part: Part) -> Family | None:
-    """Return the family of all commands that only read files of the same directory elsewhere.
-
-    What shows all that lies below a directory is a family of its own. None: the part does more, or
-    names files of several directories.
-    """
-    place = part.place
-    if part.effect != "beyond" or not only_reads_elsewhere(part.command, place):
-        return None
-    words = [word for word in part.command.words[1:] if not word.prefix.startswith("-")]
-    found: set[str] = set()
-    for word in (*words, *[one.target for one in part.command.redirections]):
-        path = path_of(word, place)
-        if path is None or is_inside(path, place) or may_write(path, place):
-            continue
-        # A name without a slash may be a pattern, or a file of the directory that it runs in.
-        is_name = "/" not in word.prefix and not word.prefix.startswith(("~", ".."))
-        found.add(place.directory or "" if is_name else _directory_of(path, place))
-    program = (part.program, ONLY_READS) if part.program in _WALK else (ONLY_READS,)
-    return Family(program=program, directory=found.pop()) if len(found) == 1 else None
-
-
-def _reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
-    """Return the family of all commands that only read one file of the project with secrets.
-
-    None: the part does more, or another part reaches out, to which it could hand what it reads.
-    """
-    command, place = part.command, part.place
-    named = [word for word in command.words if names_a_secret([word])]
-    is_known = part.program not in {None, "git"} or sub_commands(command.words[1:])[:1] == ["diff"]
-    if part.effect != "local" or len(named) != 1 or not is_known:
-        return None
-    path = path_of(named[0], place)
-    words = [one for one in command.words if part.program != "grep" or one.text != "-r"]
-    plain = [Word("notes") if word is named[0] else word for word in words]
-    is_reading = effect_of_part(replace(command, words=tuple(plain)), place) == "reads"
-    reaches_out = any(one.effect in {"outward", "beyond"} for one in parts)
-    if path is None or not is_reading or reaches_out or not is_inside(path, place):
-        return None
-    return Family(program=(ONLY_READS,), kept=(path,))
-
-
-def _directory_of(path: str, place: CommandPlace) -> str:
-    """Return the directory of a file, by its ending, or the path itself."""
-    above, _, name = path.rpartition("/")
-    is_wide = place.home is None or is_within(place.home, above or "/") or above.count("/") < _DEEP
-    return path if is_wide or "." not in name.lstrip(".") else above
-
-
 _MOST_PARTS: Final = 256
 """The most parts of a command that has families: each is compared with all others."""
-_DEEP: Final = 2
-_WALK: Final = frozenset({"find", "gfind", "fd", "fdfind", "tree", "rg"})
-"""Programs that show what lies below a directory."""
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,7 +20,7 @@ is not.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from ironcurtain_proxy.model.request import (
     ANY,
     FETCHES,
     ONLY_READS,
+    READS_BELOW,
     CommandPlace,
     Family,
     SimpleCommand,
@@ -57,15 +58,18 @@ _METHOD: Final = re.compile(r"(?:-X|--method)(?:[ =]|(?<=-X))([A-Za-z]+)")
 _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=([\w\[\].-]+)")
 
 
-def wider(family: Family) -> Family | None:
-    """Return a family that also covers what this one covers, and more, or None if there is none."""
-    if family.wide is not None:
-        return family.widened()
-    if family.program[-3:] != ("gh", "pr", "create"):
-        return None
+def wider(family: Family) -> Iterator[Family]:
+    """Yield the families that also cover what this one covers, and more."""
     kept = tuple([one for one in family.kept if one not in _DRAFT])
-    # A draft tells nobody. It is less than a pull request, and never stands for one.
-    return None if kept == family.kept else replace(family, kept=kept)
+    if family.program[-3:] == ("gh", "pr", "create") and kept != family.kept:
+        # A draft tells nobody. It is less than a pull request, and never stands for one.
+        yield replace(family, kept=kept)
+    elif family.wide is not None:
+        yield family.widened()
+        lowest = family.directory or family.wide[1][0]
+        parts = lowest.split("/") if family.wide[0] == (READS_BELOW,) else []
+        for length in range(len(parts), 1, -1):
+            yield replace(family.widened(), kept=("/".join(parts[:length]),))
 
 
 _DRAFT: Final = frozenset({"-d", "--draft"})

@@ -237,7 +237,7 @@ def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Wor
 ELSEWHERE: Final = "it reads files outside the workspace"
 SHOW_NO_CONTENT: Final = word_set("show-no-content")
 """Programs that show no content of the files that they are given, at most names and sizes."""
-_HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
+HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
 
 
 def _is_someones(word: Word, place: CommandPlace) -> bool:
@@ -251,7 +251,7 @@ def _is_someones(word: Word, place: CommandPlace) -> bool:
     for text in (whole, whole.partition("=")[2]):
         if text.startswith(("/", "~/", "../")):
             path = path_of(Word(text), place)
-            homes = _HOMES if place.home is None else (*_HOMES, place.home)
+            homes = HOMES if place.home is None else (*HOMES, place.home)
             if (
                 path is not None
                 and any(is_within(path, home) and path != home for home in homes)

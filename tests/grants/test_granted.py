@@ -204,11 +204,26 @@ def test_a_flag_of_another_tool_is_asked_about() -> None:
     assert book.find(follows, NOW) is None
 
 
-def test_no_other_tool_is_approved_with_a_file_that_is_asked_about_by_name() -> None:
+def test_an_approval_of_a_file_by_its_name_is_of_each_tool_named_and_of_that_file_alone() -> None:
     secret = replace(reading("/srv/app/.env"), goes_by_name=True)
     (found,) = candidates(secret, places(), ALIKE)
-    assert found.parts == ()
-    assert "search_files" not in found.description
+    assert found.description == (
+        "Let read_file, list_directory and search_files read /srv/app/.env (server filesystem)"
+    )
+    book = given_for(secret, ALIKE)
+
+    def is_covered(tool: str, definition: str, named: str) -> bool:
+        call = replace(by_another(tool, definition, named), goes_by_name=True)
+        return book.find(call, NOW) is not None
+
+    assert is_covered("search_files", "d3", "/srv/app/.env")
+    for tool, definition, named in (
+        ("search_files", "d3", "/srv/app/.env.local"),
+        ("search_files", "d3", "/srv/app"),
+        ("search_files", "changed since", "/srv/app/.env"),
+        ("directory_tree", "d2", "/srv/app/.env"),
+    ):
+        assert not is_covered(tool, definition, named)
     ordinary = given_for(reading("/srv/app/a.txt"), ALIKE)
     other = replace(by_another("search_files", "d3", "/srv/app/.env"), goes_by_name=True)
     assert ordinary.find(other, NOW) is None

@@ -21,6 +21,6 @@ def covers(
     """
     needed = families_of(parsed, place, held=held)
     return needed is not None and all(
-        (family in granted or wider(family) in granted) and family.meaning is not None
+        any(one in granted for one in (family, *wider(family))) and family.meaning is not None
         for family in needed
     )
