@@ -229,8 +229,7 @@ class Control:
             self._leads.of_user()
             # Whatever the user's Python is told there, it looks there first.
             self._leads.modules.import_from(here)
-        is_repository = files.look(host, b".git") is not None
-        if not is_repository and parts:
+        if not (is_repository := files.look(host, b".git") is not None) and parts:
             return
         with suppress(OSError), os.scandir(here) as found:
             for one in found:

@@ -50,6 +50,8 @@ from ironcurtain_proxy.transactions.control import (
 from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
 
 MOST_ENTRIES: Final = 1_000_000
+MOST_COPIED: Final = 4 << 30
+"""The bytes of second names. A few megabytes with names enough would fill any disk."""
 _MOST_SHOWN: Final = 5
 _SET_ID: Final = 0o6000
 _SET_USER: Final = 0o4000
@@ -106,6 +108,7 @@ class Walk(Struct, eq=False):
     """Judges the control places."""
     left: int = MOST_ENTRIES
     """The entries that it may still look at."""
+    left_to_copy: int = MOST_COPIED
     _taken: int = 0
     _steps: list[Step] = field(default_factory=list)
     _changed: list[Reported] = field(default_factory=list)
@@ -360,8 +363,7 @@ class Walk(Struct, eq=False):
         """Keep a file back that takes the place of a directory which may not go."""
         if host is None or not stat.S_ISDIR(host.st_mode) or place.is_new:
             return False
-        why = self._why_removal(place, name, host)
-        if why is not None:
+        if (why := self._why_removal(place, name, host)) is not None:
             self._keep_back(place, name, why)
         return why is not None
 
@@ -398,8 +400,7 @@ class Walk(Struct, eq=False):
         somebody removed it here while the command changed it.
         """
         step = Step("make", place.path_of(name), None, files.identity(status))
-        is_merged = place.host is not None and not place.is_new
-        if origin is not None and is_merged and self._has_changed(place):
+        if origin is not None and not place.is_new and self._has_changed(place):
             self._unsure.append((len(self._steps), step, origin))
             return
         if not place.is_new:
@@ -408,8 +409,7 @@ class Walk(Struct, eq=False):
 
     def _has_changed(self, place: _Place) -> bool:
         """Return whether entries of a directory came or went in the workspace meanwhile."""
-        assert place.host is not None  # noqa: S101  the caller has looked
-        return os.fstat(place.host).st_ctime_ns > self.started_ns
+        return place.host is not None and os.fstat(place.host).st_ctime_ns > self.started_ns
 
     def _decide_renamed(self) -> None:
         """Decide on files of which it is unsure whether somebody removed them meanwhile."""
@@ -465,13 +465,12 @@ class Walk(Struct, eq=False):
         settled: bool,
         is_removed: bool = False,
     ) -> Judged:
-        is_deep = place.settled == len(place.parts)
         return Judged(
             (*place.parts, os.fsdecode(name)),
             is_directory,
             is_link,
             is_removed,
-            place.settled + (1 if settled and is_deep else 0),
+            place.settled + (settled and place.settled == len(place.parts)),
             partial(_read, place.upper, name),
             partial(_read, place.host, name),
             partial(_read, place.host, b"config"),
@@ -501,6 +500,9 @@ class Walk(Struct, eq=False):
             self._names.add(status.st_ino)
             return status
         self._copied.append(place.path_of(name))
+        self.left_to_copy -= status.st_blocks * 512
+        if self.left_to_copy < 0:
+            raise RefusedChangesError("too many names of files, of which each is to be one")
         if stat.S_ISLNK(status.st_mode):
             target = os.readlink(name, dir_fd=place.upper)
             self._put_aside(place, name)

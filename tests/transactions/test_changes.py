@@ -335,13 +335,15 @@ def test_links_in_the_workspace_are_not_followed_by_what_brings_changes_in(w: Wo
 
 
 def test_a_bound_that_is_reached_refuses_everything(w: Workbench) -> None:
-    view = w.view("touch 1 2 3; mkdir d; touch d/1")
+    view = w.view("head -c 20000 /dev/zero > 1; ln 1 2; ln 1 3; mkdir d; touch d/1")
     upper, host, aside = [
         os.open(one, files.DIRECTORY)
         for one in (view.directory / "upper", w.ws, view.directory / "aside")
     ]
     try:
-        with pytest.raises(RefusedChangesError):
+        with pytest.raises(RefusedChangesError, match="too many names"):
+            Walk(upper, host, aside, 0, Control(), left_to_copy=10_000).changes()
+        with pytest.raises(RefusedChangesError, match="more entries"):
             Walk(upper, host, aside, 0, Control(), left=4).changes()
     finally:
         for one in (upper, host, aside):
