@@ -176,17 +176,19 @@ class Repository:
         archive = pack(files)
         if len(archive) > MOST_ARCHIVE:
             raise ConfigurationError(f"{content} is too large for a bundle")
-        before = self.published()
-        version = 1 if before is None else before.signed.version + 1
-        targets = Targets(
-            version=version,
-            expires=_until(now, days=_TARGETS_DAYS),
-            targets={TARGET: TargetFile.from_data(TARGET, archive, ["sha256"])},
-        )
+        targets = self._next(archive, _until(now, days=_TARGETS_DAYS))
         self._make_directories()
         write_public(self._pending / TARGET, archive)
         write_public(self._pending / "targets.json", Metadata(targets).to_bytes())
-        return version
+        return targets.version
+
+    def _next(self, archive: bytes, expires: datetime) -> Targets:
+        before = self.published()
+        return Targets(
+            version=1 if before is None else before.signed.version + 1,
+            expires=expires,
+            targets={TARGET: TargetFile.from_data(TARGET, archive, ["sha256"])},
+        )
 
     def sign(
         self, private: PrivateKey, now: datetime, hours: int, *, keys: bool = False
@@ -202,17 +204,18 @@ class Repository:
 
         Raises:
             ConfigurationError: it may sign nothing here, or a change that one key could make alone.
-            BundleError: the archive is not the one that the metadata names.
+            BundleError: the archive is not the one that the metadata names, or what waits says more
+                than `begin` and `propose` do, which is more than is shown.
         """
         signer = _Signer(private)
         done: list[str] = []
         pending_root = _read(self._pending / "root.json", Root)
         if pending_root is not None and keys:
-            done += self._sign_root(pending_root, signer)
+            done += self._sign_root(pending_root, signer, now)
         root = self.root()
         pending = _read(self._pending / "targets.json", Targets)
         if root is not None and pending is not None:
-            done += self._sign_targets(root, pending, signer)
+            done += self._sign_targets(root, pending, signer, now)
         if root is not None and signer.public_key.keyid in root.signed.roles["timestamp"].keyids:
             done += self._sign_time(root, signer, now, hours)
         if not done:
@@ -223,7 +226,7 @@ class Repository:
             )
         return done
 
-    def _sign_root(self, pending: Metadata[Root], signer: _Signer) -> list[str]:
+    def _sign_root(self, pending: Metadata[Root], signer: _Signer, now: datetime) -> list[str]:
         before = self.root()
         keys = set(pending.signed.roles["root"].keyids)
         keys |= set() if before is None else set(before.signed.roles["root"].keyids)
@@ -231,8 +234,9 @@ class Repository:
             return []
         if _needs_one(pending.signed):
             raise ConfigurationError("the keys that wait would let one key sign a bundle alone")
+        said, version = pending.signed, 1 if before is None else before.signed.version + 1
+        _check_proposed(said, Root(version, keys=said.keys, roles=said.roles), now, _ROOT_DAYS)
         pending.sign(signer, append=True)
-        version = pending.signed.version
         missing = _missing_for_root(before, pending)
         if missing:
             write_public(self._pending / "root.json", pending.to_bytes())
@@ -242,11 +246,12 @@ class Repository:
         return [f"published root {version}"]
 
     def _sign_targets(
-        self, root: Metadata[Root], pending: Metadata[Targets], signer: _Signer
+        self, root: Metadata[Root], pending: Metadata[Targets], signer: _Signer, now: datetime
     ) -> list[str]:
         if signer.public_key.keyid not in root.signed.roles["targets"].keyids:
             return []
         archive = self.pending_archive(pending)
+        _check_proposed(pending.signed, self._next(archive, now), now, _TARGETS_DAYS)
         pending.sign(signer, append=True)
         version = pending.signed.version
         missing = _missing(root.signed, "targets", pending)
@@ -427,6 +432,20 @@ def _needs_one(root: Root) -> bool:
         if is_twice or root.roles[role].threshold < 2 or alone & persons:  # noqa: PLR2004  two
             return True
     return False
+
+
+def _check_proposed(said: S, ours: S, now: datetime, days: int) -> None:
+    """Refuse what somebody else has put there. Only its keys and its archive are shown to people.
+
+    Raises:
+        BundleError: it holds longer than ours would, is not the next version, or says more.
+    """
+    ours.expires, ours.spec_version = said.expires, said.spec_version
+    if said != ours or said.expires > _until(now, days=days + 1):
+        raise BundleError(
+            f"the {said.type} that waits is not as `bundle sign` makes it: it holds for more than "
+            f"{days} days, is not the next version, or says more; propose it again"
+        )
 
 
 def _missing(root: Root, role: str, metadata: Metadata[Targets]) -> int:

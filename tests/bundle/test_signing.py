@@ -1,10 +1,12 @@
 """Who must sign what, before a bundle is published."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from securesystemslib.signer import SSlibKey
-from tuf.api.metadata import Metadata, Root
+from tuf.api.metadata import Metadata, Root, Targets
 
 from ironcurtain_proxy.bundle.contents import BundleError
 from ironcurtain_proxy.errors import ConfigurationError
@@ -106,6 +108,30 @@ def test_a_link_among_the_files_is_not_proposed(fleet: Fleet) -> None:
     (directory / "revoked.json").symlink_to("/etc/passwd")
     with pytest.raises(ConfigurationError, match="revoked"):
         fleet.repository.propose(directory, now())
+
+
+CHANGES: dict[str, Callable[[Targets], object]] = {
+    "for ever": lambda said: setattr(said, "expires", now() + timedelta(days=5000)),
+    "not the next": lambda said: setattr(said, "version", said.version + 1),
+    "more than that": lambda said: said.unrecognized_fields.update(custom=1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", [Targets, Root])
+def test_what_somebody_put_beside_a_bundle_is_not_signed_with_it(
+    fleet: Fleet, change: str, kind: type[Targets | Root]
+) -> None:
+    """Whoever has the directory alone: what is signed for ever is also in force for ever."""
+    fleet.begin()
+    fleet.repository.begin([fleet.ada.public, fleet.bo.public], fleet.ci.public, now())
+    fleet.repository.propose(content(fleet, "policy.yaml", "deny time: '*'\n"), now())
+    path = fleet.directory / f"pending/{kind.type}.json"
+    found = Metadata[Targets].from_bytes(path.read_bytes())
+    CHANGES[change](found.signed)
+    path.write_bytes(found.to_bytes())
+    with pytest.raises(BundleError, match="is not as `bundle sign` makes it"):
+        fleet.repository.sign(fleet.ada, now(), 24, keys=True)
 
 
 def test_one_key_cannot_stand_for_two_persons_or_for_the_machine(fleet: Fleet) -> None:
