@@ -413,10 +413,8 @@ def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
             assert_never(reply)
 
 
-def is_as_given(reply: Reply) -> bool:
-    """Return whether the reply is a server's answer with nothing added."""
-    if not isinstance(reply, Answered):
-        return False
+def is_as_given(reply: Answered) -> bool:
+    """Return whether nothing is added to a server's answer."""
     changed = reply.allowed and reply.allowed.changed
     has_notes = not reply.recorded or reply.put_back or reply.result.refused_host or changed
     return not (has_notes and _notes(reply))

@@ -105,12 +105,7 @@ def read(line: bytes | Oversize) -> ParsedMessage:
     if isinstance(message, Malformed):
         code = INVALID_REQUEST if message.is_json else PARSE_ERROR
         return ErrorReply(code, f"invalid message: {message.reason}", message.id)
-    return _shape(message, len(line))
-
-
-def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
-    method, params = message.get("method"), message.get("params")
-    given_id = message.get("id")
+    method, params, given_id = message.get("method"), message.get("params"), message.get("id")
     if (
         type(method) is str
         and type(params) is dict
@@ -118,7 +113,12 @@ def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
         and message.get("jsonrpc") == "2.0"
     ):
         # The usual message, without further checks.
-        return Message(method, params, given_id, size)
+        return Message(method, params, given_id, len(line))
+    return _shape(message, len(line))
+
+
+def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
+    method, params, given_id = message.get("method"), message.get("params"), message.get("id")
     request_id = message_id(given_id)
     if message.get("jsonrpc") != "2.0":
         wrong = 'no "jsonrpc": "2.0"'
@@ -229,30 +229,16 @@ class Lane:
     cancelled lane ends, and the next call gets another one.
     """
 
-    __slots__ = ("_next", "_task", "scope")
+    __slots__ = ("_task", "scope")
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work, idle: "list[PromptFuture[Work | None]]") -> None:
+        """Do the first work, then what is given to the future in `idle` whenever it is idle."""
         self.scope = anyio.CancelScope()
         """Cancels the lane's current work."""
-        self._next: PromptFuture[Work | None] | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self, work: Work, idle: "list[Lane]") -> None:
-        """Do the first work, then the work that `take` hands over.
-
-        Args:
-            work: the first work.
-            idle: the list that the lane joins whenever it is idle.
-        """
         # Kept here: the event loop holds tasks by weak references only.
         self._task = asyncio.get_running_loop().create_task(self._run(work, idle))
 
-    def take(self, work: Work | None) -> None:
-        """Give work to an idle lane. Return None if it is to end."""
-        if self._next is not None:
-            self._next.set_result(work)
-
-    async def _run(self, first: Work, idle: "list[Lane]") -> None:
+    async def _run(self, first: Work, idle: "list[PromptFuture[Work | None]]") -> None:
         loop = asyncio.get_running_loop()
         work: Work | None = first
         with self.scope:
@@ -260,28 +246,29 @@ class Lane:
                 await work(self)
                 if self.scope.cancel_called or len(idle) >= _MOST_IDLE:
                     return
-                self._next = PromptFuture(loop=loop)
-                idle.append(self)
-                work = await self._next
+                following: PromptFuture[Work | None] = PromptFuture(loop=loop)
+                idle.append(following)
+                work = await following
 
 
 class Lanes:
     """The lanes of one agent. The owner of this object ends them."""
 
     def __init__(self) -> None:
-        self._idle: list[Lane] = []
+        self._idle: list[PromptFuture[Work | None]] = []
+        """What the idle lanes wait for."""
 
     def begin(self, work: Work) -> None:
         """Do work concurrently with all other work."""
         if self._idle:
-            self._idle.pop().take(work)
+            self._idle.pop().set_result(work)
         else:
-            Lane().begin(work, self._idle)
+            Lane(work, self._idle)
 
     def end(self) -> None:
         """End the idle lanes."""
         while self._idle:
-            self._idle.pop().take(None)
+            self._idle.pop().set_result(None)
 
 
 _log = logging.getLogger(__name__)

@@ -268,7 +268,7 @@ class AgentServer:
         """Begin a call. Return False if the message is no call, or nobody has said who calls."""
         if message.method != "tools/call" or message.id is None:
             return False
-        if self._is_modern(message):
+        if (self._is_shared or "_meta" in message.params) and self._is_modern(message):
             return self._begin_modern(message)
         if not self._ready:
             return False
@@ -317,8 +317,7 @@ class AgentServer:
         await self.note_unserved("unreadable", Ground("unreadable-message", why))
 
     def _is_modern(self, message: Message) -> bool:
-        params = message.params
-        return self._is_shared or ("_meta" in params and is_modern(message.method, params))
+        return self._is_shared or is_modern(message.method, message.params)
 
     async def _answer(self, message: Message, answer: ServerAnswer) -> None:
         await self._note(message.method, answer)
@@ -485,12 +484,11 @@ class AgentServer:
             answer = fault(INVALID_PARAMS, _OF_CALLS)
             await self._note("tools/call", answer)
             return answer
-        progress = self._progress(params, caller)
+        progress = self._progress(params, caller) if "_meta" in params else None
         reply = await self.handle_call(name, params, progress, caller=caller)
         if isinstance(reply, Answered):
-            told = reply.result if caller is not None else result_of_before(reply.result)
-            if told is not reply.result:
-                reply = replace(reply, result=told)
+            if caller is None and "structuredContent" in (reply.result.result or ()):
+                reply = replace(reply, result=result_of_before(reply.result))
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             written = reply.result.written

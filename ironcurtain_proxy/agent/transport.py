@@ -104,8 +104,9 @@ class AgentTransport(Struct, eq=False):
         if not isinstance(result, EncodedResult):
             self.post({"jsonrpc": "2.0", "id": request_id, **answer})
             return
-        head = b'{"jsonrpc":"2.0","id":%b,"result":' % written_id(request_id)
-        text = escaped(result.text)
+        name = b"%d" % request_id if type(request_id) is int else written_id(request_id)
+        head = b'{"jsonrpc":"2.0","id":%b,"result":' % name
+        text = result.text if result.text.isascii() else escaped(result.text)
         try:
             if len(text) < _LARGEST_AT_ONCE:
                 self.out.write(b"%b%b}\n" % (head, text))

@@ -484,9 +484,10 @@ def writes_credentials(arguments: Mapping[str, object]) -> bool:
 
 
 def holds_written(raw: bytes) -> bool:
-    """Return whether JSON text may write into a file of credentials. In doubt, yes."""
-    if not _search().find_matches_as_indexes(raw.lower()):
-        return False
+    """Return whether JSON text may write into a file of credentials. In doubt, yes.
+
+    It does not where `credentials_named` finds nothing in it, in lower case.
+    """
     if any(_is_one(found[1].decode("utf-8", "replace")) for found in _REDIRECTED.finditer(raw)):
         return True
     return _CONTENT.search(raw) is not None and any(
@@ -532,7 +533,7 @@ def _is_one(path: str) -> bool:
 
 
 @cache
-def _search() -> BytesAhoCorasick:
+def credentials_named() -> BytesAhoCorasick:
     """Return the search for the parts of names that every such path holds."""
     parts = {max(re.split(r"[*/]+", name.lower()), key=len) for name in _NAMES}
     return BytesAhoCorasick([part.encode() for part in parts])

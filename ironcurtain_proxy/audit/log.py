@@ -96,6 +96,8 @@ class AuditLog:
         self._closed = False
         self._failure: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._written: asyncio.Future[None]
+        """Is done: without a slow disk a record does not wait."""
         self._batch = batch or Batch()
         self._turn_is_used = False
         self._under_way: Group | None = None
@@ -156,11 +158,13 @@ class AuditLog:
         if loop is not self._loop:
             self._loop = loop
             self._turn_is_used = False
+            self._written = loop.create_future()
+            self._written.set_result(None)
         result = record.result
         is_denied = result is not None and result.status == "denied" and is_unasked(record)
         body = self._body_of_denial(record) if is_denied else self._encoder.encode(record)
         if body is None:
-            return self._written()
+            return self._written
         is_batch = self._batch.is_open
         if is_batch or self._turn_is_used or self._under_way is not None:
             # Other records are being written now: this one joins their group.
@@ -170,18 +174,7 @@ class AuditLog:
             waiter: PromptFuture[None] = PromptFuture(loop=loop)
             waiting.append((body, waiter))
             return waiter
-        data, self._last = seal([body], self._last)
-        if self._is_inline_safe(len(data)):
-            self._write_inline(data)
-            return self._written()
-        self._turn_is_used = True
-        loop.call_soon(self._end_turn)
-        group = self._hand_over(data)
-        if group is None:
-            return self._written()
-        waiter = PromptFuture(loop=loop)
-        self._wait_for(group, [waiter])
-        return waiter
+        return self._write_alone(body, loop)
 
     def close(self) -> None:
         """Write and sync all waiting records, and release the lock. Harmless if repeated.
@@ -212,10 +205,22 @@ class AuditLog:
 
     # --- on the loop ---------------------------------------------------------------------------
 
-    async def _written(self) -> None:
-        """Return at once: without a slow disk a record does not wait."""
+    def _write_alone(self, body: bytes, loop: asyncio.AbstractEventLoop) -> Awaitable[None]:
+        """Write a record that no other waits for."""
+        data, self._last = seal([body], self._last)
+        if self._is_inline_safe(len(data)):
+            self._write_inline(data)
+        else:
+            self._turn_is_used = True
+            loop.call_soon(self._end_turn)
+            group = self._hand_over(data)
+            if group is not None:
+                waiter: PromptFuture[None] = PromptFuture(loop=loop)
+                self._wait_for(group, [waiter])
+                return waiter
         if self._failure is not None:
             raise AuditError(_LATCHED)
+        return self._written
 
     def _body_of_denial(self, record: AuditRecord) -> bytes | None:
         """Return the encoded record of a denied call, or None if the call was counted instead."""

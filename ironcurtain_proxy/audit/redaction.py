@@ -18,6 +18,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from ironcurtain_proxy.audit.commands import (
     brings_contents,
+    credentials_named,
     holds_command,
     holds_written,
     is_ssn_name,
@@ -25,7 +26,9 @@ from ironcurtain_proxy.audit.commands import (
     writes_credentials,
 )
 from ironcurtain_proxy.audit.secrets import (
+    LONG_RUN,
     MASK,
+    RUNS,
     holds_key,
     kinds_of,
     redact_secrets,
@@ -265,7 +268,9 @@ def is_suspicious(raw: bytes) -> bool:
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
     squeezed = raw.translate(_FOLD, b" -_")
-    found = _words_in(squeezed)
+    has_words = _FIRST_WORDS.find_matches_as_indexes(squeezed)
+    has_words = has_words or _OTHER_WORDS.find_matches_as_indexes(squeezed)
+    found = _words_in(squeezed) if has_words else _NO_WORDS
     if found and (min(found) < _TELLING_COUNT or b"-----BEGIN" in raw or b"eyJ" in raw):
         return True
     if _NINE_DIGITS in squeezed and (
@@ -278,16 +283,14 @@ def is_suspicious(raw: bytes) -> bool:
         return True
     if b" " in raw and holds_command(raw):
         return True
-    return holds_key(raw) or holds_written(raw)
+    runs = raw.translate(RUNS)
+    return (LONG_RUN in runs and holds_key(raw, runs)) or (
+        bool(credentials_named().find_matches_as_indexes(raw.lower())) and holds_written(raw)
+    )
 
 
 def _words_in(squeezed: bytes) -> frozenset[int]:
     """Return the words that a text holds, by their places in `_ALL_WORDS`."""
-    if not (
-        _FIRST_WORDS.find_matches_as_indexes(squeezed)
-        or _OTHER_WORDS.find_matches_as_indexes(squeezed)
-    ):
-        return _NO_WORDS
     matches = _WORDS.find_matches_as_indexes(squeezed, overlapping=True)
     return frozenset([match[0] for match in matches])
 

@@ -60,18 +60,18 @@ def redact_keys(text: str) -> str:
     pieces: list[str] = []
     copied = 0
     # One byte for each character, so that places are the same.
-    runs = text.encode("ascii", "replace").translate(_RUNS)
+    runs = text.encode("ascii", "replace").translate(RUNS)
     for start, end in _keys(text, runs):
         pieces += [text[copied:start], f"{text[start : start + 4]}...{text[end - 4 : end]}"]
         copied = end
     return "".join([*pieces, text[copied:]]) if pieces else text
 
 
-def holds_key(raw: bytes) -> bool:
-    """Return whether `redact_keys` would change any text that this is the JSON of."""
-    runs = raw.translate(_RUNS)
-    if _LONG_RUN not in runs:
-        return False
+def holds_key(raw: bytes, runs: bytes) -> bool:
+    """Return whether `redact_keys` would change any text that this is the JSON of.
+
+    Without `LONG_RUN` in its `runs` (see `_keys`) it would not.
+    """
     return next(_keys(raw.decode("latin-1"), runs), None) is not None
 
 
@@ -83,14 +83,14 @@ def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
         runs: one byte for each character: what may belong to a key is alike, the rest is blank.
     """
     done = 0
-    begin = runs.find(_LONG_RUN)
+    begin = runs.find(LONG_RUN)
     while begin >= 0:
         end = runs.find(b" ", begin)
         end = len(text) if end < 0 else end
         for key in _keys_at(text, max(done, _low(text, begin)), begin, end):
             yield key
             done = key[1]
-        begin = runs.find(_LONG_RUN, max(done, end))
+        begin = runs.find(LONG_RUN, max(done, end))
 
 
 def _low(text: str, begin: int) -> int:
@@ -232,10 +232,10 @@ _LONG_PIECE: Final = lazy("[A-Za-z0-9]{20}")
 _JOINTS: Final = frozenset("./$~:")
 
 _RUN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_RUNS: Final = bytes.maketrans(
+RUNS: Final = bytes.maketrans(
     bytes(range(256)), bytes(97 if byte in _RUN_BYTES else 32 for byte in range(256))
 )
-_LONG_RUN: Final = b"a" * 15
+LONG_RUN: Final = b"a" * 15
 """No key is without a run of this length."""
 _WORD_CHARACTERS: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

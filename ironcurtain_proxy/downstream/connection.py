@@ -251,7 +251,7 @@ class Connection:
         with suppress(DownstreamError):
             found = await self._discovered(_DISCOVER)
             was_found = self.is_modern or self._serves_both
-            if (found is not None) != was_found and self._questions.is_idle and self._group:
+            if (found is not None) != was_found and not self._questions.under_way and self._group:
                 self._dropped.note("it speaks otherwise than before, and is greeted again")
                 self._group.cancel_scope.cancel()
 
@@ -337,7 +337,7 @@ class Connection:
             DownstreamError: no answer, none in time, or none that can be read.
         """
         key = None if on_progress is None else token_of(params)
-        self._questions.begin(caller)
+        self._questions.under_way.append(caller)
         if on_progress is not None and key is not None:
             self._progress[key] = on_progress
         try:

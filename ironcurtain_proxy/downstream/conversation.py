@@ -48,6 +48,7 @@ from ironcurtain_proxy.errors import (
     UnansweredError,
 )
 from ironcurtain_proxy.jsonrpc.codec import (
+    LONG_TEXT,
     Malformed,
     MessageId,
     answer_id,
@@ -55,12 +56,13 @@ from ironcurtain_proxy.jsonrpc.codec import (
     decode_repaired,
     encode,
     encode_result,
+    encode_value,
     message_id,
     odd_number,
     recover_id,
 )
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, Lost, Oversize, StreamEnded
-from ironcurtain_proxy.jsonrpc.sending import Answers, GuessedDigest, guess_digest
+from ironcurtain_proxy.jsonrpc.sending import LONG_RESULT, Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, object_of
@@ -94,7 +96,8 @@ class OpenServerQuestions:
 
     def __init__(self, ask: QuestionHandler | None) -> None:
         self._ask = ask
-        self._under_way: list[Caller | None] = []
+        self.under_way: list[Caller | None] = []
+        """The callers of the agent's operations in progress; each is added by who begins it."""
         self._open: dict[anyio.CancelScope, MessageId | None] = {}
         """The server's own number of each open question."""
         self._withdrawn: set[anyio.CancelScope] = set()
@@ -104,19 +107,10 @@ class OpenServerQuestions:
         """Answer questions in tasks of this group."""
         self._group = group
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no operation of the agent is under way."""
-        return not self._under_way
-
-    def begin(self, caller: Caller | None) -> None:
-        """Note that an operation of the agent begins."""
-        self._under_way.append(caller)
-
     def end(self, caller: Caller | None) -> None:
         """Note that an operation of the agent has ended."""
-        self._under_way.remove(caller)
-        if not self._under_way:
+        self.under_way.remove(caller)
+        if not self.under_way:
             for scope in self._open:
                 scope.cancel()
 
@@ -157,7 +151,7 @@ class OpenServerQuestions:
         try:
             with scope:
                 try:
-                    answer = await ask(method, params, tuple(self._under_way))
+                    answer = await ask(method, params, tuple(self.under_way))
                 except Exception:  # noqa: BLE001  one question must not end the server
                     _log.exception("a question of a server could not be handled")
                     answer = _DEFECT
@@ -204,13 +198,11 @@ class AnswerCapacity:
         while not self.fits(size):  # noqa: ASYNC110  nobody tells, see above
             await anyio.sleep(_LOOK_AGAIN)
 
-    def note(self, answer: ToolResult, size: int) -> ToolResult:
-        """Count an answer until it is released."""
-        if size > SMALL:
-            self._on_its_way += size
-            self.on_large()
-            weakref.finalize(answer, self._forget, size).atexit = False
-        return answer
+    def note(self, answer: ToolResult, size: int) -> None:
+        """Count a large answer until it is released."""
+        self._on_its_way += size
+        self.on_large()
+        weakref.finalize(answer, self._forget, size).atexit = False
 
     def _forget(self, size: int) -> None:
         self._on_its_way -= size
@@ -277,7 +269,8 @@ class Standing:
     def __init__(self, still: Standstill | None) -> None:
         """Begin with a server that runs, or None if its processes are never stopped."""
         self._still = still
-        self._is_required = False
+        self.is_required = False
+        """Whether the server stands still when nothing is under way."""
         self._under_way = 0
         self._noticed = 0.0
         """The loop's time of the last message without an answer."""
@@ -286,13 +279,13 @@ class Standing:
 
     def let_go_on(self) -> None:
         """Let the server go on, before something is sent to it."""
-        if self._still is not None and self._is_required:
+        if self._still is not None and self.is_required:
             self._still.go_on()
             self._moved.set()
 
     def note_notice(self) -> None:
         """Give the server a moment for what was sent and has no answer."""
-        if self._is_required:
+        if self.is_required:
             self._noticed = anyio.current_time()
 
     def __enter__(self) -> None:
@@ -302,19 +295,19 @@ class Standing:
     def __exit__(self, *_: object) -> None:
         """End what was begun."""
         self._under_way -= 1
-        if self._is_required:
+        if self.is_required:
             self._moved.set()
 
     async def require(self) -> None:
         """Stop the server now if nothing is under way, and from now on whenever nothing is."""
         if self._still is not None:
-            self._is_required = True
+            self.is_required = True
             await self._stop()
 
     def release(self) -> None:
         """Let the server run between calls, until `require`."""
         self.let_go_on()
-        self._is_required = False
+        self.is_required = False
 
     async def run(self) -> None:
         """Stop the server again after each message, until cancelled."""
@@ -327,7 +320,7 @@ class Standing:
     async def _stop(self) -> None:
         if (left := self._noticed + _MOMENT - anyio.current_time()) > 0:
             await anyio.sleep(left)
-        if self._still is None or not self._is_required or self._under_way:
+        if self._still is None or not self.is_required or self._under_way:
             return
         # Before the thread begins: a message that is sent meanwhile takes it back.
         self._still.want()
@@ -490,7 +483,8 @@ class Conversation:
             raise DownstreamError("the message cannot be written as JSON") from None
         if len(line) > self._max_message:
             raise DownstreamError(f"the message is larger than {self._max_message} bytes")
-        self._standing.let_go_on()
+        if self._standing.is_required:
+            self._standing.let_go_on()
         try:
             self._writer.write(line)
         except BrokenPipeError:
@@ -500,15 +494,16 @@ class Conversation:
 
     def _settle_at_once(self, line: bytes) -> bool:
         """Handle a line if it answers a request that waits; `run` handles all others."""
-        if b'"method"' in line[:_HEAD] or not self._capacity.fits(len(line)):
+        size = len(line)
+        if b'"method"' in line[:_HEAD] or (size > SMALL and not self._capacity.fits(size)):
             return False
-        guess = guess_digest(line)
+        guess = guess_digest(line) if size >= LONG_RESULT else None
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
         if type(said := message.get("id")) is not int or said not in self._answers:
             return False
-        self._settle(said, message, len(line), guess)
+        self._settle(said, message, size, guess)
         return True
 
     async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
@@ -572,13 +567,18 @@ class Conversation:
         self._is_awaited = True
         result, error = message.get("result"), message.get("error")
         if isinstance(result, dict) and error is None:
-            written = encode_result(result, size)
+            written = encode_result(result) if size >= LONG_TEXT else encode_value(result)
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
-            self._answers.resolve(number, self._capacity.note(answer, size))
+            if size > SMALL:
+                self._capacity.note(answer, size)
+            self._answers.resolve(number, answer)
         elif error is not None and result is None:
             said = error if isinstance(error, dict) else {"message": error}
-            self._answers.resolve(number, self._capacity.note(ToolResult(error=said), size))
+            answer = ToolResult(error=said)
+            if size > SMALL:
+                self._capacity.note(answer, size)
+            self._answers.resolve(number, answer)
         else:
             self._dropped.note("an answer has neither a result nor an error")
             wrong = "its result is no object" if error is None else "it has a result and an error"

@@ -337,7 +337,7 @@ class DownstreamServers:
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
-        first = self._supervisor(call.server)
+        first = self._supervisors.get(call.server) or self._supervisor(call.server)
         if opening is not None:
             return self._send_to_second(first, opening, call, on_progress, roots)
         confinement = self._options.confinements.get(call.server)

@@ -96,6 +96,8 @@ class Supervisor:
     _listed_at = math.inf
     """The loop's time of the last list of tools; infinite while an old one is renewed."""
     _group: TaskGroup | None = None
+    load: Load | None = None
+    """The load of the running process's sandbox, or None if it is not bounded."""
 
     def __init__(
         self,
@@ -157,11 +159,6 @@ class Supervisor:
         return ServerDescription() if self._connection is None else self._connection.greeted
 
     @property
-    def load(self) -> Load | None:
-        """The load of the running process's sandbox, or None if it is not bounded."""
-        return self._started.load if isinstance(self._started, Started) else None
-
-    @property
     def standing(self) -> Standing | None:
         """When the running process stands still, or None if there is none."""
         return None if self._connection is None else self._connection.standing
@@ -212,6 +209,7 @@ class Supervisor:
         if self._started is None:
             self._started = self._begin()
             self.is_sandboxed = self._started.sandboxed
+            self.load = self._started.load if isinstance(self._started, Started) else None
             self._starts += 1
         return self._started
 
@@ -319,7 +317,7 @@ class Supervisor:
             self._left_out.count()
             with anyio.CancelScope(shield=True):
                 await started.close()
-            self._started = None
+            self._started = self.load = None
             self.is_sandboxed = False
         self._last_words = "".join(trouble[1:]) + self._repeated(started)
         if has_ended or not trouble:

@@ -179,25 +179,25 @@ class GrantBook(Struct, eq=False):
     """Called when a grant ends, which may have opened a sandbox."""
     banned: frozenset[str] = frozenset()
     """The ids of grants that are not remembered."""
-    _all: dict[GrantId, Remembered] = field(default_factory=dict)
+    by_id: dict[GrantId, Remembered] = field(default_factory=dict)
     _by_key: dict[_GrantKey, dict[GrantId, Grant]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self.by_id)
 
     def add(self, grant: Grant) -> None:
         """Remember a grant. One with the same id is replaced."""
         self.revoke(grant.id)
         if grant.id in self.banned:
             return
-        self._all[grant.id] = Remembered(grant=grant)
+        self.by_id[grant.id] = Remembered(grant=grant)
         self._by_key.setdefault(_key_of(grant.pattern), {})[grant.id] = grant
 
     def restore(self, remembered: Remembered) -> None:
         """Remember a grant of an earlier session, with the uses it had."""
         self.add(remembered.grant)
-        if remembered.grant.id in self._all:
-            self._all[remembered.grant.id] = remembered
+        if remembered.grant.id in self.by_id:
+            self.by_id[remembered.grant.id] = remembered
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """Return the oldest grant that approves what the policy escalated."""
@@ -248,11 +248,11 @@ class GrantBook(Struct, eq=False):
 
     def note_use(self, identifier: GrantId, now: datetime) -> int:
         """Count a use of a grant. Returns the number of uses, or 0 if there is no such grant."""
-        known = self._all.get(identifier)
+        known = self.by_id.get(identifier)
         if known is None:
             return 0
         used = Remembered(grant=known.grant, uses=known.uses + 1, last_used=now)
-        self._all[identifier] = used
+        self.by_id[identifier] = used
         return used.uses
 
     def ban(self, identifiers: frozenset[str]) -> None:
@@ -263,11 +263,11 @@ class GrantBook(Struct, eq=False):
 
     def list(self) -> tuple[Remembered, ...]:
         """Return all grants, oldest first."""
-        return tuple(self._all.values())
+        return tuple(self.by_id.values())
 
     def revoke(self, identifier: GrantId) -> bool:
         """Remove a grant. Return False if there is none of this id."""
-        known = self._all.pop(identifier, None)
+        known = self.by_id.pop(identifier, None)
         if known is None:
             return False
         key = _key_of(known.grant.pattern)
@@ -279,8 +279,8 @@ class GrantBook(Struct, eq=False):
 
     def clear(self) -> int:
         """Remove all grants. Returns their number."""
-        count = len(self._all)
-        self._all.clear()
+        count = len(self.by_id)
+        self.by_id.clear()
         self._by_key.clear()
         self.on_taken_back()
         return count

@@ -6,6 +6,7 @@ begins and ends within one callback of the event loop, so nothing waits for it.
 
 import asyncio  # noqa: TID251  a future, see `PromptFuture`
 import logging
+import sys
 from collections.abc import Callable
 from contextvars import Context
 from typing import Final, Self, TypeVar
@@ -15,7 +16,9 @@ _log: Final = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 _set_result: Final = asyncio.Future.set_result
-_current_task: Final = asyncio.current_task
+# Before Python 3.12, `asyncio.current_task` is a function of Python's around the other.
+_OLD: Final = sys.version_info < (3, 12)
+_current_task: Final = vars(asyncio.tasks)["_current_tasks"].get if _OLD else asyncio.current_task
 # In C, while `loop.is_running()` is a function of Python's; `asyncio` exports it.
 _running_loop: Final = asyncio._get_running_loop  # noqa: SLF001
 
@@ -82,8 +85,8 @@ class PromptFuture(asyncio.Future[_Value]):
         """Give the task its value, and run it until it waits again."""
         # Called for each step of each call: `super()` takes three times as long.
         _set_result(self, result)
-        if self._tell is not None:
-            self._go_on(self._tell)
+        if (tell := self._tell) is not None:
+            self._go_on(tell)
 
     def set_exception(self, exception: type[BaseException] | BaseException) -> None:
         """Raise in the task, and run it until it waits again."""

@@ -169,14 +169,9 @@ def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> b
         return None
 
 
-def encode_result(result: Mapping[str, Json], size: int) -> bytes | None:
-    """Encode a result as `encode_value` does.
-
-    Args:
-        result: of a call.
-        size: bytes of the line that it came in.
-    """
-    return encode_value(result, has_long_text=size >= LONG_TEXT and _has_long_text(result))
+def encode_result(result: Mapping[str, Json]) -> bytes | None:
+    """Encode a result that came in a line of `LONG_TEXT` bytes or more, as `encode_value` does."""
+    return encode_value(result, has_long_text=_has_long_text(result))
 
 
 def encode(message: Mapping[str, object]) -> bytes:
@@ -186,9 +181,10 @@ def encode(message: Mapping[str, object]) -> bytes:
         ValueError: JSON cannot express it, or it is nested some hundreds of levels deep.
     """
     try:
-        return escaped(orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE))
+        line = orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE)
     except TypeError:
         return _encode_slowly(message)
+    return line if line.isascii() else escaped(line)
 
 
 def escaped(line: bytes) -> bytes:
@@ -197,8 +193,6 @@ def escaped(line: bytes) -> bytes:
     U+2028, U+2029 and U+0085 may stand in a text. Python's `splitlines` and others end a line
     there, and lose the message.
     """
-    if line.isascii():
-        return line
     for char, raw, escape in _LINE_ENDS:
         # A byte or a character is found ten times faster than three bytes.
         if raw[-1] in line and raw[0] in line and char in line.decode():

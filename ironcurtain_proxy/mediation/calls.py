@@ -105,8 +105,6 @@ class OwnTools(Struct, frozen=True, kw_only=True):
 
     def has(self, exposed_name: str) -> bool:
         """Return whether a name is that of one of the proxy's own tools."""
-        if not exposed_name.startswith(PREFIX):
-            return False
         offered = {STATUS: self.questions.holds, PREFLIGHT: self.plans}
         return offered.get(exposed_name, exposed_name.removeprefix(COMPOSITE) in self.composites)
 
@@ -235,13 +233,13 @@ class Calls(Struct, kw_only=True):
         if "task" in params:
             # Its end could not be recorded.
             return await self.refuse(exposed_name, params, NO_TASKS)
-        if self.own.has(exposed_name):
+        if exposed_name.startswith(PREFIX) and self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
             reply = await self.mediator.handle(exposed_name, params, on_progress, caller=caller)
             if self.renamed is not None and isinstance(reply, Answered):
                 reply = self._with_names(exposed_name, reply, self.renamed)
-        has_grants = self._shown or len(grants.approvals.grants)
+        has_grants = self._shown or grants.approvals.grants.by_id
         if has_grants and (listing := grants.listing()) != self._shown:
             self._shown = listing
             self.show(listing)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.case import Arrival, Case, Judgement
-from ironcurtain_proxy.model.crossing import divide, operation_of
+from ironcurtain_proxy.model.crossing import OF_CALLS, divide, operation_of
 from ironcurtain_proxy.model.decision import DEFECT, WITHDRAWN, Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
@@ -107,7 +107,10 @@ class Journal(Struct, frozen=True, kw_only=True):
             caller: see `Operation.caller`.
         """
         given = params.get("arguments")
-        crossing = divide(params, self.named_meta)
+        sent, withheld = params, tuple[str, ...]()
+        if not params.keys() <= OF_CALLS:
+            crossing = divide(params, self.named_meta)
+            sent, withheld = crossing.params, crossing.withheld
         server, tool = found if found is not None else ("unknown", exposed_name)
         call = Operation(
             request_id=self.ids.new(),
@@ -115,8 +118,8 @@ class Journal(Struct, frozen=True, kw_only=True):
             server=server,
             tool=tool,
             arguments=given if isinstance(given, dict) else {},
-            params=crossing.params,
-            withheld=crossing.withheld,
+            params=sent,
+            withheld=withheld,
             caller=caller,
         )
         judged = _UNJUDGED

@@ -11,7 +11,9 @@ LARGE = 10 * SMALL
 def test_large_answers_have_room_up_to_their_sum_and_again_when_one_is_gone() -> None:
     capacity = AnswerCapacity()
     capacity.limit = 2 * LARGE
-    one, two = (capacity.note(ToolResult(result={}), LARGE) for _ in range(2))
+    one, two = (ToolResult(result={}) for _ in range(2))
+    capacity.note(one, LARGE)
+    capacity.note(two, LARGE)
     assert not capacity.fits(LARGE)
     assert capacity.fits(SMALL)
     del one

@@ -75,6 +75,7 @@ async def test_the_changed_call_is_made_once_and_the_agent_reads_what_was_change
     (sent,) = made.servers.forwarded
     assert sent.arguments == {"path": path, "text": "secret plan"}
     assert len(made.questions.asked) == 1
+    assert isinstance(reply, Answered)
     assert not is_as_given(reply)
     assert "Changed: path." in str(result_of(reply, "read"))
     outcome = made.recorder.records[-1]
