@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.request import (
     Family,
     Word,
 )
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import Part, effect_of_part, only_reads_elsewhere
 from ironcurtain_proxy.shell.outward import HOMES, sub_commands
 from ironcurtain_proxy.shell.places import (
@@ -44,8 +45,9 @@ def reading_of_files(part: Part) -> Family | None:
     if part.effect != "beyond" or not only_reads_elsewhere(command, place):
         return None
     named = (*command.words, *[one.target for one in command.redirections])
-    read = {one for word in named[1:] for one in _directories_read(word, place)} or {""}
-    if "" in read or (part.program in _WALK and len(read) > 1):
+    files = part.program in _OF_FILES
+    read = {one for word in named[1:] for one in _directories_read(word, place, files=files)}
+    if not read or "" in read or (part.program in _WALK and len(read) > 1):
         return None
     if part.program in _WALK:
         return Family(program=(part.program or "", ONLY_READS), directory=min(read))
@@ -53,13 +55,20 @@ def reading_of_files(part: Part) -> Family | None:
     top = top if top and all(is_within(one, top) for one in read) else posixpath.commonpath(read)
     of_git = shows_git_configuration(named) or is_in_git_data(place.directory)
     wide = ((READS_BELOW,), (top,)) if _is_one_matter(top, place) and not of_git else None
-    family = Family(program=(ONLY_READS,), directory=min(read), wide=wide)
+    # INVARIANT: other files of `.git` open no configuration, with its tokens.
+    family = Family(program=(ONLY_READS,), directory=min(read), wide=wide, is_general=not of_git)
     several = None if wide is None else replace(family.widened(), wide=wide)
     return several if len(read) > 1 else family
 
 
-def _directories_read(word: Word, place: CommandPlace) -> Iterator[str]:
-    """Yield the directories elsewhere of the files that a word names, or "" for one not known."""
+def _directories_read(word: Word, place: CommandPlace, *, files: bool) -> Iterator[str]:
+    """Yield the directories elsewhere of the files that a word names, or "" for one not known.
+
+    Args:
+        word: an operand, an option or the target of a redirection.
+        place: where the command runs.
+        files: whether the program reads no directory.
+    """
     if word.is_glob:
         at = glob_directory(word, place) if "/" in word.pattern else place.directory
         found = [(at or "", at or "")]
@@ -74,7 +83,11 @@ def _directories_read(word: Word, place: CommandPlace) -> Iterator[str]:
             path = path_of(Word(text), place)
             # A name without a slash may be a pattern, or a file of the directory that it runs in.
             is_name = "/" not in text and not text.startswith(("~", ".."))
-            at = place.directory if is_name or path is None else _directory_of(path, place)
+            at = (
+                place.directory
+                if is_name or path is None
+                else _directory_of(path, place, files=files)
+            )
             found += [] if path is None else [(path, at or "")]
     yield from (at for path, at in found if not (is_inside(path, place) or may_write(path, place)))
 
@@ -103,8 +116,8 @@ def reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
     if part.effect != "local" or len(named) != 1 or not is_known:
         return None
     path = path_of(named[0], place)
-    words = [one for one in command.words if part.program != "grep" or one.text != "-r"]
-    plain = [Word("notes") if word is named[0] else word for word in words]
+    given = [one for one in command.words if part.program != "grep" or one.text != "-r"]
+    plain = [Word("notes") if word is named[0] else word for word in given]
     is_reading = effect_of_part(replace(command, words=tuple(plain)), place) == "reads"
     reaches_out = any(one.effect in {"outward", "beyond"} for one in parts)
     if path is None or not is_reading or reaches_out or not is_inside(path, place):
@@ -112,13 +125,17 @@ def reading_of_a_secret(part: Part, parts: Sequence[Part]) -> Family | None:
     return Family(program=(ONLY_READS,), kept=(path,))
 
 
-def _directory_of(path: str, place: CommandPlace) -> str:
-    """Return the directory of a file, by its ending, or the path itself."""
+def _directory_of(path: str, place: CommandPlace, *, files: bool) -> str:
+    """Return the directory of a file, by its program or its ending, or the path itself."""
     above, _, name = path.rpartition("/")
     is_wide = place.home is None or is_within(place.home, above or "/") or above.count("/") < _DEEP
-    return path if is_wide or "." not in name.lstrip(".") else above
+    return path if is_wide or not (files or "." in name.lstrip(".")) else above
 
 
+_OF_FILES: Final = words(
+    "cat head tail sed wc jq xxd od hexdump md5 md5sum shasum sha256sum cksum strings nl tac cut"
+)
+"""Programs that read no directory."""
 _DEEP: Final = 2
 _WALK: Final = frozenset({"find", "gfind", "fd", "fdfind", "tree", "rg"})
 """Programs that show what lies below a directory."""

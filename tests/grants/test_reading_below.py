@@ -21,6 +21,9 @@ def project(tmp_path: Path) -> Project:
         ("cd ~/other && sed -n 1,20p sub/a.txt", "other"),
         ("cd ~/other && cat sub/a.txt top.txt", "other"),
         ("cat ~/other/*.txt", "other"),
+        ("cat ~/other/Makefile", "other"),
+        ("cat ~/other/.git/hooks/post-commit | head", "other/.git/hooks"),
+        ("grep -n x ~/other/docs", "other/docs"),
         ("cat ~/other/.github/a.yml", "other/.github"),
     ],
 )
@@ -60,6 +63,16 @@ def test_no_home_no_parent_and_no_configuration_is_offered_with_all_below(
     project: Project, command: str
 ) -> None:
     assert not any("below" in one.description for one in project.offered(command))
+
+
+def test_other_files_of_git_open_no_configuration(project: Project) -> None:
+    project.approve("cat ~/.dotfiles/.git/HEAD")
+    project.approve("cat ~/other/.git/HEAD")
+    assert project.covers("cat ~/.dotfiles/.git/description")
+    for where in ("~/.dotfiles", "~/other"):
+        assert not project.covers(f"cat {where}/.git/config")
+        assert not project.covers(f"cd {where}/.git && cat config")
+    assert project.offered("cat ~/other/.git/config")[0].description.startswith("exactly this")
 
 
 def test_files_of_two_directories_are_a_kind_below_what_holds_both_unless_that_is_a_home(
