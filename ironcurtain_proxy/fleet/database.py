@@ -57,6 +57,9 @@ _MOST_BYTES: Final = 64 << 20
 """The most bytes of the questions that a page shows: one machine must not fill its memory."""
 _MOST_SHOWN: Final = 1000
 _AT_ONCE: Final = 200
+_MOST_WAITING: Final = 512
+"""The most answers to a question that its machine has not looked at: whoever logs in could fill the
+disk. What does not count is emptied."""
 _TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS ironcurtain_questions (
         id uuid PRIMARY KEY, home text NOT NULL, host text NOT NULL, digest text NOT NULL,
@@ -87,8 +90,6 @@ class SentQuestion(Struct, frozen=True, kw_only=True):
     id: str
     host: str
     """The name of the machine, as it says."""
-    digest: str
-    """SHA-256 of the request's bytes, as the machine says. Readers compute their own."""
     request: bytes
     asked: datetime
     left: float | None
@@ -278,7 +279,7 @@ class FleetDatabase:
         return self.run(read)
 
     def put_answer(self, question: str, body: bytes) -> str | None:
-        """Write an answer. Return its hash, or None if its question does not wait any more."""
+        """Write an answer. Return its hash, or None if its question takes none any more."""
         digest = hashlib.sha256(body).hexdigest()
 
         def write(connection: Connection) -> str | None:
@@ -306,7 +307,7 @@ class Listener(Struct, eq=False):
     where: str
     channel: str
     alone: bool
-    _connection: psycopg.Connection[object] | None = None
+    _connection: psycopg.Connection[tuple[object, ...]] | None = None
 
     def wait(self, seconds: float) -> bool:
         """Return True at a notice, or False after some seconds without one.
@@ -323,10 +324,8 @@ class Listener(Struct, eq=False):
     def _notices(self, seconds: float) -> Iterator[object]:
         if self._connection is None:
             pooled = self.engine.raw_connection()
-            found = pooled.driver_connection
+            found = cast("psycopg.Connection[tuple[object, ...]]", pooled.driver_connection)
             pooled.detach()
-            if not isinstance(found, psycopg.Connection):
-                raise DatabaseError("the driver of PostgreSQL is another one")
             self._connection = found
             found.autocommit = True
             if self.alone and not found.execute(_ALONE, (self.channel,)).fetchall()[0][0]:
@@ -353,7 +352,7 @@ _FORGET: Final = """DELETE FROM ironcurtain_questions WHERE seen < now() - inter
     AND NOT EXISTS (SELECT FROM ironcurtain_questions q WHERE q.id = a.question)"""
 _ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
     (id, home, host, digest, request, asked, ends)
-    VALUES (CAST(:id AS uuid), :home, :host, :digest, :request, :asked,
+    VALUES (CAST(:id AS uuid), :home, :host, encode(sha256(:request), 'hex'), :request, :asked,
         now() + CAST(:left AS double precision) * interval '1 second')
     ON CONFLICT (id) DO UPDATE SET is_open = true, seen = now(), request = excluded.request,
     digest = excluded.digest, ends = excluded.ends WHERE ironcurtain_questions.home = :home""")
@@ -364,7 +363,8 @@ _END: Final = sa.text("""UPDATE ironcurtain_questions
     WHERE home = :home AND id = ANY(CAST(:ids AS uuid[]))""")
 _OUTCOME: Final = sa.text("""SELECT outcome FROM ironcurtain_answers
     WHERE question = CAST(:q AS uuid) AND hash = :hash""")
-_TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome
+_TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome,
+    body = CASE WHEN :outcome = 'counted' THEN body ELSE '' END
     WHERE question = CAST(:q AS uuid) AND hash = :hash""")
 _NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
 _ANSWERS: Final = sa.text(f"""SELECT a.question::text AS question, a.hash, a.body
@@ -383,8 +383,10 @@ _REQUESTS: Final = sa.text(f"""SELECT id::text AS id, left(host, 64) AS host, re
         THEN CAST(extract(epoch FROM ends - now()) AS double precision) END AS "left"
     FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open
     AND octet_length(request) <= {LARGEST_REQUEST}""")  # noqa: S608  a number
-_HOME: Final = sa.text("""SELECT home FROM ironcurtain_questions
-    WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())""")
+_HOME: Final = sa.text(f"""SELECT home FROM ironcurtain_questions
+    WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())
+    AND {_MOST_WAITING} > (SELECT count(*) FROM ironcurtain_answers
+        WHERE question = CAST(:q AS uuid) AND outcome IS NULL)""")  # noqa: S608  a number
 _ANSWER: Final = sa.text("""INSERT INTO ironcurtain_answers (question, hash, body)
     VALUES (CAST(:q AS uuid), :hash, :body) ON CONFLICT DO NOTHING""")
 
@@ -450,7 +452,7 @@ class Board:
             return SentAnswer(f"not answered: the signature is for another question: {told}")
         name = self._database.put_answer(one.id, body)
         if name is None:
-            return SentAnswer(f"too late, no longer pending: {told}")
+            return SentAnswer(f"too late, or too many answers wait for its machine: {told}")
         end = monotonic() + _OUTCOME_SECONDS
         while (outcome := self._database.outcome(one.id, name)) is None:
             if monotonic() >= end or is_ended():

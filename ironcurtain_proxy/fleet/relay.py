@@ -40,6 +40,8 @@ _TAKEN_SECONDS: Final = 0.05
 _READ_SECONDS: Final = 5.0
 """Seconds after which answers are read without a notice."""
 _BEAT_SECONDS: Final = 60.0
+_ANEW_SECONDS: Final = 3600.0
+"""Seconds after which old rows are forgotten, as they are at the start."""
 _LISTEN_SECONDS: Final = 1.0
 _AWAY_SECONDS: Final = 0.5
 _MOST_POSTED: Final = 64
@@ -74,7 +76,7 @@ class Relay:
         self._posted: dict[str, tuple[WaitingAnswer, Posted]] = {}
         """Answers in mailboxes that no proxy has looked at, by their hash."""
         self._outcomes: list[tuple[WaitingAnswer, str]] = []
-        self._listen_at = self._read_at = self._beat_at = self._posted_at = 0.0
+        self._listen_at = self._read_at = self._beat_at = self._posted_at = self._anew_at = 0.0
         self._said: dict[str, str] = {}
 
     def run(self, is_ended: Callable[[], bool] = lambda: False) -> None:
@@ -105,7 +107,8 @@ class Relay:
             DatabaseError: the database is away. The next step does all that this one did not.
         """
         now = monotonic()
-        if self._sent is None:
+        if self._sent is None or now >= self._anew_at:
+            self._anew_at = now + _ANEW_SECONDS
             # Two under one name would each end what the other one has sent.
             self._listener.wait(0.0)
             self._database.prepare()
@@ -152,7 +155,6 @@ class Relay:
                     SentQuestion(
                         id=one.id,
                         host=os.uname().nodename,
-                        digest=request.digest,
                         request=raw,
                         asked=request.created or utc_now(),
                         left=seconds_left(request, utc_now()),

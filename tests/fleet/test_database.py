@@ -182,6 +182,40 @@ def test_a_server_that_takes_a_question_and_never_answers_is_left(found: FleetDa
             os.kill(backends[0], signal.SIGCONT)
 
 
+def test_answers_that_do_not_count_fill_no_disk(
+    found: FleetDatabase, postgres_url: str, carried: tuple[Relay, str]
+) -> None:
+    """Whoever has logged in to the page may send any number of them."""
+    one, identifier = carried
+    one.step()
+    for number in range(database._MOST_WAITING + 1):
+        sent = found.put_answer(identifier, b"%d %b" % (number, b"x" * 1000))
+        assert (sent is None) is (number == database._MOST_WAITING)
+    given = found.answers("home", [], [])
+    found.exchange("home", [], [], [(each, database.NOT_COUNTED) for each in given[1:]])
+    found.exchange("home", [], [], [(given[0], database.COUNTED)])
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        size = b"SELECT outcome, max(length(body)) FROM ironcurtain_answers GROUP BY 1 ORDER BY 1"
+        assert connection.execute(size).fetchall() == [
+            ("counted", 1002), ("not counted", 0), (None, 1004),
+        ]  # fmt: skip
+    # Its machine has looked at some: an answer comes through again.
+    assert found.put_answer(identifier, b"{}") is not None
+
+
+def test_a_relay_that_runs_forgets_what_ended_long_ago(
+    postgres_url: str, carried: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = carried
+    monkeypatch.setattr(relay, "_ANEW_SECONDS", 0.0)
+    one.step()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"""INSERT INTO ironcurtain_answers (question, hash, body, at)
+            VALUES (gen_random_uuid(), 'old', '', now() - interval '31 days')""")
+        one.step()
+        assert connection.execute(b"SELECT FROM ironcurtain_answers").fetchall() == []
+
+
 def test_the_oldest_login_of_a_person_ends_where_there_are_too_many(found: FleetDatabase) -> None:
     words, bob = Words(found), Account(id="bob", name="Bob")
     other = words.give("page", Account(id="ada", name="", groups=("a", "b")), 100)
