@@ -267,8 +267,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
     found = unwrapped(command) if depth > 0 else None
     if found is None:
         return None
-    texts = [one for text in found.texts for one in text.commands]
-    return [*found.commands, *texts] or None
+    return [*found.commands, *[one for text in found.texts for one in text.commands]] or None
 
 
 def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[str]) -> str | None:
@@ -339,8 +338,7 @@ def _why_not_read(
 
 def _cd(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:
     del variables
-    known = directory_after(rest, place) is not None
-    return None if known else "where it leads is not known"
+    return "where it leads is not known" if directory_after(rest, place) is None else None
 
 
 def _echo(rest: Sequence[Word], place: CommandPlace, variables: frozenset[str]) -> str | None:

@@ -304,8 +304,7 @@ def _using_an_account(part: Part, path: Sequence[str], host: str) -> str | None:
 def _asking_a_service(part: Part, path: Sequence[str], host: str) -> str | None:
     if part.program not in _SERVICES:
         return None
-    sends = path[:1] == ["push"]
-    if sends:
+    if path[:1] == ["push"]:
         return f"Sends an image to {host or 'its registry'}: {_called(part.command, 3)}."
     return f"Asks a program that runs outside the sandbox: {_called(part.command, 3)}."
 

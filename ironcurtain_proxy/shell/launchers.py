@@ -73,8 +73,7 @@ def _npm_package(written: str) -> Package:
     said = (match[2] or "").removeprefix("=").removeprefix("v")
     # Nobody can tell without a network what the latest one is: what is installed has to do.
     version = None if said in {"", "latest"} else said
-    is_exact = version is None or _EXACT_NPM.fullmatch(version) is not None
-    if not is_exact:
+    if version is not None and _EXACT_NPM.fullmatch(version) is None:
         return Package(written=written, name=match[1])
     return Package(written=written, name=match[1], version=version, is_known=True)
 

@@ -285,8 +285,7 @@ def _may_redefine(command: SimpleCommand) -> bool:
 def _defined(command: SimpleCommand) -> Iterator[str]:
     """Give the names that a command gives a value, each as often as it does so."""
     yield from (assignment.name for assignment in command.assignments)
-    name = command.words[0].text if command.words else None
-    if name in {"read", "export"}:
+    if command.words and command.words[0].text in {"read", "export"}:
         yield from (word.prefix.partition("=")[0] for word in command.words[1:])
 
 

@@ -220,8 +220,7 @@ def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
     named = [text for text in arguments if text not in _PUSH_OPTIONS]
     if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
         return None
-    refspecs = [text for text in named[1:] if text is not None]
-    return refspecs or None
+    return [text for text in named[1:] if text is not None] or None
 
 
 # --- capabilities
@@ -280,8 +279,7 @@ def _connects(command: SimpleCommand) -> bool:
 
     Loose words have no slashes.
     """
-    names = [word.text for word in command.words[:2]]
-    return names in (["dev", "tcp"], ["dev", "udp"])
+    return [word.text for word in command.words[:2]] in (["dev", "tcp"], ["dev", "udp"])
 
 
 def deletes(command: SimpleCommand) -> bool:
@@ -297,7 +295,16 @@ def deletes(command: SimpleCommand) -> bool:
 
 
 def _every_word(command: SimpleCommand) -> tuple[Word, ...]:
-    return (*command.words, *(one.target for one in command.redirections))
+    """Return the words that may name a file to use: none that is left out, or listed as ignored."""
+    targets = tuple([one.target for one in command.redirections])
+    lists = name_of(command) == "echo" and any(
+        _IGNORES.fullmatch(one.text or "") for one in targets
+    )
+    given = command.words[:1] if lists else command.words
+    return (*[one for one in given if not one.prefix.startswith("--exclude=")], *targets)
+
+
+_IGNORES: Final = re.compile(r"(?:\./)?\.\w+ignore")
 
 
 def touches_secrets(command: SimpleCommand) -> bool:

@@ -322,9 +322,13 @@ def glob_directory(word: Word, place: CommandPlace) -> str | None:
     It is None if there may be several, or none known.
     """
     directory, slash, _ = word.pattern.rpartition("/")
-    if not word.is_glob or not slash or "*" in directory:
+    # `.*` alone may match `..`.
+    if not word.is_glob or "*" in directory or not (slash or _HERE.match(word.pattern)):
         return None
-    return path_of(Word(directory or "/"), place)
+    return path_of(Word(directory or slash or "."), place)
+
+
+_HERE: Final = re.compile(r"\.?\w", re.ASCII)
 
 
 def _why_not_glob(word: Word, place: CommandPlace) -> str | None:

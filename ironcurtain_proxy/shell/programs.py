@@ -15,8 +15,7 @@ _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
 
 @functools.cache
 def _tables() -> Mapping[str, Mapping[str, str]]:
-    text = Path(__file__).with_name("programs.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
 
 
 @functools.cache

@@ -9,7 +9,6 @@ configuration is a protected file wherever it lies; so these sub-commands only r
 with a `.git` of its own, where nothing else is taken for a configuration.
 """
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -27,6 +26,7 @@ from ironcurtain_proxy.shell.grammar import (
     why_not_reader,
 )
 from ironcurtain_proxy.shell.places import (
+    is_inside,
     may_match_a_secret,
     names_a_secret,
     names_a_secret_file,
@@ -70,8 +70,7 @@ _SED: Final = re.compile(
 
 def _sed(reading: ParsedOptions) -> str | None:
     """Check that a script of `sed` has only p, d, q, = and s, whose flags neither write nor run."""
-    scripts = reading.values_of("-e", "--expression") or reading.operands[:1]
-    for script in scripts:
+    for script in reading.values_of("-e", "--expression") or reading.operands[:1]:
         steps = [script.text or ""]
         if script.text is not None and re.fullmatch(r"[\d$,;pd ]+", script.text):
             steps = [step for step in script.text.split(";") if step.strip()]
@@ -225,8 +224,6 @@ def why_not_find(
     if any(word.splits or word.text is None for word in rest):
         return "an argument that is not known could be an action"
     flags, with_value = word_set("flags"), word_set("values")
-    if names_a_secret(w for before, w in itertools.pairwise(rest) if before.text in with_value):
-        return "it names what commonly holds secrets"
     files: list[Word] = []
     at = 0
     while at < len(rest):
@@ -235,7 +232,13 @@ def why_not_find(
             return f"{text} is not known to only list"
         if text not in flags | with_value:
             files.append(rest[at])
+        elif text == "-newer":
+            files += rest[at + 1 : at + 2]
         at += 2 if text in with_value else 1
+    # In the workspace a name is no more than a listing shows.
+    is_here = all(is_inside(path_of(one, place) or "/", place) for one in files or [Word(".")])
+    if not is_here and names_a_secret(rest):
+        return "it names what commonly holds secrets"
     reasons = (why_not_read(word, place) for word in files or here(place))
     return next((one for one in reasons if one is not None), None)
 

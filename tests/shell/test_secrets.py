@@ -64,3 +64,18 @@ def test_a_command_that_shows_a_password_of_git_does_not_only_read(command: str)
 
 def test_the_same_command_only_reads_where_the_configuration_has_no_password() -> None:
     assert _effect("cd .git; cat config") == "reads"
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("echo .env >> .gitignore", False), ("echo '*.pem' > ./.dockerignore", False),
+     ("grep -rn --exclude=.env TODO .", False), ("tar czf a.tgz --exclude=.env .", False),
+     ("echo .env > list", True), ("echo .env | xargs cat", True),
+     ("echo $(<.env) >> .gitignore", True), ("printf .env >> .gitignore", True),
+     ("cat .env >> .gitignore", True), ("echo x >> .env", True),
+     ("grep --exclude-from=.env x .", True)],
+)  # fmt: skip
+def test_what_is_listed_to_be_left_out_is_not_used(command: str, *, names: bool) -> None:
+    parsed = parse_command(command)
+    needed = needs_of(parsed, effect_of(parsed, PROJECT))
+    assert ("secrets.access" in needed) == names
