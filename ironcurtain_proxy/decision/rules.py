@@ -103,7 +103,8 @@ def with_omitted(decision: Decision, request: AccessRequest) -> Decision:
         return decision
     role = min(decision.roles, key=GRAVEST_FIRST.index)
     facts = [fact for fact in request.arguments if role in fact.roles]
-    if not facts or any(fact.values for fact in facts):
+    # An option that nobody has looked at, such as `headers`, is no place.
+    if role == "unclear" or not facts or any(fact.values for fact in facts):
         return decision
     ground = decision.ground
     reason = f'The call leaves out "{facts[0].name[:60]}", so its server chooses. {ground.reason}'

@@ -170,8 +170,7 @@ def observed(
         place = replace(place, forge=None if own is None else (place.directory, own))
     if place.workspace is not None:
         named = grounds.sought(command, place)
-        strays = strays_among(named.paths, place.workspace, globs=named.globs)
-        place = replace(place, strays=strays)
+        place = replace(place, strays=strays_among(named.paths, place.workspace, globs=named.globs))
     # Only a command has a meaning that lies in files.
     from ironcurtain_proxy.facts.meanings import settled  # noqa: PLC0415
 

@@ -284,8 +284,7 @@ def hosts_of(
         return ()
     try:
         parts = directory.rstrip("/").split("/")
-        above = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
-        return read(above, home)
+        return read(["/".join(parts[:length]) for length in range(1, len(parts) + 1)], home)
     except (OSError, ValueError):
         return ()
 

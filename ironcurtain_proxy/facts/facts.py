@@ -235,6 +235,13 @@ _UNCLEAR_URL: Final = Refusal(
 )
 
 
+_NO_HOST: Final = Refusal(
+    "names no host (data:, about:, blob:), so nobody can tell what it loads; give an address with "
+    "a host, such as http://localhost:8000/page.html"
+)
+_WITHOUT_HOST: Final = re.compile(r"\s*(?:data|about|blob|javascript):", re.IGNORECASE)
+
+
 def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:
     """Return a refusal of the whole call."""
     return Unresolvable(ground=Ground(rule, reason))
@@ -378,8 +385,7 @@ class FactReader:
     def _names_files(self, argument: PlannedArgument, value: Json) -> bool:
         """Return whether an argument for URLs names files of this machine."""
         texts = value if isinstance(value, list) else [value]
-        is_sent = argument.reading == "url" and self._plain_urls_only
-        return is_sent and any(map(is_file_url, texts))
+        return argument.reading == "url" and self._plain_urls_only and any(map(is_file_url, texts))
 
     def _deeply(
         self, argument: PlannedArgument, value: Json
@@ -450,7 +456,7 @@ class FactReader:
         if reading != "url":
             return tuple(map(TextValue, strings))
         if self._plain_urls_only and not all(map(is_unambiguous, strings)):
-            return _UNCLEAR_URL
+            return _NO_HOST if any(map(_WITHOUT_HOST.match, strings)) else _UNCLEAR_URL
         urls = map(canonical_url, strings)
         return tuple([UrlValue(spelled, (host,), is_ordinary(spelled)) for spelled, host in urls])
 

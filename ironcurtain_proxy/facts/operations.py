@@ -242,8 +242,7 @@ def _form(asked: Mapping[str, Json]) -> ServerQuestion | str:
         return f"The form has more than {_MAX_FIELDS} fields"
     for name, form_field in properties.items():
         texts = [name, *_texts(form_field, _MAX_DEPTH)]
-        found = next((text for text in texts if asks_for_credential(text)), None)
-        if found is not None:
+        if any(map(asks_for_credential, texts)):
             return ServerQuestion(kind="form", asks_for=_shown(name))
     message = str(asked.get("message"))
     fault = asks_for_credential(message)

@@ -277,8 +277,7 @@ def shows_credentials(directory: str) -> bool:
         directory: real, absolute; what holds `.git`.
     """
     shared = shared_directory(RealPath.from_text(directory))
-    names = (f"{shared}/config", f"{directory}/.git/config.worktree")
-    return any(map(_holds_credentials, names))
+    return any(map(_holds_credentials, (f"{shared}/config", f"{directory}/.git/config.worktree")))
 
 
 def _holds_credentials(path: str) -> bool:

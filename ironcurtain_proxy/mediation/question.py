@@ -191,10 +191,10 @@ _BY_SQL: Final = MappingProxyType(
     {"reads": "Reads", "writes": "Changes", "destroys": "Deletes from", "runs": "Runs code in"}
 )
 _BY_EFFECT: Final[Mapping[ToolEffect, _Said]] = {
-    "sends": (19, "Sends to other people or machines"),
+    "sends": (19, "Reaches other machines or accounts"),
     "destroys": (21, "Deletes"),
     "runs": (22, "Runs programs"),
-    "writes": (56, "Changes files"),
+    "writes": (56, "May change files"),
     "reads": (57, "Only reads"),
 }
 
@@ -284,10 +284,10 @@ def _of_people_and_places(
     fetched = [one for one in by_role.get("fetch-url", ()) if isinstance(one, UrlValue)]
     if fetched:
         hosts = and_more(list(dict.fromkeys([short_host(d) for v in fetched for d in v.domains])))
-        sends = request.effect in {"sends", "runs", "destroys"} or any(
-            "?" in one.text for one in fetched
-        )
-        yield (5, f"{'Sends data to' if sends else 'Fetches from'} {hosts}: {tool}.")
+        may_send = request.effect in {"sends", "runs", "destroys"}
+        does = "May send data to" if may_send else "Fetches from"
+        does = "Sends data to" if any("?" in one.text for one in fetched) else does
+        yield (5, f"{does} {hosts}: {tool}.")
     for role, says in _NAMED.items():
         texts = [one.text for one in by_role.get(role, ()) if isinstance(one, TextValue)]
         if texts:

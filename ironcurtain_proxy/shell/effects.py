@@ -302,8 +302,7 @@ def only_reads_elsewhere(
     command: SimpleCommand, place: CommandPlace, variables: frozenset[str] = SHOWN_VARIABLES
 ) -> bool:
     """Return whether a command would only read if its files lay in the workspace."""
-    anywhere = replace(place, workspace="/", strays=())
-    return _why_not_read(command, anywhere, variables) is None
+    return _why_not_read(command, replace(place, workspace="/", strays=()), variables) is None
 
 
 def _why_not_read(

@@ -133,6 +133,17 @@ def test_a_file_that_a_browser_saves_is_written_and_an_answer_without_one_names_
     assert packed("playwright").allow & named.keys() == answers
 
 
+def test_tabs_of_a_browser_are_listed_unasked_and_an_address_is_fetched() -> None:
+    file = pack_file("playwright")
+    assert file is not None
+    read = read_annotations_file(file, Report())
+    assert read is not None
+    address = read.annotations["playwright", "browser_tabs"].arguments["url"]
+    assert {*address.roles({"action": "list"})} == {"none"}
+    assert {*address.roles({"action": "new", "url": "https://e.example"})} == {"fetch-url"}
+    assert "browser_tabs" in packed("playwright").allow
+
+
 def test_a_schema_takes_the_absolute_path_that_is_sent() -> None:
     known = {source: dumps(schema) for source, schema in SCHEMAS}
     patterns = [

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.decision.rules import combine, gravest_first, with_omitted
 from ironcurtain_proxy.model.annotation import GRAVEST_FIRST, ArgumentRole
@@ -70,5 +71,8 @@ def test_the_reason_says_which_argument_a_call_leaves_out(
     )
     decision = with_omitted(Escalate(READ, ("read-path",), (READ,)), request)
     assert decision.ground == Ground("ask-read", reason)
+    option = replace(request, arguments=(ArgumentFact("headers", ("unclear",), ()),))
+    asked = Escalate(READ, ("unclear",), (READ,))
+    assert with_omitted(asked, option) == asked, "an option that is left out is no place"
     for plain in (Allow(READ), Escalate(READ)):
         assert with_omitted(plain, request) == plain

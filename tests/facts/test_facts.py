@@ -216,6 +216,13 @@ def test_a_url_with_two_readings_is_refused_where_it_is_sent(tree: Tree) -> None
     assert isinstance(lenient, Facts)
 
 
+@pytest.mark.parametrize("url", ["data:text/html,<h1>Hi</h1>", "about:blank", " DATA:,x"])
+def test_a_url_without_a_host_is_refused_for_that(tree: Tree, url: str) -> None:
+    said = refusal(tree, FETCH, url=url)
+    assert said.startswith('Argument "url" names no host')
+    assert "more than one URL" not in said
+
+
 def test_what_is_no_url_stands_for_itself_and_not_for_any_host(tree: Tree) -> None:
     """G11."""
     (url,) = gather(tree, FETCH, url="localhost").request.arguments[0].values

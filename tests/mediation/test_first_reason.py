@@ -117,7 +117,12 @@ ORIGIN = UrlValue("origin", ("github.com/acme/x",))
             call(("github-owner", TextValue("acme")), ("github-repo", TextValue("x"))),
             "Acts on acme/x at GitHub: act.",
         ),
-        (call(effect="sends"), "Sends to other people or machines: act of files."),
+        (call(effect="sends"), "Reaches other machines or accounts: act of files."),
+        (
+            call(("fetch-url", UrlValue("https://e.example/a", ("e.example",))), effect="sends"),
+            "May send data to e.example: act.",
+        ),
+        (call(effect="writes"), "May change files: act of files."),
         (call(effect="runs"), "Runs programs: act of files."),
         (call(annotated=False), "Calls files/act, a tool that nobody has described."),
         (
