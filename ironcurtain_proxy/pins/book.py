@@ -432,7 +432,8 @@ class PinBook(Struct, kw_only=True):
         more = f" and {len(holds) - 5} more" if len(holds) > 5 else ""  # noqa: PLR2004
         self._say(
             f'server "{server.name}": what it says of itself changed, and {what}: {section} '
-            f"{names}{more}; see: ironcurtain-proxy pins diff {server.name}"
+            f"{names}{more}; the change, and how to accept it: ironcurtain-proxy pins diff "
+            f"{server.name}"
         )
 
     def _say(self, text: str) -> None:

@@ -223,7 +223,8 @@ def _lines(part: PinnedPart) -> Sequence[str]:
     if isinstance(part.value, str):
         return [visible(line) for line in part.value.splitlines()]
     text = json.dumps(part.value, indent=2, sort_keys=True, ensure_ascii=False)
-    return [visible(line) for line in text.splitlines()]
+    # A description of many lines is compared by them: one changed line is not hidden by the others.
+    return [visible(line) for line in text.replace("\\n", "\\n\n").splitlines()]
 
 
 # --- scan

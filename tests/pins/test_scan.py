@@ -80,3 +80,14 @@ def test_a_difference_shows_hidden_characters() -> None:
     (found,) = changes(pins({"t": {"description": "a"}}, {"t": {"description": "a\u200b"}}))
     assert any("\\u200b" in line for line in found.lines())
     assert all(line.isprintable() for line in found.lines())
+
+
+def test_of_a_description_of_many_lines_the_changed_ones_are_shown() -> None:
+    text = "\n".join(f"Line {number}." for number in range(20))
+    now = text.replace("Line 9.", "Mounts: /data.")
+    (found,) = changes(pins({"t": {"description": text}}, {"t": {"description": now}}))
+    shown = list(found.lines())
+    assert [line.strip() for line in shown if line.startswith(("-", "+"))] == [
+        "-Line 9.\\n", "+Mounts: /data.\\n",
+    ]  # fmt: skip
+    assert not any("Line 19" in line for line in shown)
