@@ -56,6 +56,13 @@ _SSH: Final = (
     f"-o ProxyCommand='socat - PROXY:127.0.0.1:%h:%p,proxyport={_PORT}'"
 )
 _QUIET: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
+_ATTACHED: Final = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "gc.autoDetach",
+    "GIT_CONFIG_VALUE_0": "false",
+}
+"""Git tidies up before the command ends. In the background it would be ended with the view, and its
+lock would stay in the repository, so that git never tidied up there again."""
 
 
 class RestrictedCommand(Struct, frozen=True, kw_only=True):
@@ -127,7 +134,7 @@ class CommandRestrictions:
         user, network = self._spaces
         return RestrictedCommand(
             argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
-            environment={**os.environ, **_QUIET, **self._own_places(), **_to_gate()},
+            environment={**_ATTACHED, **os.environ, **_QUIET, **self._own_places(), **_to_gate()},
             # Root enters no user namespace, and the command must not inherit one.
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
@@ -162,7 +169,7 @@ class CommandRestrictions:
         launch = confine(spec, confinement)
         return RestrictedCommand(
             argv=launch.argv,
-            environment={**os.environ, **launch.environment},
+            environment={**_ATTACHED, **os.environ, **launch.environment},
             descriptors=launch.descriptors,
             launch=launch,
         )
@@ -244,9 +251,7 @@ class Output:
 
     def take(self) -> str:
         """Return what was written since the last time, and forget it."""
-        middle = b""
-        if self._left_out:
-            middle = b"\n[... %d bytes left out ...]\n" % self._left_out
+        middle = b"\n[... %d bytes left out ...]\n" % self._left_out if self._left_out else b""
         text = (bytes(self._head) + middle + bytes(self._tail)).decode(errors="replace")
         self._head.clear()
         self._tail.clear()

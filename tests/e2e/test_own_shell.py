@@ -113,6 +113,20 @@ def test_a_command_that_changed_nothing_has_no_point(
     assert "changed" not in record
 
 
+def test_git_has_tidied_up_before_a_command_ends_and_leaves_no_lock(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    place = installation.workspace / "tidy"
+    subprocess.run(["git", "init", "-q", str(place)], check=True)
+    subprocess.run(["git", "-C", str(place), "config", "gc.auto", "1"], check=True)
+    name = "-c user.name=a -c user.email=a@b.example"
+    command = f"cd tidy; seq 800 | split -l 1; git add -A; git {name} commit -q -m a"
+    assert "KEPT BACK" not in done(run(agent, command))
+    assert [*place.glob(".git/objects/pack/*.pack")]
+    assert [*place.glob(".git/**/*.lock"), *place.glob(".git/**/gc.pid")] == []
+
+
 def test_the_restrictions_of_a_command_are_those_of_other_servers(
     session: tuple[Installation, RawClient],
 ) -> None:
