@@ -44,7 +44,14 @@ from ironcurtain_proxy.bundle.contents import (
     unpack,
     write_public,
 )
-from ironcurtain_proxy.config.policy.managed import digest_of, shown_time
+from ironcurtain_proxy.config.policy.managed import (
+    REVOKED_NAME,
+    RevokedForm,
+    digest_of,
+    shown_time,
+)
+from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.signing import PublicKey
 
@@ -173,6 +180,10 @@ class Repository:
         files = read_directory(content)
         if problems:
             raise ConfigurationError("\n".join([str(one) for one in problems]))
+        found = read_form(content / REVOKED_NAME, RevokedForm, Report())
+        if found is not None and (idle := found[1].idle()):
+            why = "write whole ids (`grants list --json`), and fingerprints such as SHA256:…"
+            raise ConfigurationError(f"{REVOKED_NAME}: {idle[0][:80]!r} takes nothing back: {why}")
         archive = pack(files)
         if len(archive) > MOST_ARCHIVE:
             raise ConfigurationError(f"{content} is too large for a bundle")
@@ -365,11 +376,9 @@ class Repository:
         if waiting is None:
             return
         old, new = (set() if one is None else _named(one.signed) for one in (before, waiting))
-        for role, key in sorted(old | new):
-            word = (
-                "added" if (role, key) not in old else "kept" if (role, key) in new else "removed"
-            )
-            yield f"{word:<9} {key} for {role}"
+        for one in sorted(old | new):
+            word = "added" if one not in old else "kept" if one in new else "removed"
+            yield f"{word:<9} {one[1]} for {one[0]}"
 
     def _need_root(self) -> None:
         if self.root() is None:
@@ -457,8 +466,7 @@ def _missing_for_root(before: Metadata[Root] | None, root: Metadata[Root]) -> in
     found = root.signed.get_root_verification_result(
         None if before is None else before.signed, root.signed_bytes, root.signatures
     )
-    parts = (found.first, found.second)
-    return max([max(0, one.threshold - len(one.signed)) for one in parts])
+    return max([max(0, one.threshold - len(one.signed)) for one in (found.first, found.second)])
 
 
 def _waiting(root: Root, role: str, metadata: Metadata[S], missing: int) -> Waiting:

@@ -11,7 +11,6 @@ Whatever fails or ends before the last step leaves the last good release in forc
 from the repository that the signatures do not cover: not its names, its order, or its time.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import unquote, urljoin, urlsplit
 
 import urllib3
@@ -60,7 +59,7 @@ from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import BootMoment
-from ironcurtain_proxy.private_files import held_lock, sync_directory
+from ironcurtain_proxy.private_files import held_lock, opened, sync_directory
 from ironcurtain_proxy.steady_clock import boot_id, interrupted_after, seconds_since_boot
 
 _SECONDS: Final = 20.0
@@ -121,14 +120,11 @@ class _Fetcher(FetcherInterface):
         parts = urlsplit(url)
         if parts.scheme != "file":
             return _downloaded(self._over_https(url).stream(_PIECE))
-        path = Path(unquote(parts.path))
         try:
-            # The library of TUF reads no more than it allows, and a repository has no directory
-            # and no pipe in the place of a file.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # The library of TUF reads no more than it allows.
+            return _downloaded(_pieces(opened(Path(unquote(parts.path)))))
         except FileNotFoundError as error:
-            raise exceptions.DownloadHTTPError(f"{path} is not there", _NOT_FOUND) from error
-        return _downloaded(_pieces(descriptor))
+            raise exceptions.DownloadHTTPError(f"{url} is not there", _NOT_FOUND) from error
 
     def _over_https(self, url: str) -> urllib3.BaseHTTPResponse:
         for _ in range(_MOST_REDIRECTS):
@@ -161,8 +157,8 @@ def _downloaded(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise exceptions.DownloadError(str(error)) from error
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    with os.fdopen(descriptor, "rb") as file:
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
         while piece := file.read(_PIECE):
             yield piece
 

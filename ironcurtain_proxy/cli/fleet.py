@@ -23,9 +23,10 @@ from ironcurtain_proxy.config.policy.managed import (
     bundle_fields,
     bundle_lines,
     find_managed,
+    is_fingerprint,
     shown_time,
 )
-from ironcurtain_proxy.config.policy.reviewers_file import is_fingerprint, read_reviewers
+from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.config.settings import home_directory

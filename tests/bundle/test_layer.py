@@ -139,10 +139,21 @@ def test_after_three_days_nothing_is_open_and_denials_are_as_before(machine: Mac
     assert [machine.decide(one)[0] for one in requests] == before
 
 
-@pytest.mark.parametrize("who", ["*", "user", "machine", "user and machine", "token"])
-def test_a_revoked_principal_gets_every_call_denied(machine: Machine, who: str) -> None:
+PRINCIPALS = ["*", "user", "machine", "user and machine", "token", "in capitals", "without domain"]
+
+
+@pytest.mark.parametrize("who", PRINCIPALS)
+def test_a_revoked_principal_gets_every_call_denied(
+    machine: Machine, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user, node = pwd.getpwuid(os.getuid()).pw_name, os.uname().nodename
-    names = {"user": user, "machine": f"@{node}", "user and machine": f"{user}@{node}"}
+    names = {
+        "user": user, "machine": f"@{node}", "user and machine": f"{user}@{node}",
+        "in capitals": user.upper(), "without domain": "@web-1",
+    }  # fmt: skip
+    if who == "without domain":
+        named = os.uname_result(("Linux", "web-1.example.com", "6", "1", "x86_64"))
+        monkeypatch.setattr(os, "uname", lambda: named)
     name = names.get(who, who)
     document = {"principals": [name], "reason": "An incident is looked into"}
     machine.takes({**FIRST, "revoked.json": orjson.dumps(document).decode()})
@@ -209,8 +220,11 @@ def test_a_key_that_the_fleet_revoked_counts_in_no_file_of_reviewers(
     assert bool(named().keys) == (whose != "the fleet's")
 
 
+G1 = "7db5443e-0000-4000-8000-000000000000"
+
+
 def test_a_grant_that_the_fleet_revoked_is_not_remembered(machine: Machine) -> None:
-    machine.takes({**FIRST, "revoked.json": '{"grants": ["g1"]}'})
+    machine.takes({**FIRST, "revoked.json": orjson.dumps({"grants": [G1]}).decode()})
     book = GrantBook(banned=machine.load().revoked_grants)
     grants = [
         Grant(
@@ -220,7 +234,7 @@ def test_a_grant_that_the_fleet_revoked_is_not_remembered(machine: Machine) -> N
             source="q",
             reason="asked",
         )
-        for name in ("g1", "g2")
+        for name in (G1, "g2")
     ]
     for one in grants:
         book.restore(Remembered(grant=one))

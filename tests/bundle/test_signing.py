@@ -88,6 +88,8 @@ def test_new_keys_need_two_signatures_of_the_old_ones_and_machines_follow(fleet:
         ("policy.yaml", "allow time: {tool: x}\n", "unknown key"),
         ("maximum.yaml", "base: coding\n", "base"),
         ("revoked.json", '{"principal": ["*"]}', "unknown key"),
+        ("revoked.json", '{"keys": ["256 SHA256:AAAA ada (ED25519)"]}', "takes nothing back"),
+        ("revoked.json", '{"grants": ["7db5443e"]}', "takes nothing back"),
         ("managed.json", '{"keep": ["pin"]}', "keep"),
         ("packs/git.json", "{}", "servers"),
         ("notes.txt", "x", "has no place in a bundle"),

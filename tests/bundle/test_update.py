@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import orjson
 import pytest
 from msgspec.structs import replace
 from tuf.api.metadata import Metadata, Root, Targets, Timestamp
@@ -124,6 +125,12 @@ def forged(fleet: Fleet, *keys: KeyFile) -> None:
 def endless(fleet: Fleet) -> None:
     """A file that never ends."""
     fleet.publish(SECOND)
+    os.truncate(_meta(fleet, "timestamp.json"), 1 << 40)
+
+
+def device(fleet: Fleet) -> None:
+    """A link to what acts where root only opens it, or never ends."""
+    fleet.publish(SECOND)
     path = _meta(fleet, "timestamp.json")
     path.unlink()
     path.symlink_to("/dev/zero")
@@ -193,6 +200,7 @@ ATTACKS: list[tuple[Callable[[Fleet], None], str]] = [
     (one_signature, "too few of the keys that count have signed it"),
     (strange_signatures, "too few of the keys that count have signed it"),
     (endless, "is longer than what was signed"),
+    (device, "cannot be reached .*is not a regular file"),
     (long_archive, "is longer than what was signed"),
     (expired_root, "an old state"),
     (other_root, "too few of the keys|a rollback is refused"),
@@ -455,13 +463,15 @@ def test_a_machine_that_was_away_follows_every_key_that_was_revoked_meanwhile(fl
     fleet.update()
     stolen, old = fleet.ci, fleet.place / "old"
     shutil.copytree(fleet.directory, old)
-    fleet.publish({**FIRST, "revoked.json": '{"keys": ["SHA256:stolen"]}'})
+    gone = f"SHA256:{'s' * 43}"
+    fleet.publish({**FIRST, "revoked.json": orjson.dumps({"keys": [gone]}).decode()})
     fleet.cy, fleet.ci = key(), key()
     persons = [one.public for one in (fleet.ada, fleet.bo, fleet.cy)]
     fleet.repository.begin(persons, fleet.ci.public, now())
     for one in (fleet.ada, fleet.bo):
         fleet.repository.sign(one, now(), 24, keys=True)
-    fleet.publish({**FIRST, "revoked.json": '{"keys": ["SHA256:stolen"], "principals": ["*"]}'})
+    stop = orjson.dumps({"keys": [gone], "principals": ["*"]}).decode()
+    fleet.publish({**FIRST, "revoked.json": stop})
     # While it is away it knows of nothing, and who has the machine's key keeps it so.
     thief = repository.Repository(old)
     thief.sign(stolen, now(), 24)
@@ -471,7 +481,7 @@ def test_a_machine_that_was_away_follows_every_key_that_was_revoked_meanwhile(fl
     fleet.enrol(fleet.directory.as_uri())
     assert fleet.update().current.version == 3
     revoked = fleet.bundle().revoked
-    assert revoked.keys == {"SHA256:stolen"}
+    assert revoked.keys == {gone}
     assert revoked.principals == {"*"}
     thief.sign(stolen, now(), 24)
     fleet.enrol(old.as_uri())

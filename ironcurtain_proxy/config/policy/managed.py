@@ -44,7 +44,7 @@ from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.signing import Quorum
+from ironcurtain_proxy.model.signing import Quorum, folded
 from ironcurtain_proxy.model.values import BootMoment, Json
 from ironcurtain_proxy.steady_clock import seconds_left
 
@@ -78,11 +78,18 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Of all files of a bundle."""
 _LARGEST_NOTE: Final = 64 * 1024
 EVERYBODY: Final = "*"
+FINGERPRINT: Final = r"SHA256:[A-Za-z0-9+/]{43}"
+_GRANT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CLOCK: Final = timedelta(minutes=5)
 """The most by which this machine's clock may differ from the repository's."""
 
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Release = Annotated[str, Meta(pattern=r"^[0-9]{1,12}-[0-9a-f]{12}$")]
+
+
+def is_fingerprint(text: str) -> bool:
+    """Return whether a text is the fingerprint of a key."""
+    return re.fullmatch(FINGERPRINT, text) is not None
 
 
 def is_bundled(name: str) -> bool:
@@ -105,7 +112,8 @@ class RevokedForm(Document, frozen=True, kw_only=True):
     keys: frozenset[str] = frozenset()
     """Fingerprints of reviewers' keys."""
     principals: frozenset[str] = frozenset()
-    """Users of machines, and names of agents' tokens, none of whose calls go through. `*`: all."""
+    """Users of machines, and names of agents' tokens, none of whose calls go through, whatever the
+    case of letters. `*`: all."""
     reason: str = ""
     """Why, for agents and reviewers."""
 
@@ -119,11 +127,16 @@ class RevokedForm(Document, frozen=True, kw_only=True):
             return ""
         if EVERYBODY in self.principals:
             who = "All agents of the fleet are stopped"
-        elif found := sorted(self.principals.intersection(names())):
+        elif found := sorted({folded(one) for one in self.principals} & {*map(folded, names())}):
             who = f"The agents of {found[0]} are stopped"
         else:
             return ""
         return f"{who}: {self.reason}" if self.reason else f"{who} by its administrators"
+
+    def idle(self) -> list[str]:
+        """Return what takes nothing back on any machine: half an id, or no fingerprint."""
+        idle = {one for one in self.keys if not is_fingerprint(one)}
+        return sorted(idle | {one for one in self.grants if not _GRANT.fullmatch(one)})
 
 
 class Current(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -160,9 +160,10 @@ def _principals(settings: Settings) -> tuple[str, ...]:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    machine = os.uname().nodename
-    token = settings.inherited.get(PRINCIPAL_VARIABLE, "")
-    return (user, f"@{machine}", f"{user}@{machine}", *([token] if token else []))
+    host, token = os.uname().nodename, settings.inherited.get(PRINCIPAL_VARIABLE, "")
+    # Who stops `@web-1` means `web-1.example.com`, too.
+    machines = [f"@{name}" for name in (host, host.partition(".")[0])]
+    return (user, *machines, *[user + one for one in machines], *([token] if token else []))
 
 
 def _policy(settings: Settings, usual: Path) -> Path:

@@ -16,7 +16,6 @@ approve.
 
 import logging
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -26,7 +25,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, field
 
-from ironcurtain_proxy.config.policy.managed import REVIEWERS_NAME
+from ironcurtain_proxy.config.policy.managed import FINGERPRINT, REVIEWERS_NAME
 from ironcurtain_proxy.config.policy.policy_file import (
     MOST_SIGNERS,
 )
@@ -57,9 +56,6 @@ _log: Final = logging.getLogger(__name__)
 
 
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}"
-
-
-FINGERPRINT: Final = r"SHA256:[A-Za-z0-9+/]{43}"
 
 
 _NOBODY: Final = Signatories(keys={})
@@ -236,8 +232,3 @@ class ReviewersFile(Struct, kw_only=True):
                 _log.error("%s", problem)
             self._stamp, self._read = stamp, found or _NOBODY
         return self._read.without(self.revoked)
-
-
-def is_fingerprint(text: str) -> bool:
-    """Return whether a text is the fingerprint of a key."""
-    return re.fullmatch(FINGERPRINT, text) is not None
