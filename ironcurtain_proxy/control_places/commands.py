@@ -79,7 +79,10 @@ _SPOKEN_OF: Final = lazy(
     r"(?i)(?:exclude|ignore|associations|globs?|patterns?|(?<!exec_)files|match|url|schemas?|customData|sources"
     r"|standard(?:output|error)|pidfile|path(?:changed|modified|exists)|read\w*paths|icon"
     r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
-    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
+    # Without quotes a value ends at a blank: what follows `--url=x` may be a program.
+    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\s,;}]{0,4096})"
+    r"|(?i:(?<![\w.])(?:state|cache|pid|socket|heartbeat|history|database|db)"
+    r"(?:[-_]?(?:file|path|dir))?)[\"',\s:=]{1,4}/[^\s\"',;}]{1,4096}"
 )
 _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
@@ -199,7 +202,7 @@ def _without_data(text: str) -> str:
 
     What follows an option that is not in the table stays: it may name what they load.
     """
-    text = _OUTPUT.sub(_without_output, _INERT.sub(r"\1", _OF_SERVICES.sub("", text)))
+    text = _OUTPUT.sub(_without_output, _INERT.sub(r"\1", _OF_SERVICES.sub("-", text)))
     return _readers().sub(_kept, text)
 
 
