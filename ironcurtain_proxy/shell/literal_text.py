@@ -149,7 +149,7 @@ def _document(text: str, begin: int, start: "re.Match[str]") -> tuple[Word, int]
 
 # --- constants
 
-_PLAIN: Final = re.compile(r"[\w./:@%+,=-]+")
+_PLAIN: Final = re.compile(r"~|[\w./:@%+,=-]+|~/[\w./:@%+,=-]*")
 """A value that stays one word, and matches no files, without quotes around it."""
 _REDEFINES: Final = words(
     "eval source . mapfile readarray let getopts trap alias unset typeset local declare readonly "
@@ -225,7 +225,8 @@ def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
     if any(map(_may_redefine, commands)):
         return {}
     counted = Counter(name for command in commands for name in _defined(command))
-    known: dict[str, _Definition] = {}
+    home = _Definition(("~",), -1, 0, is_first=True)
+    known: dict[str, _Definition] = {} if counted["HOME"] else {"HOME": home}
     for one in found:
         if one.command.words or len(one.command.assignments) != 1:
             continue
@@ -252,17 +253,25 @@ def _values(
 ) -> tuple[str | Word | None, ...]:
     """Return the values that a defining word may have, or None if one is not known."""
     # An assignment keeps the stars; only a loop goes through the files.
-    is_names = is_loop and value.is_glob and value.prefix[:1] not in {"", "-", "~"}
+    is_names = is_loop and value.is_glob and value.prefix[:1] not in {"", "-"}
+    is_names = is_names and not _is_odd(value.prefix)
     return (value,) if is_names else _texts(value, start, known)
 
 
 def _texts(value: Word, start: int, known: Mapping[str, _Definition]) -> tuple[str | None, ...]:
     """Return the texts that a defining word may have, or None if it is not known."""
     if value.text is not None:
-        # A tilde means a directory or itself, by quotes that are gone.
-        return (None,) if "~" in value.text else (value.text,)
+        return (None,) if _is_odd(value.text) else (value.text,)
     reaching = {name: d.values for name, d in known.items() if d.reaches(start)}
     return tuple([word.text for word in _filled(value, reaching)])
+
+
+def _is_odd(text: str) -> bool:
+    """Return whether a text has a tilde which is not the home at the beginning of a path.
+
+    A tilde means a directory or itself, by quotes that are gone. As a home more is asked about.
+    """
+    return text != "~" and "~" in text.removeprefix("~/")
 
 
 def _may_redefine(command: SimpleCommand) -> bool:
@@ -329,4 +338,5 @@ def _filled(word: Word, known: Mapping[str, tuple[str | Word, ...]]) -> tuple[Wo
             return (word,)
         choices.append(tuple(texts))
     found = ["".join(parts) for parts in itertools.islice(itertools.product(*choices), _MOST + 1)]
-    return (word,) if len(found) > _MOST else tuple(map(Word, dict.fromkeys(found)))
+    is_unclear = len(found) > _MOST or any(map(_is_odd, found))
+    return (word,) if is_unclear else tuple(map(Word, dict.fromkeys(found)))

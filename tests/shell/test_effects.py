@@ -189,3 +189,42 @@ def test_what_is_a_servers_own_in_a_home_is_read_as_what_is_free(home: str) -> N
         "cat ~/.tool/.env",
     ):
         assert effect_of(parse_command(command), place).effect != "reads"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat $HOME/taxes/a.txt", 'cat "$HOME"/taxes/a.txt', 'cat "${HOME}/taxes/a.txt"',
+        "cd $HOME/taxes && cat a.txt", "f=~/taxes/a.txt; cat \"$f\"", "d=$HOME/taxes; cat $d/a.txt",
+        "for f in ~/taxes/a.txt ~/taxes/b.txt; do cat $f; done",
+        "for f in ~/taxes/*.txt; do cat \"$f\"; done", "head < $HOME/taxes/a.txt",
+    ],
+)  # fmt: skip
+def test_a_home_is_one_however_it_is_spelled(command: str) -> None:
+    """What a sandbox lets a command read of the user's files is asked about by any of the names."""
+    assert effect_of(parse_command(command), PROJECT).effect == "beyond"
+    granted = families_of(parse_command("cat ~/taxes/b.txt"), PROJECT) or ()
+    assert covers(granted, parse_command(command), PROJECT)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "HOME=/x; cat $HOME/project/a.txt", "read HOME; cat $HOME/project/a.txt",
+        "HOME=/x cat $HOME/project/a.txt", "eval x; cat $HOME/project/a.txt",
+        "for HOME in /x; do cat $HOME/project/a.txt; done", "cat $HOME$X", "cat $HOME/$X",
+        "cat x$HOME/project/a.txt", "cat $HOME.txt", "cat $HOME/../x",
+        "cat ${HOME#/}/project/a.txt", "export HOME=/x; sh -c 'cat $HOME/project/a.txt'",
+        "unset HOME; cat $HOME/project/a.txt", "x=; cat $x $HOME/project/a.txt",
+        "f=~root/x; cat $f", "IFS=/; cat $HOME/project/a.txt",
+        "HOME=/x sh -c 'cat $HOME/project/a.txt'",
+    ],
+)  # fmt: skip
+def test_a_home_that_may_be_another_place_is_not_taken_for_it(command: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect != "reads"
+
+
+def test_what_a_home_holds_of_the_project_is_the_projects() -> None:
+    assert effect_of(parse_command("cat $HOME/project/a.txt"), PROJECT).effect == "reads"
+    assert effect_of(parse_command("rm -rf $HOME"), PROJECT).effect == "beyond"
+    assert effect_of(parse_command("cp a.txt $HOME/x"), PROJECT).effect == "beyond"
