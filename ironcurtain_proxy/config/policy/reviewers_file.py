@@ -149,11 +149,13 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
 
     def mistakes(self) -> Iterator[FormMistake]:
         """Yield keys or persons that stand there twice, and a quorum that nobody can reach."""
-        seen: dict[bytes, int] = {}
+        seen: dict[bytes | str, int] = {}
         names = {folded(one.person) for one in self.reviewers}
         for index, one in enumerate(self.reviewers):
             key = one.public()
-            first = index if key is None else seen.setdefault(key.raw, index)
+            # Two passkeys of one number would have one name, and the later one take its place.
+            both = () if key is None else (key.raw, key.fingerprint)
+            first = min([seen.setdefault(part, index) for part in both], default=index)
             if first != index:
                 message = f"is the key of $.reviewers[{first}], too: one key has one entry"
                 yield ("reviewers", index, "key"), message, ""

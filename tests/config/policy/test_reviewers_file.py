@@ -63,6 +63,16 @@ MISTAKES: dict[str, Json] = {
     "$.revoked[0]": {"reviewers": [entry()], "revoked": ["ada"]},
     "$.quorum: ": {"quorum": 2, "reviewers": [entry(), entry(2, person="P1")]},
     "$.reviewers[0].accounts": {"reviewers": [entry(accounts=["P2"]), entry(2, person="p2")]},
+    "$.reviewers[0].accounts:": {
+        "reviewers": [entry(accounts=["\uff30\uff12"]), entry(2, person="p2")]
+    },
+    # Another key under the number of a passkey would take its place.
+    "$.reviewers[1].key:": {
+        "reviewers": [
+            entry(number, key=f"webauthn https://q.example {'n' * 20} {letter * 60}")
+            for number, letter in enumerate("ab")
+        ]
+    },
 }
 
 
