@@ -197,8 +197,11 @@ class Control:
             case "version":
                 return entry.is_removed or is_plain(entry.parts[-1], entry.new(), entry.before())
             case "acted-on":
-                is_settings = entry.parts[-2:] == _EDITOR_SETTINGS and not entry.is_removed
-                return is_settings and changes_looks_alone(entry.before(), entry.new() or b"")
+                if entry.is_removed or entry.parts[-2:] != _EDITOR_SETTINGS:
+                    # The directory alone acts on nothing. What is in it is judged by itself.
+                    is_new = entry.is_directory and not entry.is_removed
+                    return is_new and entry.parts[-1] == _EDITOR_SETTINGS[0]
+                return changes_looks_alone(entry.before(), entry.new() or b"")
             case "hook" | "state" | "pointer" | "repository" | "hidden":
                 return False
 
@@ -247,8 +250,7 @@ class Control:
         target = entry.target()
         if self._is_approved(entry.parts):
             return None
-        link = self._absolute(entry.parts)
-        if leads_into(link, target, self._closed):
+        if leads_into(self._absolute(entry.parts), target, self._closed):
             return _AWAY
         return _CACHE if leads_into_cache(self._workspace, entry.parts, target) else None
 

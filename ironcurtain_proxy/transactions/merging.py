@@ -114,8 +114,7 @@ def merge(
         if place is None or steps[place].act not in {"make", "swap"}:
             continue
         with suppress(*_NOT_READ):
-            is_done = _merge_index(directory / base, prepared, steps, place, (upper, host))
-            if is_done:
+            if _merge_index(directory / base, prepared, steps, place, (upper, host)):
                 continue
         repository = _repository_of(path) + b"/"
         steps = [one for one in steps if not one.path.startswith(repository)]
