@@ -44,7 +44,6 @@ from ironcurtain_proxy.config.reading.layers import (
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import (
     Mailboxes,
     MailboxReader,
@@ -342,6 +341,8 @@ def asker_of(one: PendingRequest) -> Asker:
 
     Unreadable parts are left out.
     """
+    from ironcurtain_proxy.mailbox.display import visible  # noqa: PLC0415  for those who answer
+
     session = _fields(one.directory / FILE_NAME)
     if not session:
         with suppress(ConfigurationError):

@@ -28,11 +28,12 @@ from ironcurtain_proxy.config.policy.managed import (
 from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
     POLICY_NAME,
+    SHORT_NAME,
     PolicyReader,
     read_lists_file,
 )
 from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
-from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
+from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.document import Problem, Report
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError

@@ -15,11 +15,11 @@ from ironcurtain_proxy.cli.output import decided, escalated_roles
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.rules import gravest_first
-from ironcurtain_proxy.facts.arguments import Speller, plan_for
+from ironcurtain_proxy.facts.arguments import OperationSource, Speller, plan_for
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import as_unknown, guessed, widened
-from ironcurtain_proxy.facts.operations import OperationSource, facts_of_question, named_by
+from ironcurtain_proxy.facts.operations import facts_of_question, named_by
 from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation

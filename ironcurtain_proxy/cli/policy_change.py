@@ -12,10 +12,10 @@ from ironcurtain_proxy.cli.check import layers
 from ironcurtain_proxy.cli.explain_overlay import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.config.migration import create, exchange
-from ironcurtain_proxy.config.policy.policy_file import SECRETS, SHIPPED, all_rules
+from ironcurtain_proxy.config.policy.policy_file import SECRETS, SHIPPED, SHORT_NAME, all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.proposing import with_rule
-from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
+from ironcurtain_proxy.config.policy.short_form import EVERY, VERBS
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError

@@ -104,7 +104,8 @@ def _server(settings: Settings, name: str) -> ServerSpec:
 def _profile(alone: Settings, policy: Policy) -> SandboxProfile:
     """Return the profile of the one server of these settings."""
     # Joins all folders: long to import.
-    from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.confining import confinements  # noqa: PLC0415
     from ironcurtain_proxy.wiring.proxy import settled  # noqa: PLC0415
 
     told: list[str] = []

@@ -28,7 +28,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import thread_time
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import anyio
 from anyio import CapacityLimiter
@@ -66,7 +66,9 @@ from ironcurtain_proxy.jsonrpc.sending import LONG_RESULT, Answers, GuessedDiges
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, object_of
-from ironcurtain_proxy.sandbox.standstill import Standstill
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.standstill import Standstill
 
 # --- what a server asks, and the bytes of answers
 
@@ -266,7 +268,7 @@ _MOMENT: Final = 0.1
 class Standing:
     """The standstill of one process of a server, beside its conversation."""
 
-    def __init__(self, still: Standstill | None) -> None:
+    def __init__(self, still: "Standstill | None") -> None:
         """Begin with a server that runs, or None if its processes are never stopped."""
         self._still = still
         self.is_required = False
@@ -570,16 +572,13 @@ class Conversation:
             written = encode_result(result) if size >= LONG_TEXT else encode_value(result)
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
-            if size > SMALL:
-                self._capacity.note(answer, size)
-            self._answers.resolve(number, answer)
         elif error is not None and result is None:
-            said = error if isinstance(error, dict) else {"message": error}
-            answer = ToolResult(error=said)
-            if size > SMALL:
-                self._capacity.note(answer, size)
-            self._answers.resolve(number, answer)
+            answer = ToolResult(error=error if isinstance(error, dict) else {"message": error})
         else:
             self._dropped.note("an answer has neither a result nor an error")
             wrong = "its result is no object" if error is None else "it has a result and an error"
             self._fail(number, f"sent an answer that cannot be read: {wrong}")
+            return
+        if size > SMALL:
+            self._capacity.note(answer, size)
+        self._answers.resolve(number, answer)

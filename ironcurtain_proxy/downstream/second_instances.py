@@ -32,10 +32,9 @@ from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError, UnansweredError
 from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.second_instance import in_views, left_closed, widened
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.launch import Confinement
     from ironcurtain_proxy.sandbox.watchman import Watchman
 
 IDLE: Final = 60.0
@@ -54,7 +53,7 @@ class SecondInstance(Struct, eq=False):
     """A second instance of one server."""
 
     supervisor: Supervisor
-    confinement: Confinement
+    confinement: "Confinement"
     idle_since: float
     watch: "Watchman | None" = None
     """Looks after what was opened for it, or None if nothing was, besides hosts."""
@@ -175,6 +174,12 @@ class SecondInstances(Struct, eq=False):
         return second_instance
 
     async def _made(self, spec: ServerSpec, opening: SandboxOpening) -> SecondInstance:
+        from ironcurtain_proxy.sandbox.second_instance import (  # noqa: PLC0415  few calls need one
+            in_views,
+            left_closed,
+            widened,
+        )
+
         options, state = self.options, self.options.state
         first = options.confinements.get(spec.name)
         if first is None or state is None:

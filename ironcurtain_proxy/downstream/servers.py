@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import anyio
 from anyio.abc import TaskStatus
@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, SUBSCRIBING
 from ironcurtain_proxy.downstream.eras import ServerDescription
-from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.process import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.second_instances import SecondInstances
@@ -45,18 +44,12 @@ from ironcurtain_proxy.model.server import (
     ToolResult,
 )
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.sandbox.denials import (
-    Closed,
-    annotated,
-    annotated_error,
-    refused_host,
-    told_of_directory,
-    told_of_limits,
-)
 from ironcurtain_proxy.sandbox.directory import remove_abandoned
-from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.second_instance import opening_for, with_reads
-from ironcurtain_proxy.sandbox.shell_setup import with_report
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.downstream.gate import Gate
+    from ironcurtain_proxy.sandbox.denials import Closed
+    from ironcurtain_proxy.sandbox.launch import Confinement
 
 # --- resending
 
@@ -182,6 +175,8 @@ class DownstreamServers:
         """Open the gates of sandboxes without network."""
         for name, confinement in self._confinements.items():
             if not confinement.profile.has_network and confinement.views is None:
+                from ironcurtain_proxy.downstream.gate import Gate  # noqa: PLC0415  needed here alone
+
                 try:
                     gate = Gate.open()
                 except OSError as error:
@@ -364,14 +359,12 @@ class DownstreamServers:
     async def _send_to(
         self,
         supervisor: Supervisor,
-        confinement: Confinement | None,
+        confinement: "Confinement | None",
         call: AuthorizedCall,
         on_progress: ProgressListener | None,
         roots: Sequence[str],
     ) -> ToolResult:
         send = partial(self._send, supervisor, confinement, call, on_progress)
-        if not roots:
-            return await send()
         async with supervisor.open_roots(roots) as opened:
             if not opened:
                 return await send()
@@ -395,7 +388,7 @@ class DownstreamServers:
     async def _send(
         self,
         supervisor: Supervisor,
-        confinement: Confinement | None,
+        confinement: "Confinement | None",
         call: AuthorizedCall,
         on_progress: ProgressListener | None,
     ) -> ToolResult:
@@ -414,11 +407,16 @@ class DownstreamServers:
                 raise
             raise CallLostError(f"{error}: {load.last}") from None
         if load is not None and load.ended > ended and result.result is not None:
+            from ironcurtain_proxy.sandbox.denials import told_of_limits  # noqa: PLC0415  only for servers in a sandbox
+
             result = result.with_result(told_of_limits(result.result, load.last), "")
         if result.has_failed or call.method in SUBSCRIBING:
             result = self._noted(supervisor, call, result)
         if closed_by is None:
             return result
+        from ironcurtain_proxy.sandbox.denials import Closed  # noqa: PLC0415  only for servers in a sandbox
+        from ironcurtain_proxy.sandbox.shell_setup import with_report  # noqa: PLC0415  the same
+
         result, refused = with_report(result) if closed_by.views is not None else (result, "")
         closed = Closed.to(closed_by.profile, call.request)
         host = refused if gate is None else gate.asked_since(before, closed_by.profile.forbids)
@@ -434,8 +432,11 @@ class DownstreamServers:
         if result.error is None and call.method in SUBSCRIBING:
             supervisor.note_subscription(call.method, str(call.arguments["uri"]))
         cwd = supervisor.spec.cwd or ""
-        is_own = result.has_failed and cwd and self._options.is_own_directory(cwd)
-        return told_of_directory(result, cwd) if is_own else result
+        if not (result.has_failed and cwd and self._options.is_own_directory(cwd)):
+            return result
+        from ironcurtain_proxy.sandbox.denials import told_of_directory  # noqa: PLC0415  few calls need it
+
+        return told_of_directory(result, cwd)
 
     def opening(
         self,
@@ -453,6 +454,11 @@ class DownstreamServers:
         confinement, supervisor = self._options.confinements.get(server), self._supervisor(server)
         if confinement is None:
             return None
+        from ironcurtain_proxy.sandbox.second_instance import (  # noqa: PLC0415  few calls need one
+            opening_for,
+            with_reads,
+        )
+
         home = self._options.environment.get("HOME", "/")
         profile = confinement.profile
         found = opening_for(supervisor.spec, profile, request, hosts, home, paths)
@@ -520,8 +526,14 @@ class DownstreamServers:
             _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)
 
 
-def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
+def _annotated(answer: ToolResult, closed: "Closed") -> ToolResult:
     """Return the answer of a confined server; an error that its sandbox caused is marked."""
+    from ironcurtain_proxy.sandbox.denials import (  # noqa: PLC0415  as above
+        annotated,
+        annotated_error,
+        refused_host,
+    )
+
     if answer.result is not None:
         host = refused_host(answer.result, closed)
         result = annotated(answer.result, closed)

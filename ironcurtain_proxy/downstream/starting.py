@@ -31,7 +31,6 @@ from ironcurtain_proxy.downstream.environment import (
     secrets_of,
 )
 from ironcurtain_proxy.downstream.eras import ROOTS
-from ironcurtain_proxy.downstream.load import Load, load_of
 from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, kill_orphans, spawn
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
@@ -41,12 +40,12 @@ from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath
-from ironcurtain_proxy.sandbox import closing
-from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
-from ironcurtain_proxy.sandbox.restrictions import readers, restrictions_of
-from ironcurtain_proxy.sandbox.standstill import Standstill, standstill_of
+from ironcurtain_proxy.sandbox.directory import Launch, unsafe_no_sandbox
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.downstream.load import Load
+    from ironcurtain_proxy.sandbox.launch import Confinement
+    from ironcurtain_proxy.sandbox.standstill import Standstill
     from ironcurtain_proxy.sandbox.watchman import Watchman
 
 # --- options
@@ -79,7 +78,7 @@ class DownstreamOptions(Struct, frozen=True, kw_only=True):
     """The session log, or None if the output of servers is discarded."""
     workspace: str | None = None
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
-    confinements: Mapping[str, Confinement] = field(default_factory=dict)
+    confinements: Mapping[str, "Confinement"] = field(default_factory=dict)
     """The confinement of each server; a server that is missing here runs unconfined."""
     watchman: "Watchman | None" = None
     """Looks after what second instances may write besides, or None if nobody does."""
@@ -201,9 +200,9 @@ class Started(Struct, frozen=True):
     drain: StderrDrain
     launch: Launch
     log: SessionLog
-    load: Load | None = None
+    load: "Load | None" = None
     """The load of its sandbox on the machine, or None if the load is not bounded."""
-    still: Standstill | None = None
+    still: "Standstill | None" = None
     """The standstill of its sandbox between calls, or None if it is not confined."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
@@ -241,7 +240,7 @@ class Started(Struct, frozen=True):
                 group.start_soon(self._bound, self.load)
             await end_if_bereaved(self.process, self.limiter)
 
-    async def _bound(self, load: Load) -> None:
+    async def _bound(self, load: "Load") -> None:
         limiter = CapacityLimiter(1)
         said = -_SAY_AGAIN
         while True:
@@ -255,7 +254,7 @@ class Started(Struct, frozen=True):
                     _LOGGER.warning("%s", text)
             await anyio.sleep(seconds)
 
-    def _look(self, load: Load) -> float:
+    def _look(self, load: "Load") -> float:
         seconds = load.look()
         if self.still is not None:
             # A process may have ended, by this look or by the kernel: then the system lets stopped
@@ -280,6 +279,8 @@ class Started(Struct, frozen=True):
     def end(self, grace: float) -> int:
         """End the process, as `ServerProcess.end`, and its drain. Blocks."""
         if self.still is not None:
+            from ironcurtain_proxy.sandbox.restrictions import readers  # noqa: PLC0415  imported at the start of it
+
             self.still.finish(readers(self.process.pid, self.process.pipe))
         status = self.process.end(grace)
         self.launch.remove()
@@ -308,7 +309,8 @@ def start_server(
         raise ServerUnavailableError(
             f'server "{spec.name}" could not be started: its working directory does not exist'
         )
-    launch = confine(spec, options.confinements.get(spec.name))
+    confinement = options.confinements.get(spec.name)
+    launch = unsafe_no_sandbox(spec) if confinement is None else _confined(spec, confinement)
     sandbox = None if launch.directory is None else launch.directory.path
     try:
         process = spawn(
@@ -333,14 +335,31 @@ def start_server(
         raise ServerUnavailableError(
             f'server "{spec.name}" could not be started: the system has no thread left'
         ) from None
-    confinement = options.confinements.get(spec.name)
     if confinement is None:
         return Started(spec, process, drain, launch, log)
+    return Started(spec, process, drain, launch, log, *_held(process.pid, confinement))
+
+
+def _held(process: int, confinement: "Confinement") -> "tuple[Load | None, Standstill | None]":
+    from ironcurtain_proxy.downstream.load import load_of  # noqa: PLC0415  see `_confined`
+    from ironcurtain_proxy.sandbox.standstill import standstill_of  # noqa: PLC0415  the same
+
     limits = confinement.profile.limits
-    load = load_of(process.pid, limits, confinement.writable)
     # The commands of our own shell end with their calls, and change nothing by themselves.
-    still = standstill_of(process.pid, limits.processes) if confinement.views is None else None
-    return Started(spec, process, drain, launch, log, load, still)
+    still = standstill_of(process, limits.processes) if confinement.views is None else None
+    return load_of(process, limits, confinement.writable), still
+
+
+def _confined(spec: ServerSpec, confinement: "Confinement") -> Launch:
+    # What is imported later would need descriptors when there may be none.
+    from ironcurtain_proxy.sandbox import (  # noqa: PLC0415  a server without a sandbox needs none
+        denials,  # noqa: F401
+        launch,
+        restrictions,  # noqa: F401
+        standstill,  # noqa: F401
+    )
+
+    return launch.confine(spec, confinement)
 
 
 _ORPHANS = 1.0
@@ -428,7 +447,9 @@ class Prober:
             return found
         return self._look(started, confinement)
 
-    def _look(self, started: Started, confinement: Confinement) -> SandboxRestrictions | None:
+    def _look(self, started: Started, confinement: "Confinement") -> SandboxRestrictions | None:
+        from ironcurtain_proxy.sandbox.restrictions import restrictions_of  # noqa: PLC0415  see `_confined`
+
         hidden = confinement.credentials
         own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
         return restrictions_of(
@@ -444,6 +465,8 @@ class Prober:
 
 def _close(process: int, paths: Sequence[str]) -> bool:
     """Cover paths in all sandboxes below a process; whether that was done everywhere."""
+    from ironcurtain_proxy.sandbox import closing  # noqa: PLC0415  only its file is needed
+
     with suppress(OSError, subprocess.TimeoutExpired):
         ran = subprocess.run(  # noqa: S603  a program of ours
             [sys.executable, "-I", "-S", closing.__file__, str(process), *paths],

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,7 +21,6 @@ from ironcurtain_proxy.downstream.connection import LEGACY_AGE, Connection
 from ironcurtain_proxy.downstream.conversation import Listeners, Standing
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.eras import ServerDescription, news_besides, wanted_news
-from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
@@ -45,6 +44,9 @@ from ironcurtain_proxy.model.server import (
     ToolDefinition,
 )
 from ironcurtain_proxy.model.values import Json
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.downstream.load import Load
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -80,11 +82,8 @@ _LIST_AGAIN: Final = 2.0
 _SAID_HIDDEN: Final = 10
 """The most hidden tools that are reported by name."""
 
-_SUBSCRIBE: Final = 5.0
-"""Seconds for `resources/subscribe` after a restart."""
-
-_SET_LEVEL: Final = 5.0
-"""Seconds for `logging/setLevel`."""
+_ASKED: Final = 5.0
+"""Seconds for `resources/subscribe` after a restart, and for `logging/setLevel`."""
 
 
 class Supervisor:
@@ -96,7 +95,7 @@ class Supervisor:
     _listed_at = math.inf
     """The loop's time of the last list of tools; infinite while an old one is renewed."""
     _group: TaskGroup | None = None
-    load: Load | None = None
+    load: "Load | None" = None
     """The load of the running process's sandbox, or None if it is not bounded."""
 
     def __init__(
@@ -408,7 +407,7 @@ class Supervisor:
         await self._apply_log_level(connection)
         for uri in [*self._subscribed]:
             with contextlib.suppress(DownstreamError):
-                await connection.call({"uri": uri}, _SUBSCRIBE, None, "resources/subscribe")
+                await connection.call({"uri": uri}, _ASKED, None, "resources/subscribe")
         self._connection = connection
         self._ready_since = anyio.current_time()
         self._state, self._error = "ready", ""
@@ -487,7 +486,7 @@ class Supervisor:
         connection.log_level = self._log_level
         if self._log_level is not None and connection.has("logging") and not connection.is_modern:
             with contextlib.suppress(DownstreamError):
-                await connection.request("logging/setLevel", {"level": self._log_level}, _SET_LEVEL)
+                await connection.request("logging/setLevel", {"level": self._log_level}, _ASKED)
 
     def _say_hidden(self, what: str) -> None:
         """Report a hidden tool to the operator, once, and at most a few tools."""

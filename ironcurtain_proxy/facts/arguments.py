@@ -13,11 +13,11 @@ is judged.
 import posixpath
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
@@ -315,6 +315,27 @@ def _roles_inside(spec: RoleSpec) -> list[tuple[ArgumentRole, ...]]:
     return [
         roles for inner in spec.inside.values() for roles in (inner.default, *_roles_inside(inner))
     ]
+
+
+# --- prompts and resources
+
+
+ViewFinder: TypeAlias = Callable[[str, str], bool]
+"""Whether a listed tool of a server declares this `ui://` resource as its view."""
+
+
+def no_view(_server: str, _uri: str) -> bool:
+    """Return an empty set, where no tool declares a view."""
+    return False
+
+
+class OperationSource(Struct, frozen=True, kw_only=True):
+    """The knowledge about prompts and servers."""
+
+    prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
+    """The prompts by the server's name in the policy and the prompt's name."""
+    policy_server: Callable[[str], str | None] = lambda server: server
+    """The name of a server in policy and annotations, or None if there is no such server."""
 
 
 # --- context

@@ -11,12 +11,11 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, ValidationError, convert
 
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import SHELL, ServerSpec
 from ironcurtain_proxy.model.values import Arguments, Json, list_of, word_list
 
 FILES: Final = "filesystem"
 FETCH: Final = "fetch"
-SHELL: Final = "shell"
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     FILES: word_list("read_text_file search_files list_directory write_file edit_file move_file"),
     FETCH: ("fetch",),

@@ -22,7 +22,6 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.facts.client_tools import SHELL
 from ironcurtain_proxy.model.annotation import (
     Annotations,
     RoleSpec,
@@ -31,7 +30,7 @@ from ironcurtain_proxy.model.annotation import (
     declared_arguments,
 )
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.model.server import SHELL, ServerSpec, ToolDefinition, ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 # --- catalogue

@@ -11,12 +11,18 @@ credentials, including titles and messages.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.facts.arguments import Refusal, canonical_url, is_unambiguous
+from ironcurtain_proxy.facts.arguments import (
+    OperationSource,
+    Refusal,
+    ViewFinder,
+    canonical_url,
+    is_unambiguous,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import RESOURCE_METHODS, Operation, label, named_in
@@ -40,24 +46,6 @@ _ROLES: Final[Mapping[str, ArgumentRole]] = {
 }
 _VARIABLE: Final = lazy(r"\{([^{}]*)\}")
 _VIEW: Final = "ui"
-
-
-ViewFinder: TypeAlias = Callable[[str, str], bool]
-"""Whether a listed tool of a server declares this `ui://` resource as its view."""
-
-
-def no_view(_server: str, _uri: str) -> bool:
-    """Return an empty set, where no tool declares a view."""
-    return False
-
-
-class OperationSource(Struct, frozen=True, kw_only=True):
-    """The knowledge about prompts and servers."""
-
-    prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
-    """The prompts by the server's name in the policy and the prompt's name."""
-    policy_server: Callable[[str], str | None] = lambda server: server
-    """The name of a server in policy and annotations, or None if there is no such server."""
 
 
 class Named(Struct, frozen=True):

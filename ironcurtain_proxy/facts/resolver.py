@@ -28,13 +28,15 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.rules import control_of, may_be_control, read_names
 from ironcurtain_proxy.facts.arguments import (
     NO_WORKING_DIRECTORY,
     SETS_DIRECTORY,
+    OperationSource,
     ServerContexts,
     ToolPlan,
+    ViewFinder,
     lacks_path,
+    no_view,
     plan_for,
 )
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
@@ -47,14 +49,6 @@ from ironcurtain_proxy.facts.live_catalogue import (
     fingerprint,
     guessed,
     widened,
-)
-from ironcurtain_proxy.facts.operations import (
-    OperationSource,
-    ViewFinder,
-    as_sent,
-    facts_of_question,
-    named_by,
-    no_view,
 )
 from ironcurtain_proxy.facts.paths import MountTable
 from ironcurtain_proxy.facts.repositories import Repositories
@@ -225,11 +219,18 @@ def _acting_by_itself(
 
 def _is_run_by_name(path: tuple[str, ...]) -> bool:
     """Return whether a prompt runs a file by its name, once a shell has its directory in PATH."""
+    from ironcurtain_proxy.control_places.rules import (  # noqa: PLC0415  only for what changes files
+        may_be_control,
+        read_names,
+    )
+
     above, name = path[-2:-1], path[-1]
     return name.lower() in read_names().acted_on.programs and may_be_control("".join(above), name)
 
 
 def _is_acted_on(path: tuple[str, ...]) -> bool:
+    from ironcurtain_proxy.control_places.rules import control_of  # noqa: PLC0415  as above
+
     found = control_of(
         path,
         is_directory=False,
@@ -327,6 +328,12 @@ class Resolver:
         return replace(facts, acts_by_itself=acting) if acting else facts
 
     async def _gather_operation(self, operation: Operation) -> Gathered:
+        from ironcurtain_proxy.facts.operations import (  # noqa: PLC0415  calls of tools do without
+            as_sent,
+            facts_of_question,
+            named_by,
+        )
+
         if operation.method in QUESTION_METHODS:
             return facts_of_question(operation, self._tools.operations.policy_server)
         named = named_by(operation, self._tools.operations, self.declares_view)

@@ -35,7 +35,6 @@ from ironcurtain_proxy.model.grant import (
     ToolPattern,
 )
 from ironcurtain_proxy.model.request import ArgumentFact, may_be_a_place, sql_of
-from ironcurtain_proxy.shell.places import names_a_secret_file
 
 # --- whole calls
 
@@ -129,6 +128,8 @@ def _names_a_place(fact: ArgumentFact) -> bool:
     """Return whether an unknown server may open what it is given, and that is not its own."""
     if any(map(may_be_a_place, fact.values)):
         return True
+    from ironcurtain_proxy.shell.places import names_a_secret_file  # noqa: PLC0415  few calls are asked about
+
     # A text without a role, such as the body of a note, may mention a secret's name.
     is_name = not {"identifier", "unclear"}.isdisjoint(fact.roles)
     texts = [value.text for value in fact.values if is_name]

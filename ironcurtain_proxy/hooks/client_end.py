@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
-from ironcurtain_proxy.facts.client_tools import FILES, SHELL
+from ironcurtain_proxy.facts.client_tools import FILES
 from ironcurtain_proxy.facts.live_catalogue import ToolLists
 from ironcurtain_proxy.hooks.events import (
     Approve,
@@ -48,6 +48,7 @@ from ironcurtain_proxy.model.operation import Operation, ProgressListener
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import (
+    SHELL,
     SandboxRestrictions,
     ServerSpec,
     ToolDefinition,

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.annotating.texts import ReadServer
-from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL_TOOL
 from ironcurtain_proxy.hooks import claude, codex, copilot, cursor, gemini, opencode
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
+from ironcurtain_proxy.model.server import SHELL
 from ironcurtain_proxy.model.values import Json
 
 DIALECTS: Final[Mapping[HookClient, HookDialect]] = {

@@ -19,7 +19,6 @@ from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.facts.client_tools import (
-    SHELL,
     ClientCalls,
     EquivalentCall,
     ServerCall,
@@ -49,7 +48,7 @@ from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.model.decision import CONTAINMENT, DEFECT, Ground
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.reply import Answered, Reply
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import SHELL, ToolResult
 from ironcurtain_proxy.model.values import Arguments, Json, list_of
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.statements import leaves_jobs

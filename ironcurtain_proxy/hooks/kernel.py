@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.servers.servers_file import SHELL_MODULE
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.facts.client_tools import FILES, SHELL, TOOLS, client_servers
+from ironcurtain_proxy.facts.client_tools import FILES, TOOLS, client_servers
 from ironcurtain_proxy.hooks.client_end import (
     ClientEnd,
     DialogReviewer,
@@ -52,12 +52,12 @@ from ironcurtain_proxy.mailbox.session_state import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.server import SHELL, ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process import configure_logging
 from ironcurtain_proxy.private_files import read_private, write_whole
 from ironcurtain_proxy.review.terminal import Channel
-from ironcurtain_proxy.sandbox.launch import beyond_agents
+from ironcurtain_proxy.sandbox.installed import beyond_agents
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions import forget_session, note_session, running_sessions
 from ironcurtain_proxy.wiring.confinement import find_sandbox

@@ -10,15 +10,13 @@ and why, is told to the agent and written down; the identical call is asked abou
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import anyio
 import anyio.to_thread
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.mediation.journal import listed
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import CONTAINMENT
 from ironcurtain_proxy.model.reply import Change, NotHeld, NotTaken, ViewChanges
@@ -27,10 +25,6 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import PreparedViews, World
 
 _log = logging.getLogger(__name__)
-
-MOST_NAMED: Final = 50
-"""The largest number of paths that a question or a record names."""
-_MOST_KINDS: Final = 20
 
 
 class Committed(Struct, frozen=True, kw_only=True):
@@ -147,12 +141,3 @@ def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:
     if is_error:
         answer["isError"] = True
     return result.with_result(answer, result.refused_host)
-
-
-def listed(notes: Sequence[NotTaken], say: Callable[[NotTaken], str] = str) -> Iterator[str]:
-    """Yield what a question or a record names, and how many others there are of each kind."""
-    yield from map(say, notes[:MOST_NAMED])
-    kinds = Counter([one.why.partition("; ")[0] for one in notes[MOST_NAMED:]]).most_common()
-    yield from [f"{count:,} more ({why})" for why, count in kinds[:_MOST_KINDS]]
-    if others := sum([count for _, count in kinds[_MOST_KINDS:]]):
-        yield f"{others:,} more of other kinds"

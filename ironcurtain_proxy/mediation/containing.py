@@ -44,8 +44,8 @@ from ironcurtain_proxy.decision.authorizer import (
     is_asked_to_read,
     rule_for_reviewers,
 )
-from ironcurtain_proxy.mediation.committing import MOST_NAMED, commit, listed
 from ironcurtain_proxy.mediation.escalated import Consent
+from ironcurtain_proxy.mediation.journal import MOST_NAMED, listed
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.case import Case, by_containment
@@ -333,6 +333,8 @@ class Containing(Struct, kw_only=True):
 
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
         """Bring what a command changed in its view into the workspace."""
+        from ironcurtain_proxy.mediation.committing import commit  # noqa: PLC0415  for our own shell alone
+
         done = await commit(self.world, case, result)
         fingerprint = self.world.fingerprint(case)
         self._kept_back.pop(fingerprint, None)

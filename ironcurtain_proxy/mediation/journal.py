@@ -1,7 +1,8 @@
 """The audit records of calls: opened on arrival, written when a call is forwarded and ends."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import anyio
@@ -20,6 +21,7 @@ from ironcurtain_proxy.model.reply import (
     Answered,
     AuditRecord,
     Failed,
+    NotTaken,
     OwnField,
     Refused,
     RefusedBy,
@@ -58,7 +60,20 @@ class Unattended(Struct):
 _UNJUDGED: Final = Judgement(decision=Deny(DEFECT))
 """The decision on a call to a known tool until it is judged."""
 
+MOST_NAMED: Final = 50
+"""The largest number of paths that a question or a record names."""
+_MOST_KINDS: Final = 20
+
 UNKNOWN: Final = "the outcome of the call is not known"
+
+
+def listed(notes: Sequence[NotTaken], say: Callable[[NotTaken], str] = str) -> Iterator[str]:
+    """Yield what a question or a record names, and how many others there are of each kind."""
+    yield from map(say, notes[:MOST_NAMED])
+    kinds = Counter([one.why.partition("; ")[0] for one in notes[MOST_NAMED:]]).most_common()
+    yield from [f"{count:,} more ({why})" for why, count in kinds[:_MOST_KINDS]]
+    if others := sum([count for _, count in kinds[_MOST_KINDS:]]):
+        yield f"{others:,} more of other kinds"
 
 
 class ClientName(Struct):

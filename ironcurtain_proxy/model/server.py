@@ -211,6 +211,10 @@ def _expression(pattern: str) -> str:
     return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
+SHELL: Final = "shell"
+"""The server that stands for the shells of clients and hooks."""
+
+
 class ServerSpec(WithSecrets, frozen=True, kw_only=True):
     """The start of one downstream server, or its address."""
 

@@ -26,13 +26,9 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import closed_network
 from ironcurtain_proxy.sandbox.closure import closure, filter_of_calls
-from ironcurtain_proxy.sandbox.launch import (
-    Confinement,
-    Launch,
-    beyond_agents,
-    confine,
-    with_own_programs,
-)
+from ironcurtain_proxy.sandbox.directory import Launch
+from ironcurtain_proxy.sandbox.installed import beyond_agents
+from ironcurtain_proxy.sandbox.launch import Confinement, confine, with_own_programs
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles

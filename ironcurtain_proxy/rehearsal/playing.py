@@ -27,14 +27,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_po
 from ironcurtain_proxy.config.presets import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
-from ironcurtain_proxy.facts.client_tools import (
-    FETCH,
-    FILES,
-    SHELL,
-    TOOLS,
-    ServerCall,
-    as_server_call,
-)
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, TOOLS, ServerCall, as_server_call
 from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.grants.format import KeptGrant
@@ -46,7 +39,7 @@ from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import CommandPlace, Facts, Gathered, ParsedCommand
-from ironcurtain_proxy.model.server import SandboxRestrictions
+from ironcurtain_proxy.model.server import SHELL, SandboxRestrictions
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.memory import (
     DEFINITION,

@@ -38,15 +38,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_calls
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"
@@ -147,6 +150,8 @@ def prepare(directory: str, mounts: Sequence[str] = ()) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    from ironcurtain_proxy.sandbox.profile import refused_calls  # noqa: PLC0415  a start removes remains alone
+
     program = refused_calls(platform.machine())
     if program is not None:
         Path(directory, CALLS).write_bytes(program)
@@ -250,7 +255,7 @@ class SandboxSettings(Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
+        cls, profile: "SandboxProfile", gate: int | None = None, *, is_private: bool = False
     ) -> "SandboxSettings":
         """Return the settings of a profile.
 
@@ -327,3 +332,37 @@ def _check_domain(domain: str) -> None:
             f'sandbox.network: "{domain}" is no host: write example.com or *.example.com, '
             "without scheme, port or path"
         )
+
+
+# --- launch
+
+
+class Launch(Struct, frozen=True):
+    """The command to run instead of a server's own."""
+
+    argv: tuple[str, ...]
+    sandboxed: bool
+    """Whether the started process is confined, for the audit log."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables it needs besides the server's."""
+    descriptors: tuple[int, ...] = ()
+    """Descriptors that the process inherits; closed by `close`."""
+    directory: SocketDirectory | None = None
+    """The directory that `remove` removes after the end of the process. The sandbox is made there:
+    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode` and
+    the like, and a workspace would be full of them while the server runs."""
+
+    def close(self) -> None:
+        """Close our copies, once the process has been started or could not be."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+    def remove(self) -> None:
+        """Remove the files of the sandbox, after the process has ended or could not be started."""
+        if self.directory is not None:
+            self.directory.remove()
+
+
+def unsafe_no_sandbox(spec: ServerSpec) -> Launch:
+    """Return the bare command: the server may do whatever the user may do."""
+    return Launch((spec.command, *spec.args), sandboxed=False)

@@ -499,3 +499,22 @@ def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
     but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
     what = f"{spec.command} fetches its package, which no sandbox lets it{but}"
     return f"{what}: run {installation_of(spec)}"
+
+
+def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
+    """Return variables whose `PATH` leads to no program in the workspace.
+
+    The kernel runs `git` and the sandbox itself. A project's own directory on the `PATH`, such as
+    that of its virtual environment, is one that an agent writes.
+    """
+    kept = [
+        one
+        for one in environ.get("PATH", os.defpath).split(os.pathsep)
+        if one.startswith("/")
+        and not any(
+            workspace is not None and RealPath.from_text(path).is_within(workspace)
+            for path in (os.path.normpath(one), os.path.realpath(one))
+        )
+    ]
+    # An empty PATH means the working directory, which may be the workspace.
+    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}

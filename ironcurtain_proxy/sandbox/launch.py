@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
 from msgspec import Struct, field
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import inside, relay
 from ironcurtain_proxy.sandbox.directory import (
+    Launch,
     SandboxSettings,
-    SocketDirectory,
     make_directory,
     prepare,
     sealed,
     sealed_content,
 )
+from ironcurtain_proxy.sandbox.installed import beyond_agents
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_pairs
 from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
@@ -95,57 +95,12 @@ class Confinement(Struct, frozen=True):
         return (*self.lent, *[word for one in self.stages for word in one.mount()])
 
 
-class Launch(Struct, frozen=True):
-    """The command to run instead of a server's own."""
-
-    argv: tuple[str, ...]
-    sandboxed: bool
-    """Whether the started process is confined, for the audit log."""
-    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Variables it needs besides the server's."""
-    descriptors: tuple[int, ...] = ()
-    """Descriptors that the process inherits; closed by `close`."""
-    directory: SocketDirectory | None = None
-    """The directory that `remove` removes after the end of the process. The sandbox is made there:
-    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode` and
-    the like, and a workspace would be full of them while the server runs."""
-
-    def close(self) -> None:
-        """Close our copies, once the process has been started or could not be."""
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-
-    def remove(self) -> None:
-        """Remove the files of the sandbox, after the process has ended or could not be started."""
-        if self.directory is not None:
-            self.directory.remove()
-
-
 def watched(confined: Mapping[str, Confinement]) -> Mapping[str, Confinement]:
     """Return the confinements in which files of the workspace are changed at once.
 
     A command in a view changes nothing until the proxy brings it in.
     """
     return {name: one for name, one in confined.items() if one.views is None}
-
-
-def beyond_agents(environ: Mapping[str, str], workspace: RealPath | None) -> dict[str, str]:
-    """Return variables whose `PATH` leads to no program in the workspace.
-
-    The kernel runs `git` and the sandbox itself. A project's own directory on the `PATH`, such as
-    that of its virtual environment, is one that an agent writes.
-    """
-    kept = [
-        one
-        for one in environ.get("PATH", os.defpath).split(os.pathsep)
-        if one.startswith("/")
-        and not any(
-            workspace is not None and RealPath.from_text(path).is_within(workspace)
-            for path in (os.path.normpath(one), os.path.realpath(one))
-        )
-    ]
-    # An empty PATH means the working directory, which may be the workspace.
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
 
 
 def with_own_programs(environ: Mapping[str, str], workspace: RealPath) -> dict[str, str]:
@@ -158,19 +113,17 @@ def with_own_programs(environ: Mapping[str, str], workspace: RealPath) -> dict[s
     return own if whole == own["PATH"] else {**own, f"{_ALONE}PATH": whole}
 
 
-def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
+def confine(spec: ServerSpec, confinement: Confinement) -> Launch:
     """Return the way to run a server.
 
     Args:
         spec: the server, with a working directory of its own.
-        confinement: None: there is none for it.
+        confinement: its sandbox.
 
     Raises:
         ConfigurationError: its sandbox cannot be as it is configured.
         OSError: no memory, no descriptor or no space for a directory left.
     """
-    if confinement is None:
-        return unsafe_no_sandbox(spec)
     if confinement.views is not None:
         return _own_shell(spec, confinement, confinement.views)
     settings = SandboxSettings.of(
@@ -271,8 +224,3 @@ def _relaying(profile: SandboxProfile) -> tuple[str, ...]:
     if not profile.services:
         return ()
     return (sys.executable, "-I", "-S", relay.__file__, *profile.services, "--")
-
-
-def unsafe_no_sandbox(spec: ServerSpec) -> Launch:
-    """Return the bare command: the server may do whatever the user may do."""
-    return Launch((spec.command, *spec.args), sandboxed=False)

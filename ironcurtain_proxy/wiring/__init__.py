@@ -3,6 +3,7 @@
 - `serving`: `serve`, and what stops the start. `proxy`: one proxy put together from its settings.
 - `shared`: what the doors of one kernel have in common, and what servers are held to by pins.
 - `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the timeline.
+- `confining`: how each server is confined, for sessions with a sandbox.
 - `suggesting`: recorded calls judged again, and rules that would have spared questions.
 - `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.

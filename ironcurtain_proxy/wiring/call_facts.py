@@ -7,7 +7,7 @@ from here, so that they judge alike.
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
 from ironcurtain_proxy.approval.overlay import OverlayRules, is_gate_on
@@ -16,12 +16,11 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.starting import with_directories
-from ironcurtain_proxy.facts.arguments import Speller
+from ironcurtain_proxy.facts.arguments import OperationSource, Speller
 from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import CataloguedTool
-from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import MountTable, PathReader
 from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource
 from ironcurtain_proxy.mailbox.session_state import MessageSource
@@ -40,9 +39,11 @@ from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling
 from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.sandbox.installed import without_launcher
-from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents
+from ironcurtain_proxy.sandbox.installed import beyond_agents, without_launcher
 from ironcurtain_proxy.wiring.confinement import machine_of
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.launch import Confinement
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def resolver_for(
     lookup: Callable[[str, str], CataloguedTool | None],
     environ: Mapping[str, str],
     command: Callable[[str, str], str | None] | None,
-    confined: Mapping[str, Confinement],
+    confined: "Mapping[str, Confinement]",
 ) -> Resolver:
     """Return the resolver of facts, for calls of agents and for explained calls.
 
@@ -164,8 +165,7 @@ def origins_for(settings: Settings, in_force: PolicyInForce, book: OriginBook) -
     always = bool(settings.targets.ask_when_named_by)
 
     def find(request: AccessRequest) -> Awaitable[tuple[Target, ...]] | None:
-        candidate = in_force.candidate
-        asks = always or in_force.policy.asks_who_named
+        candidate, asks = in_force.candidate, always or in_force.policy.asks_who_named
         if asks or (candidate is not None and candidate.asks_who_named):
             return book.targets(request)
         return None

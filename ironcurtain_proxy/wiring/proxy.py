@@ -45,10 +45,7 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
-from ironcurtain_proxy.sandbox.installed import without_launcher
-from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents, watched
-from ironcurtain_proxy.sandbox.private_tmp import remove_private
-from ironcurtain_proxy.sandbox.probe import Available
+from ironcurtain_proxy.sandbox.installed import beyond_agents, without_launcher
 from ironcurtain_proxy.sessions import SessionLock, hold_session
 from ironcurtain_proxy.wiring.call_facts import (
     command_argument,
@@ -57,7 +54,6 @@ from ironcurtain_proxy.wiring.call_facts import (
     resolver_for,
 )
 from ironcurtain_proxy.wiring.confinement import (
-    confinements,
     machine_of,
     with_own_path,
     with_own_place,
@@ -81,6 +77,8 @@ from ironcurtain_proxy.wiring.shared import (
 )
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.sandbox.launch import Confinement
+    from ironcurtain_proxy.sandbox.probe import Available
     from ironcurtain_proxy.sandbox.watchman import Watchman
     from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry import Telemetry
@@ -279,6 +277,8 @@ class Proxy(Struct, kw_only=True):
             self.timeline.close()
         if self.views is not None:
             self.views.close()
+        from ironcurtain_proxy.sandbox.private_tmp import remove_private  # noqa: PLC0415  not at a start
+
         remove_private(self.settings.session_dir)
 
     async def _tools_changed(self, is_told: bool = False) -> None:  # noqa: FBT001, FBT002  a hook
@@ -308,7 +308,7 @@ class Proxy(Struct, kw_only=True):
 
 
 def _with_views(
-    confined: Mapping[str, Confinement], specs: Sequence[ServerSpec], settings: Settings
+    confined: "Mapping[str, Confinement]", specs: Sequence[ServerSpec], settings: Settings
 ) -> "tuple[Mapping[str, Confinement], ShellViews | None]":
     if all(spec.builtin is None for spec in specs):
         return confined, None
@@ -321,18 +321,22 @@ def _with_views(
 def _served(
     settings: Settings,
     environ: Mapping[str, str],
-    sandbox: Available | None,
+    sandbox: "Available | None",
     loaded: LoadedPolicy,
     own: AgentTools | None,
-) -> tuple[Sequence[ServerSpec], Mapping[str, Confinement], "ShellViews | None"]:
+) -> "tuple[Sequence[ServerSpec], Mapping[str, Confinement], ShellViews | None]":
     """Return the servers to start, how each is confined, and the views of our own shell.
 
     For a client that is our own shell alone; without views the client runs its commands itself.
     """
     specs = settled(settings, environ) if own is None else own.specs
-    confined, views = _with_views(
-        confinements(sandbox, specs, settings, loaded.policy), specs, settings
-    )
+    confined: Mapping[str, Confinement] = {}
+    if sandbox is not None:
+        # Ten modules, which a session without a sandbox starts without.
+        from ironcurtain_proxy.wiring.confining import confinements  # noqa: PLC0415  see above
+
+        confined = confinements(sandbox, specs, settings, loaded.policy)
+    confined, views = _with_views(confined, specs, settings)
     if own is None:
         return *with_own_path(specs, confined, environ, settings.workspace), views
     wired = {
@@ -344,7 +348,7 @@ def _served(
 
 
 def _looked_after(
-    confined: Mapping[str, Confinement], state_dir: Path
+    confined: "Mapping[str, Confinement]", state_dir: Path
 ) -> "tuple[Watchman | None, Mapping[str, Confinement]]":
     """Return the watch over confined servers, and their confinements with what it closes."""
     if not confined:
@@ -368,7 +372,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
     *,
-    sandbox: Available | None,
+    sandbox: "Available | None",
     ways: AddedChannels | None = None,
     in_process: bool = False,
     own: AgentTools | None = None,
@@ -438,7 +442,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
                 settings,
                 settings.session_dir,
                 shared.timeline,
-                is_looked_after=not watched(confined)
+                is_looked_after=all(one.views is not None for one in confined.values())
                 or (watchman is not None and watchman.is_complete),
             ),
             timeline=shared.timeline,
@@ -544,7 +548,7 @@ def settled(
 
 
 def downstream_options(
-    settings: Settings, environ: Mapping[str, str], confined: Mapping[str, Confinement]
+    settings: Settings, environ: Mapping[str, str], confined: "Mapping[str, Confinement]"
 ) -> DownstreamOptions:
     """Return the options of every server."""
     return DownstreamOptions(

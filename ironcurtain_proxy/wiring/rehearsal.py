@@ -54,7 +54,8 @@ from ironcurtain_proxy.sandbox.second_instance import opening_for, with_reads
 from ironcurtain_proxy.sessions import SessionLock, remove_session
 from ironcurtain_proxy.snapshots.opening import beyond_bounds
 from ironcurtain_proxy.wiring.call_facts import overlay_for, resolver_for
-from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox, keeps_own_place
+from ironcurtain_proxy.wiring.confinement import find_sandbox, keeps_own_place
+from ironcurtain_proxy.wiring.confining import confinements
 from ironcurtain_proxy.wiring.containment import limits_of
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 

@@ -21,7 +21,6 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
 from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import client_servers
 from ironcurtain_proxy.facts.live_catalogue import server_digest
 from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.grant_settlement import Approvals
@@ -48,10 +47,11 @@ from ironcurtain_proxy.review.open_questions import (
     webhook,
 )
 from ironcurtain_proxy.review.terminal import Channel, Panel
-from ironcurtain_proxy.sandbox.launch import beyond_agents
+from ironcurtain_proxy.sandbox.installed import beyond_agents
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
+    from ironcurtain_proxy.facts.client_tools import client_servers
     from ironcurtain_proxy.grants.kept import PersistedGrants
     from ironcurtain_proxy.signing import Counters
 

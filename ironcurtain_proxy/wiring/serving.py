@@ -67,7 +67,7 @@ from ironcurtain_proxy.sessions import (
     remove_old_sessions_later,
 )
 from ironcurtain_proxy.wiring.call_facts import say_what_holds
-from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox, say_what_root_means
+from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
 from ironcurtain_proxy.wiring.proxy import (
     Proxy,
     assemble,
@@ -191,6 +191,8 @@ def refuse_unmakeable(directory: Path) -> None:
 def _look_at_sandboxes(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
+    from ironcurtain_proxy.wiring.confining import confinements  # noqa: PLC0415  for `check`
+
     said: list[str] = []
     try:
         sandbox = find_sandbox(settings, environ, said.append)

@@ -15,7 +15,7 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.wiring.confinement import confinements
+from ironcurtain_proxy.wiring.confining import confinements
 from ironcurtain_proxy.wiring.proxy import settled
 from tests import program
 from tests.e2e.confined_installation import HOSTILE, PATH, known_sandbox, require_sandbox

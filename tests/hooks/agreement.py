@@ -28,13 +28,7 @@ from msgspec.structs import fields, replace
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.facts.client_tools import (
-    SHELL,
-    SHELL_TOOL,
-    TOOLS,
-    ServerCall,
-    as_server_call,
-)
+from ironcurtain_proxy.facts.client_tools import SHELL_TOOL, TOOLS, ServerCall, as_server_call
 from ironcurtain_proxy.hooks import kernel
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
@@ -43,6 +37,7 @@ from ironcurtain_proxy.model.decision import Allow, Escalate
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Ruling
 from ironcurtain_proxy.model.grant import Pattern
 from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.server import SHELL
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.rehearsal import memory
 from ironcurtain_proxy.rehearsal.playing import Scenes

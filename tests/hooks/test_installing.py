@@ -8,7 +8,6 @@ import pytest
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.client_tools import SHELL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.health import state_of
@@ -21,6 +20,7 @@ from ironcurtain_proxy.hooks.installing import (
     write_policy,
 )
 from ironcurtain_proxy.hooks.launching import switched_off_by
+from ironcurtain_proxy.model.server import SHELL
 from ironcurtain_proxy.model.values import Json
 from tests.hooks.hooked import HookedHome
 

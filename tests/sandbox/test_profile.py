@@ -12,7 +12,7 @@ from ironcurtain_proxy.config.servers.recognition import needs_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.sandbox.directory import SandboxSettings, sealed
+from ironcurtain_proxy.sandbox.directory import SandboxSettings, sealed, unsafe_no_sandbox
 from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine
 from ironcurtain_proxy.sandbox.profile import (
     SandboxProfile,
@@ -134,7 +134,7 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
     finally:
         launch.close()
         launch.remove()
-    bare = confine(spec(), None)
+    bare = unsafe_no_sandbox(spec())
     assert (bare.argv, bare.sandboxed, bare.descriptors) == (("run", "-x", "a b"), False, ())
     assert bare.directory is None
 

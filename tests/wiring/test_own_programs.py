@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox.launch import Confinement, beyond_agents, with_own_programs
+from ironcurtain_proxy.sandbox.installed import beyond_agents
+from ironcurtain_proxy.sandbox.launch import Confinement, with_own_programs
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.wiring.confinement import with_own_path
 

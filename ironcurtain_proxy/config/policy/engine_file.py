@@ -13,11 +13,11 @@ from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
     POLICY_NAME,
+    SHORT_NAME,
     Purpose,
 )
 from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
-from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import (
     Document,

@@ -37,8 +37,7 @@ from msgspec import Meta, Struct, ValidationError
 from msgspec.json import decode
 
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
-from ironcurtain_proxy.config.policy.policy_file import LISTS_NAME, POLICY_NAME
-from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
+from ironcurtain_proxy.config.policy.policy_file import LISTS_NAME, POLICY_NAME, SHORT_NAME
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report, shown
 from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
 from ironcurtain_proxy.config.reading.reading import parse

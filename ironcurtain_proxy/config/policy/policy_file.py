@@ -46,6 +46,7 @@ from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.values import Json, RealPath
 
 POLICY_NAME: Final = "compiled-policy.json"
+SHORT_NAME: Final = "policy.yaml"
 LISTS_NAME: Final = "dynamic-lists.json"
 SHIPPED: Final = Path(__file__).with_name("shipped")
 """Where the packaged policy and annotations are."""

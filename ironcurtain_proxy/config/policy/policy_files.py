@@ -44,6 +44,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     LISTS_NAME,
     POLICY_NAME,
     SHIPPED,
+    SHORT_NAME,
     BaseName,
     DynamicLists,
     ListsFile,
@@ -51,7 +52,6 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyReader,
     read_lists_file,
 )
-from ironcurtain_proxy.config.policy.short_form import SHORT_NAME, ShortReader
 from ironcurtain_proxy.config.reading.document import Report, RulePlace, shown
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
 from ironcurtain_proxy.config.reading.reading import is_there
@@ -312,7 +312,11 @@ class LayerReader(Struct, frozen=True, kw_only=True):
 
     def read(self, files: PolicyFiles) -> ReadRules:
         """Return the rules of all layers. Never raises; what cannot be read is in the report."""
-        short = None if files.short is None else ShortReader(reader=self.reader).read(files.short)
+        short = None
+        if files.short is not None:
+            from ironcurtain_proxy.config.policy.short_form import ShortReader  # noqa: PLC0415  few policies have one
+
+            short = ShortReader(reader=self.reader).read(files.short)
         full = None
         if files.policy.parent != SHIPPED and files.policy not in files.absent:
             full = self.reader.read(files.policy)
@@ -399,6 +403,8 @@ class LayerReader(Struct, frozen=True, kw_only=True):
         """Return the fleet's rules, which are asked where the user's say nothing."""
         if bundle is None:
             return PolicyFile(b"", ())
+        from ironcurtain_proxy.config.policy.short_form import ShortReader  # noqa: PLC0415  few policies have one
+
         lists = bundle.file(LISTS_NAME)
         known = None if lists is None else read_lists_file(lists, self.report)
         reader = replace(self.reader, lists={} if known is None else known.lists)
@@ -408,15 +414,11 @@ class LayerReader(Struct, frozen=True, kw_only=True):
             None if full is None else reader.read(full),
         ]
         found = _joined(*read)
+        rules = [replace(one, layer="bundle", name=BUNDLE_PREFIX + one.name) for one in found.rules]
         said = [one.base for one in read if one is not None and one.base is not None]
         return PolicyFile(
             b"".join([one.data for one in read if one is not None]),
-            tuple(
-                [
-                    replace(rule, layer="bundle", name=BUNDLE_PREFIX + rule.name)
-                    for rule in found.rules
-                ]
-            ),
+            tuple(rules),
             base=said[0] if said else None,
         )
 
@@ -433,6 +435,8 @@ class LayerReader(Struct, frozen=True, kw_only=True):
         reader = replace(self.reader, lists={**(self.reader.lists or {}), **own})
         short = None
         if files.short is not None:
+            from ironcurtain_proxy.config.policy.short_form import ShortReader  # noqa: PLC0415  few policies have one
+
             short = ShortReader(reader=reader, relative_to=relative_to, may_have_base=False).read(
                 files.short
             )

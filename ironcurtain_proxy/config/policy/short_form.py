@@ -50,8 +50,6 @@ def secret_names(roles: frozenset[ArgumentRole]) -> ExceptingNames:
     )
 
 
-SHORT_NAME: Final = "policy.yaml"
-
 MAX_BYTES: Final = 128 * 1024
 """The most bytes of a file. The YAML reader is slow, and a project's file may be hostile: this much
 takes a second or two."""
