@@ -283,7 +283,7 @@ def pins_warnings(state_dir: Path) -> Sequence[str]:
             count = counted(len(waiting), "change")
             name = visible(one.server)
             lines.append(
-                f'server "{name}": {count} of its description to be accepted: '
+                f'server "{name}": {count} in what it says of itself, to look at and accept: '
                 f"ironcurtain-proxy pins diff {name}"
             )
     return lines

@@ -85,9 +85,9 @@ def refuse_if_kept(what: str) -> None:
 
 
 _HELD: Final[Mapping[str, str]] = {
-    "ours": "its commands start by our shell prefix",
-    "another": "its shell prefix is not ours, so its commands are asked about",
-    "none": "without our shell prefix, so its commands are asked about",
+    "ours": "its commands run in a sandbox where there is one",
+    "another": "another program starts its commands, so you are asked about them",
+    "none": "its commands have no sandbox, so you are asked about them",
 }
 
 
@@ -114,13 +114,13 @@ class HookHealth(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the state in a line for people."""
-        when = "no event yet"
+        when = "the client has not called them yet"
         if self.last:
-            when = f"{self.events} events, last {self.last:%F %H:%M} UTC"
+            when = f"called {self.events} times, last {self.last:%F %H:%M} UTC"
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
             parts += [_HELD[self.prefix]] if DIALECTS[self.client].prefix else []
-            parts += ["starts" if self.starts else "does not start", when, *self.kernels]
+            parts += [*([] if self.starts else ["THEY DO NOT START"]), when, *self.kernels]
         return f"{', '.join(parts)} ({self.file})"
 
 

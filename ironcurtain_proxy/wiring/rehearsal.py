@@ -352,10 +352,10 @@ class ContainmentReport(Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Yield the effect in lines for people."""
         if self.held:
-            yield f"calls of {', '.join(self.held)} that can be taken back run unasked"
+            yield f"unasked where they can be taken back: calls of {', '.join(self.held)}"
         for one in self.asked:
-            whose = f"calls of {', '.join(one.servers)}" if one.servers else "calls"
-            yield f"{whose} that the policy asks about need a reviewer: {one.why}"
+            whose = f"calls of {', '.join(one.servers)}" if one.servers else "all calls"
+            yield f"asked about where no rule allows them: {whose}, because {one.why}"
 
     def as_json(self) -> Json:
         """Return the effect as JSON."""

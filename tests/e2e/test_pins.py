@@ -344,7 +344,7 @@ def test_status_says_what_waits(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     status = program.run([*PROXY, "status"], pinned.environment())
-    assert "to be accepted: ironcurtain-proxy pins diff whole" in status.stderr
+    assert "to look at and accept: ironcurtain-proxy pins diff whole" in status.stderr
 
 
 def test_the_list_counts_in_words(pinned: Installation) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 def test_a_project_that_replaces_the_shell_prefix_is_told(tmp_path: Path) -> None:
     state, project = tmp_path / ".ironcurtain", tmp_path / "project"
     install(place_in("claude", tmp_path, state))
-    assert "its commands start by our shell prefix" in str(
+    assert "its commands run in a sandbox where there is one" in str(
         health_of("claude", tmp_path, state, project)
     )
     (project / ".claude").mkdir(parents=True)
@@ -41,12 +41,13 @@ def test_a_client_is_described_by_what_is_there(tmp_path: Path) -> None:
     install(place_in("gemini", tmp_path, state))
     found = health_of("gemini", tmp_path, state, tmp_path)
     assert (found.state, found.starts, found.events, found.alarms) == ("installed", True, 0, ())
+    assert "installed, the client has not called them yet" in str(found)
     (state / "doors").mkdir()
     for _ in range(3):
         note_event(state, "gemini")
     found = health_of("gemini", tmp_path, state, tmp_path)
     assert (found.events, found.last is not None) == (3, True)
-    assert "installed, starts, 3 events, last 2" in str(found)
+    assert "installed, called 3 times, last 2" in str(found)
     shutil.move(tmp_path / ".gemini/settings.json", tmp_path / "old")
     document = orjson.loads((tmp_path / "old").read_bytes())
     document["hooks"]["BeforeTool"].insert(0, {"hooks": [{"type": "command", "command": "x"}]})
