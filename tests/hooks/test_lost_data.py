@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
 
@@ -144,9 +145,8 @@ def rows(workspace: Path, root: Path) -> list[tuple[int]]:
     for one in ("held.sqlite", "held.sqlite-wal"):
         if (workspace / one).exists():
             subprocess.run(["cp", workspace / one, place], check=True)
-    with sqlite3.connect(place / "held.sqlite") as database:
+    with closing(sqlite3.connect(place / "held.sqlite")) as database:
         found: list[tuple[int]] = database.execute("select x from t").fetchall()
-    database.close()
     return found
 
 

@@ -1,5 +1,6 @@
 """Many requests at once over streamable HTTP, of ours and of the server, and hostile answers."""
 
+import sys
 import threading
 from collections.abc import AsyncIterator
 
@@ -16,10 +17,17 @@ from tests.downstream.remote.site import Heard, Site, done, event, stream, talki
 from tests.downstream.scripted_servers import text_of, until
 
 pytestmark = pytest.mark.anyio
+READ_BY_NEWER = pytest.mark.skipif(sys.version_info >= (3, 12), reason="newer Pythons read it")
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
-@pytest.mark.parametrize("depth", [1_500, 30_000])
+@pytest.mark.parametrize(
+    "depth",
+    [
+        pytest.param(1_500, marks=READ_BY_NEWER),
+        30_000,
+    ],
+)
 async def test_an_answer_nested_too_deeply_fails_its_call_alone(
     depth: int, *, as_stream: bool
 ) -> None:
