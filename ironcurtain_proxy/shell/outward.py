@@ -35,6 +35,7 @@ from ironcurtain_proxy.shell.grammar import (
     UnknownOption,
     grammar_of,
     read_items,
+    reading_program,
     with_values,
 )
 from ironcurtain_proxy.shell.places import is_within, may_write, path_of
@@ -198,7 +199,11 @@ def why_beyond(command: SimpleCommand, place: CommandPlace) -> str | None:
             return found
     if name not in SHOW_NO_CONTENT and not _is_symbolic_link(command):
         words = (*command.words[1:], *(one.target for one in command.redirections))
-        if any(_is_someones(word, place) for word in words):
+        # `cd ~/other && grep -rn x` reads what `grep -rn x ~/other` does.
+        reader = reading_program(name or "")
+        is_reader = reader is not None and reader.operands in {"files", "pattern"}
+        there = [Word(f"{place.directory}/.x")] if is_reader and place.directory else []
+        if any(_is_someones(word, place) for word in (*words, *there)):
             return ELSEWHERE
     return None
 

@@ -210,6 +210,26 @@ def test_a_home_is_one_however_it_is_spelled(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
+        "cd ~/other && grep -rn key .", "cd ~/other && grep -rn key", "cd ~ && cat *.txt",
+        "cd ~/other && cat *.txt", "cd ~/other && for f in *.txt; do cat \"$f\"; done",
+        "cd ~/other && cat $X", "cd ../other && head $X", "cd ~/other; rg key",
+    ],
+)  # fmt: skip
+def test_a_reader_in_a_directory_elsewhere_reads_what_lies_there(command: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect == "beyond"
+
+
+def test_what_reads_no_file_there_stays_in_its_sandbox() -> None:
+    for command in (
+        "cd ~/other && ls", "cd ~/other && echo $X", "cd sub && cat $X", "cd /tmp && cat $X",
+        "cat $X", "cd ~/other && make",
+    ):  # fmt: skip
+        assert effect_of(parse_command(command), PROJECT).effect == "local", command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         "HOME=/x; cat $HOME/project/a.txt", "read HOME; cat $HOME/project/a.txt",
         "HOME=/x cat $HOME/project/a.txt", "eval x; cat $HOME/project/a.txt",
         "for HOME in /x; do cat $HOME/project/a.txt; done", "cat $HOME$X", "cat $HOME/$X",
