@@ -121,8 +121,10 @@ def current_branch(root: RealPath) -> str | None:
     head = _first_line(f"{_git_directory(root)}/HEAD")
     if head is None or not head.startswith(_HEADS):
         return None
-    branch = head.removeprefix(_HEADS)
-    known = branch and not _stands_for_another(f"{shared_directory(root)}/refs/heads/{branch}")
+    branch, shared = head.removeprefix(_HEADS), str(shared_directory(root))
+    known = branch and not (
+        _is_table(shared) or _stands_for_another(f"{shared}/refs/heads/{branch}")
+    )
     return branch if known else None
 
 
@@ -137,6 +139,11 @@ def current_commit(root: RealPath) -> str | None:
         return None
     shared, name = shared_directory(root), f"refs/heads/{branch}"
     return _first_line(f"{shared}/{name}") or (_packed(str(shared)) or {}).get(name)
+
+
+def _is_table(shared: str) -> bool:
+    """Return whether references lie in a table, so that no other file tells the branch."""
+    return os.path.lexists(f"{shared}/reftable")
 
 
 def _stands_for_another(reference: str) -> bool:
@@ -219,7 +226,7 @@ class OriginBranches:
     def _look(self, shared: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Return tags and branches of `origin`, or None if they are not known."""
         refs = self._read.get(shared)
-        if os.path.lexists(f"{shared}/reftable"):
+        if _is_table(shared):
             return None
         if refs is None or not refs.is_current():
             refs = _references(shared)

@@ -108,6 +108,13 @@ def test_a_branch_that_only_stands_for_another_is_not_known(
     assert gather(tree, SHELL, command="git commit", cwd=where).branch is None
 
 
+def test_no_branch_is_known_where_references_lie_in_a_table(tree: Tree, repository: Path) -> None:
+    """Git keeps them there from `--ref-format=reftable` on, and heeds no file but the table."""
+    (repository / ".git/reftable").mkdir()
+    (repository / ".git/HEAD").write_text("ref: refs/heads/.invalid\n")
+    assert gather(tree, SHELL, command="git commit", cwd=str(repository)).branch is None
+
+
 @pytest.mark.parametrize("head", ["ref: refs/heads/", "ref: refs/tags/x", "0" * 40, ""])
 def test_no_branch_is_known_where_the_head_is_on_none(
     tree: Tree, repository: Path, head: str
