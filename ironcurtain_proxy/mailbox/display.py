@@ -72,7 +72,7 @@ def _escape(char: str) -> str:
 def reasons_of(one: PendingRequest) -> list[Field]:
     """Return a question's worst reason, what an approval opens, and what else was found out."""
     request = one.request
-    fields = [Field("why", _why(request)[: len(request.told) + 1], is_prose=True)]
+    fields = [Field("why", _why(request)[: _most_read(request)], is_prose=True)]
     if request.asking:
         named = [_named(name) for name in dict.fromkeys(request.asking)]
         fields.append(Field("allows", (visible(f"{', '.join(named)}: for this session"),)))
@@ -81,8 +81,13 @@ def reasons_of(one: PendingRequest) -> list[Field]:
 
 def also_of(one: PendingRequest) -> list[Field]:
     """Return the reasons after the worst one, which need not be read before an answer."""
-    rest = _why(one.request)[len(one.request.told) + 1 :]
+    rest = _why(one.request)[_most_read(one.request) :]
     return [Field("also", rest, is_prose=True)] if rest else []
+
+
+def _most_read(request: Request) -> int:
+    """Return how many reasons are read first: a mode asks about many calls, and says nothing."""
+    return len(request.told) + any(one[0] != "tool-policy" for one in request.why) or 1
 
 
 def metadata_of(one: PendingRequest) -> list[Field]:
@@ -236,6 +241,5 @@ def rows(field: Field, width: int | None) -> list[str]:
         wide = None if width is None else width - before
         for place, part in enumerate(fold(line, wide, at_blanks=field.is_prose)):
             mark = ":" if place else "|" if found else " "
-            name = "" if found else field.name
-            found.append(f"    {name:<{room}} {mark} {part}")
+            found.append(f"    {'' if found else field.name:<{room}} {mark} {part}")
     return found

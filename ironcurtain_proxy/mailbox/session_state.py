@@ -89,8 +89,7 @@ class ContextFile(Struct, frozen=True, kw_only=True):
         written = _time_of(context.timestamp)
         if written is None:
             return not self.is_pty
-        age = (self.clock.now() - written).total_seconds()
-        return 0 <= age <= MAX_AGE_SECONDS
+        return 0 <= (self.clock.now() - written).total_seconds() <= MAX_AGE_SECONDS
 
 
 def _time_of(timestamp: str | None) -> datetime | None:

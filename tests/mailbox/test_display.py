@@ -263,6 +263,16 @@ def test_the_worst_reason_stands_first() -> None:
     assert also_of(one) == []
 
 
+def test_a_mode_that_asks_is_read_after_what_the_call_does() -> None:
+    one = pending({"command": "curl x"})
+    why, told = (("tool-policy", "mode"),), ("Fetches from x: curl.", "Runs programs: sh.")
+    asked = PendingRequest(one.directory, replace(one.request, told=told, why=why))
+    assert reasons_of(asked)[0].lines == told
+    assert [each.lines for each in also_of(asked)] == [("approval mode: mode",)]
+    alone = PendingRequest(one.directory, replace(one.request, told=(), why=why))
+    assert len(reasons_of(alone)[0].lines) == 1
+
+
 def test_what_the_call_does_stands_before_every_reason() -> None:
     one = pending({"path": "/etc/hosts"})
     told = ("Reads /etc/hosts, outside the workspace.",)
