@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,9 @@ TOLERANCE: Final = timedelta(seconds=1)
 """Below this the clock was corrected, not set."""
 
 
-def seconds_since_boot() -> float:
-    """Return the seconds since the boot, with those of sleep if the system counts them."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+seconds_since_boot: Final = partial(time.clock_gettime, _CLOCK)
+"""Gives the seconds since the boot, with those of sleep if the system counts them."""
 
 
 @cache

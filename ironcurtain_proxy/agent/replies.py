@@ -400,24 +400,17 @@ def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """
     match reply:
         case Answered(result=answer):
-            return _with_notes(dict(answer.result or {}), _notes(reply))
+            return _with_notes(dict(answer.result or {}), notes_of(reply))
         case Failed(message=message, perhaps_done=done):
             blocks = [f"Error: {message}", *([PERHAPS_DONE_NOTE] if done else [])]
-            return error_result(*blocks, *_notes(reply))
+            return error_result(*blocks, *notes_of(reply))
         case Withheld(ground=ground):
             blocks = [f"DENIED: {ground.reason}", WITHHELD_NOTE.format(rule=ground.rule)]
-            return error_result(*blocks, *_notes(reply))
+            return error_result(*blocks, *notes_of(reply))
         case Refused():
             return error_result(*refusal_blocks(reply, exposed_name))
         case _:
             assert_never(reply)
-
-
-def is_as_given(reply: Answered) -> bool:
-    """Return whether nothing is added to a server's answer."""
-    changed = reply.allowed and reply.allowed.changed
-    has_notes = not reply.recorded or reply.put_back or reply.result.refused_host or changed
-    return not (has_notes and _notes(reply))
 
 
 def error_result(*texts: str) -> dict[str, Json]:
@@ -472,7 +465,7 @@ def decider_in_words(decider: Decider) -> str:
             assert_never(decider)
 
 
-def _notes(reply: Answered | Failed | Withheld) -> list[str]:
+def notes_of(reply: Answered | Failed | Withheld) -> list[str]:
     """Return the proxy's own notes on a call that was forwarded."""
     notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
     changed = () if isinstance(reply, Withheld) or not reply.allowed else reply.allowed.changed

@@ -28,9 +28,9 @@ from ironcurtain_proxy.agent.replies import (
     error_result,
     fault,
     introduction,
-    is_as_given,
     is_introduction,
     is_modern,
+    notes_of,
     result_of,
     result_of_before,
     stamped,
@@ -491,8 +491,10 @@ class AgentServer:
                 reply = replace(reply, result=result_of_before(reply.result))
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
-            written = reply.result.written
-            if written is not None and is_as_given(reply):
+            written, allowed = reply.result.written, reply.allowed
+            has_changed = allowed is not None and bool(allowed.changed)
+            may_say_more = not reply.recorded or reply.put_back or reply.result.refused_host
+            if written and not ((may_say_more or has_changed) and notes_of(reply)):
                 if caller is None:
                     return {"result": EncodedResult(written)}
                 if not (_MARKS & (reply.result.result or {}).keys()):

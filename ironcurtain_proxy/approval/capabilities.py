@@ -17,10 +17,8 @@ from ironcurtain_proxy.model.annotation import (
     ArgumentRole,
     Capability,
     Isolation,
-    ToolDeclaration,
     spoken_of,
 )
-from ironcurtain_proxy.model.values import Json
 
 Level: TypeAlias = Literal["allow", "approve", "deny"]
 """A profile's answer for one capability. `approve`: a reviewer is asked."""
@@ -67,32 +65,6 @@ HINT_CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
     {"destructiveHint": "fs.write", "openWorldHint": "net.egress"}
 )
 """The capability that a server's hint adds if it is explicitly true. Hints remove none."""
-
-
-def capabilities_of(
-    declared: ToolDeclaration | None,
-    by_arguments: frozenset[Capability],
-    roles: Iterable[ArgumentRole],
-    hints: Mapping[str, Json] | None,
-    command: frozenset[Capability],
-) -> frozenset[Capability]:
-    """Return all capabilities that a call needs: the union over all sources.
-
-    Args:
-        declared: what the operator says of the tool.
-        by_arguments: what the operator's function for the tool says of the arguments.
-        roles: the roles of the call's arguments.
-        hints: the server's own `annotations` of the tool.
-        command: what the shell command in the arguments needs.
-    """
-    found = {*by_arguments, *command}
-    if declared is not None:
-        found.update(declared.capabilities)
-    for role in roles:
-        found |= ROLE_CAPABILITIES[role]
-    if hints is not None:
-        found.update(name for hint, name in HINT_CAPABILITIES.items() if hints.get(hint) is True)
-    return frozenset(found)
 
 
 class Profile(Struct, frozen=True, kw_only=True):

@@ -4,15 +4,16 @@ The overlay only makes decisions stricter: an allowed call may be asked about or
 escalated call may be denied, and a denied call is not examined.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias, assert_never
 
 from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.capabilities import (
+    HINT_CAPABILITIES,
+    ROLE_CAPABILITIES,
     Profile,
     ProfileAnswer,
-    capabilities_of,
     described,
     effective_profile,
     refined,
@@ -219,6 +220,32 @@ def _is_grave(subject: Subject) -> bool:
             return "unclear" in subject.roles
         case _:
             assert_never(subject.request.effect)
+
+
+def capabilities_of(
+    declared: ToolDeclaration | None,
+    by_arguments: frozenset[Capability],
+    roles: Iterable[ArgumentRole],
+    hints: Mapping[str, Json] | None,
+    command: frozenset[Capability],
+) -> frozenset[Capability]:
+    """Return all capabilities that a call needs: the union over all sources.
+
+    Args:
+        declared: what the operator says of the tool.
+        by_arguments: what the operator's function for the tool says of the arguments.
+        roles: the roles of the call's arguments.
+        hints: the server's own `annotations` of the tool.
+        command: what the shell command in the arguments needs.
+    """
+    found = {*by_arguments, *command}
+    if declared is not None:
+        found.update(declared.capabilities)
+    for role in roles:
+        found |= ROLE_CAPABILITIES[role]
+    if hints is not None:
+        found.update(name for hint, name in HINT_CAPABILITIES.items() if hints.get(hint) is True)
+    return frozenset(found)
 
 
 def _runs_commands(subject: Subject) -> bool:

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
-from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, visible
+from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, cut, visible
 from ironcurtain_proxy.model.grant import OPENS
 from ironcurtain_proxy.model.values import Json, object_of
 
@@ -100,16 +100,6 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
         arguments=arguments,
         complete=redacted.complete and words.complete and not cutter.has_cut,
     )
-
-
-def cut(text: str, limit: int) -> str:
-    """Return the text with all characters visible; the middle of a long one is cut."""
-    left_out = len(text) - limit
-    if left_out <= 0:
-        return visible(text)
-    head = limit // 2
-    tail = text[len(text) - (limit - head) :]
-    return f"{visible(text[:head])} [… {left_out} CHARACTERS ARE NOT SHOWN …] {visible(tail)}"
 
 
 def is_same_party(one: str, other: str) -> bool:

@@ -23,7 +23,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.auto_confirm.briefing import cut
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApprovalPattern,
@@ -47,7 +46,7 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.model.decision import in_record
-from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.escalation import Escalation, cut
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import boot_id
 

@@ -440,5 +440,5 @@ def _context(facts: Facts, call: Operation) -> tuple[tuple[str, str], ...]:
     if facts.head is not None:
         # Else an answer that outlives its proxy, or the wait of its call, would publish another.
         context = (*context, ("Commit", facts.head))
-    meta = bound_meta(call.params)
+    meta = bound_meta(call.params) if "_meta" in call.params else {}
     return (*context, ("Sent besides (_meta)", as_json(meta))) if meta else context

@@ -264,6 +264,16 @@ def visible(text: str) -> str:
     return text.translate({ord(found): _escape(found) for found in hidden}) if hidden else text
 
 
+def cut(text: str, limit: int) -> str:
+    """Return the text with all characters visible; the middle of a long one is cut."""
+    left_out = len(text) - limit
+    if left_out <= 0:
+        return visible(text)
+    head = limit // 2
+    tail = text[len(text) - (limit - head) :]
+    return f"{visible(text[:head])} [… {left_out} CHARACTERS ARE NOT SHOWN …] {visible(tail)}"
+
+
 def fold(line: str, width: int | None, *, at_blanks: bool = False) -> list[str]:
     """Return the parts of a line, each of at most `width` columns, or of 20 if `width` is less.
 

@@ -127,7 +127,7 @@ def assemble_engine(
             safeguards=_safeguards(settings, around.timeline),
             first=around.first,
             on_asked=partial(warm, first),
-            on_approved=notifier.approved,
+            on_approved=notifier.approved if notifier.channels else None,
         ),
         chain=chain,
         ledger=ledger,

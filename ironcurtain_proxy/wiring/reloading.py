@@ -98,6 +98,8 @@ class Reloading(Struct, kw_only=True):
     """Whether only the administrator's layer is taken over: the setting `policy.reload` is off."""
     problem: str = ""
     """The reason why the files are not in force, or empty if they are."""
+    _paths: tuple[Path, ...] = ()
+    """Where files of the layers are, or may come."""
     _seen: FileStamps = ()
     """The states of the files at the last look."""
     _taken: FileStamps = ()
@@ -106,11 +108,8 @@ class Reloading(Struct, kw_only=True):
     """The states of the files of the policy in force."""
 
     def __post_init__(self) -> None:
+        self._paths = managed_paths() if self.managed_only else possible_files(self.settings)
         self._seen = self._taken = self._good = file_states(self._paths)
-
-    @property
-    def _paths(self) -> tuple[Path, ...]:
-        return managed_paths() if self.managed_only else possible_files(self.settings)
 
     async def run(self) -> None:
         """Check the files until cancelled."""
@@ -151,8 +150,8 @@ class Reloading(Struct, kw_only=True):
 
     def _has_expired(self) -> bool:
         """Return whether the bundle has expired since it was read."""
-        bundle = self.loaded.bundle
-        now = self.journal.clock.now()
+        managed, now = self.loaded.files.managed, self.journal.clock.now()
+        bundle = None if managed is None else managed.bundle
         return bundle is not None and not bundle.expired and bundle.current.has_ended(now)
 
     async def _refuse_all_but_managed(self, why: str, now: FileStamps) -> None:

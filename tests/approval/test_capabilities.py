@@ -14,13 +14,13 @@ from ironcurtain_proxy.approval.capabilities import (
     Level,
     Profile,
     ProfileAnswer,
-    capabilities_of,
     described,
     detect_isolation,
     effective_profile,
     level_of,
     verdict,
 )
+from ironcurtain_proxy.approval.overlay import capabilities_of
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
     ArgumentRole,

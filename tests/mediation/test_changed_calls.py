@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.agent.replies import is_as_given, result_of
+from ironcurtain_proxy.agent.replies import notes_of, result_of
 from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.decision import HUMAN, Effect, Ground
 from ironcurtain_proxy.model.escalation import Approved
@@ -76,7 +76,7 @@ async def test_the_changed_call_is_made_once_and_the_agent_reads_what_was_change
     assert sent.arguments == {"path": path, "text": "secret plan"}
     assert len(made.questions.asked) == 1
     assert isinstance(reply, Answered)
-    assert not is_as_given(reply)
+    assert notes_of(reply)
     assert "Changed: path." in str(result_of(reply, "read"))
     outcome = made.recorder.records[-1]
     assert (outcome.rule, outcome.arguments) == (by, sent.arguments)

@@ -21,12 +21,12 @@ import anyio
 import orjson
 from msgspec import Struct, field
 
-from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
+from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.jsonrpc.codec import encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.mailbox.messages import MAX_NOTE, Credential, clean_line, timestamp
-from ironcurtain_proxy.model.escalation import Escalation, visible
+from ironcurtain_proxy.model.escalation import Escalation, cut, visible
 from ironcurtain_proxy.version import VERSION
 
 # --- the protocol ---------------------------------------------------------------------------------

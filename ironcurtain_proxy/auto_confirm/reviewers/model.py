@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import anyio
 from msgspec import Struct
 
-from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, PassedOn, Redact, View, cut, view_of
+from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, PassedOn, Redact, View, view_of
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import ReviewQueue, read_object
 from ironcurtain_proxy.llm.litellm_model import Completion, LlmLog, Model, usage_of, warm_within
@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.escalation import (
     Escalation,
     Ruling,
     as_json,
+    cut,
     visible,
 )
 from ironcurtain_proxy.model.values import Json
