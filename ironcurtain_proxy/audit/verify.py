@@ -18,10 +18,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 from msgspec import DecodeError, Meta, Struct, field
 from msgspec.json import decode, encode
@@ -322,6 +322,13 @@ class LogHead(Struct, frozen=True, kw_only=True):
     digest: _Digest
     at: _Moment
 
+    def __post_init__(self) -> None:
+        if not 2000 <= self.at.year < 9000:  # noqa: PLR2004  hours before and after can be named
+            raise ValueError("its time is of no log")
+
+
+Hours: TypeAlias = dict[datetime, list[LogHead]]
+
 
 class HourRoot(Struct, frozen=True, kw_only=True):
     """The root over the heads of one hour."""
@@ -346,20 +353,23 @@ class SignedRoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of heads that the root covers, by machine and log. If it is empty, the root covers
     all heads of the hour. It needs no signature: with a wrong number the root does not match."""
 
-    def covered(self, heads: Iterable[LogHead]) -> list[LogHead]:
-        """Return the heads that were there when it was signed, of those in their order."""
-        inside = [one for one in heads if is_within(one, self.root.hour)]
+    def covered(self, hours: Hours) -> list[LogHead]:
+        """Return the heads of its hour that were there when it was signed, in their order."""
         left = {(name, log): n for name, own in self.counts.items() for log, n in own.items()}
         found = []
-        for one in inside:
+        for one in hours.get(self.root.hour, []):
             key = (one.machine, one.log)
             left[key] = left.get(key, 0) - 1
             found += [one] if left[key] >= 0 or not self.counts else []
         return found
 
-    def late(self, heads: Iterable[LogHead]) -> list[str]:
+    def fits(self, hours: Hours) -> bool:
+        """Return whether it is the root of the heads that it covers."""
+        return root_of(self.covered(hours), self.root.hour) == self.root
+
+    def late(self, hours: Hours) -> list[str]:
         """Return the machines with heads that came after it was signed: their clock is behind."""
-        now = counts_of(heads, self.root.hour) if self.counts else {}
+        now = counts_of(hours.get(self.root.hour, [])) if self.counts else {}
         return sorted([
             name
             for name, own in now.items()
@@ -382,29 +392,31 @@ def merkle_root(leaves: list[bytes]) -> bytes:
     return sha256(b"\1" + parts).digest()
 
 
-def is_within(head: LogHead, hour: datetime) -> bool:
-    """Return whether a head says that it is of the hour that begins at a moment."""
-    return timedelta() <= head.at - hour < HOUR
+def hours_of(heads: Iterable[LogHead]) -> Hours:
+    """Return heads by the beginning of the hour, UTC, that they say they are of."""
+    hours: Hours = {}
+    for one in heads:
+        hour = one.at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        hours.setdefault(hour, []).append(one)
+    return hours
 
 
-def counts_of(heads: Iterable[LogHead], hour: datetime) -> dict[str, dict[str, int]]:
+def counts_of(heads: Iterable[LogHead]) -> dict[str, dict[str, int]]:
     """Return how many heads of an hour each log has, by machine and log."""
     counts: dict[str, dict[str, int]] = {}
     for one in heads:
-        if is_within(one, hour):
-            own = counts.setdefault(one.machine, {})
-            own[one.log] = own.get(one.log, 0) + 1
+        own = counts.setdefault(one.machine, {})
+        own[one.log] = own.get(one.log, 0) + 1
     return counts
 
 
 def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
-    """Return the root over the last head of each log in the hour that begins at a moment."""
+    """Return the root over the last head of each log, of the heads of an hour."""
     last: dict[tuple[str, str], LogHead] = {}
     for head in heads:
-        if is_within(head, hour):
-            key = (head.machine, head.log)
-            # By the number: a clock that is set back in that hour makes no older record the last.
-            last[key] = max(last.get(key, head), head, key=lambda one: (one.seq, one.at))
+        key = (head.machine, head.log)
+        # By the number: a clock that is set back in that hour makes no older record the last.
+        last[key] = max(last.get(key, head), head, key=lambda one: (one.seq, one.at))
     leaves = [encode(last[key]) for key in sorted(last)]
     root = merkle_root(leaves).hex()
     return HourRoot(purpose=_PURPOSE, hour=hour, logs=len(leaves), root=root)
@@ -501,15 +513,12 @@ def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
 
 
 def check_roots(
-    heads: list[LogHead],
-    roots: list[SignedRoot],
-    is_signed: Callable[[SignedRoot], bool],
-    now: datetime,
+    hours: Hours, roots: list[SignedRoot], is_signed: Callable[[SignedRoot], bool], now: datetime
 ) -> list[str]:
     """Return what is wrong with the heads, by the signed roots.
 
     Args:
-        heads: all that were kept.
+        hours: all heads that were kept.
         roots: of the hours.
         is_signed: whether a root is signed, and by a key that counts.
         now: the time. The last whole hour may not be signed yet.
@@ -524,36 +533,33 @@ def check_roots(
         f"the heads of the hour {one.root.hour:{_HOUR}} are not those that were signed: some were "
         "changed, added or dropped"
         for one in right
-        if root_of(one.covered(heads), one.root.hour) != one.root
+        if not one.fits(hours)
     ]
     problems += [
         f"heads of the hour {one.root.hour:{_HOUR}} came after it was signed, and nothing "
         f"else of it was changed: the clock of {', '.join(late)[:200]!r} is behind, or was set "
         "back (`audit root` signs them, too)"
         for one in {root.root.hour: root for root in right}.values()
-        if (late := one.late(heads))
+        if (late := one.late(hours))
     ]
     # Whoever changes heads must not get rid of what shows it by removing the root of that hour.
     return problems + [
         f"the heads of the hour {hour:{_HOUR}} have no root: it was removed, the heads were added, "
         "or `audit root` did not run"
-        for hour in hours_to_sign(heads, right, now - HOUR)
+        for hour in hours_to_sign(hours, right, now - HOUR)
     ]
 
 
-def hours_to_sign_again(heads: list[LogHead], roots: Iterable[SignedRoot]) -> list[datetime]:
+def hours_to_sign_again(hours: Hours, roots: Iterable[SignedRoot]) -> list[datetime]:
     """Return the hours whose newest root leaves out heads that came later, and is right else."""
     return [
         one.root.hour
         for one in {root.root.hour: root for root in roots}.values()
-        if one.late(heads) and root_of(one.covered(heads), one.root.hour) == one.root
+        if one.late(hours) and one.fits(hours)
     ]
 
 
-def hours_to_sign(
-    heads: list[LogHead], roots: Iterable[SignedRoot], now: datetime
-) -> list[datetime]:
+def hours_to_sign(hours: Hours, roots: Iterable[SignedRoot], now: datetime) -> list[datetime]:
     """Return the whole hours with heads that have no root yet, oldest first."""
     known = {one.root.hour for one in roots}
-    hours = {one.at.replace(minute=0, second=0, microsecond=0) for one in heads}
     return sorted([hour for hour in hours if hour not in known and now - hour >= HOUR])

@@ -452,7 +452,7 @@ def _check_proposed(said: S, ours: S, now: datetime, days: int) -> None:
     ours.expires, ours.spec_version = said.expires, said.spec_version
     if said != ours or said.expires > _until(now, days=days + 1):
         raise BundleError(
-            f"the {said.type} that waits is not as `bundle sign` makes it: it holds for more than "
+            f"what waits ({said.type}) is not as `bundle sign` makes it: it holds for more than "
             f"{days} days, is not the next version, or says more; propose it again"
         )
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import read_lines, records_of
 from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
-from ironcurtain_proxy.audit.shipping import Shipper, ShippingError
+from ironcurtain_proxy.audit.shipping import Shipped, Shipper, ShippingError
 from ironcurtain_proxy.audit.verify import (
     HEADS_SUFFIX,
     ROOTS_NAME,
@@ -27,6 +27,7 @@ from ironcurtain_proxy.audit.verify import (
     check_log,
     check_roots,
     counts_of,
+    hours_of,
     hours_to_sign,
     hours_to_sign_again,
     publish,
@@ -272,14 +273,13 @@ _REFUSED: Final = 300
 
 def ship(logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit ship`. Return 1 if the records were not taken."""
-    sender, published = _sender(options), -_HEADS_EVERY
+    sender, published, told = _sender(options), -_HEADS_EVERY, dict[Path, Shipped]()
     while True:
-        failed = False
-        for member in logs.members():
-            failed |= not _is_sent(sender, member.path, is_told=options.every is None)
+        is_told = options.every is None
+        failed = False in [_is_sent(sender, one.path, is_told=is_told) for one in logs.members()]
         if options.heads is not None and time.monotonic() - published >= _HEADS_EVERY:
             try:
-                _publish(sender, logs, options.heads)
+                _publish(sender, logs, options.heads, told)
                 published = time.monotonic()
             except OSError as error:
                 failed = True
@@ -340,26 +340,28 @@ def _poster(url: str) -> Callable[[bytes, str], None]:
     return post
 
 
-def _publish(sender: Shipper, logs: Logs, directory: Path) -> None:
+def _publish(sender: Shipper, logs: Logs, directory: Path, told: dict[Path, Shipped]) -> None:
     now = SystemClock().now()
     directory.mkdir(parents=True, exist_ok=True)
     for member in logs.members():
         last, name = sender.last(member.path), sender.machine
-        if last.seq:
+        # Thousands of machines that rest publish nothing, each minute.
+        if last.seq and told.get(member.path) != last:
             log = member.path.name
             head = LogHead(machine=name, log=log, seq=last.seq, digest=last.digest, at=now)
             publish(directory / f"{name}{HEADS_SUFFIX}", head)
+            told[member.path] = last
 
 
 def sign_roots(_logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit root`: sign the root of each whole hour that has none."""
     require("fleet", "audit root")
-    signer, heads = signer_of(options.key), read_heads(options.heads, complain)
+    signer, heads = signer_of(options.key), hours_of(read_heads(options.heads, complain))
     known = read_roots(options.heads, complain)
     hours = hours_to_sign(heads, known, SystemClock().now()) + hours_to_sign_again(heads, known)
     for hour in hours:
-        root = root_of(heads, hour)
-        mark, counts = signer.sign_metadata(root.data()).hex(), counts_of(heads, hour)
+        root = root_of(heads[hour], hour)
+        mark, counts = signer.sign_metadata(root.data()).hex(), counts_of(heads[hour])
         signed = SignedRoot(root=root, key=signer.key, signature=mark, counts=counts)
         publish(options.heads / ROOTS_NAME, signed)
     say(f"signed {counted(len(hours), 'root')}")
@@ -380,7 +382,7 @@ def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
             key, signature = by_name.get(one.key), bytes.fromhex(one.signature)
             return key is not None and is_signed_metadata(key, signature, one.root.data())
 
-        problems += check_roots(heads, roots, is_signed, SystemClock().now())
+        problems += check_roots(hours_of(heads), roots, is_signed, SystemClock().now())
         hours = len({one.root.hour for one in roots})
         complain(f"{counted(hours, 'hour')} with a signed root, over {len(heads)} heads of logs")
     # By the name of the copy that was sent elsewhere.

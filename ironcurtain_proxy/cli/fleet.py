@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ironcurtain_proxy.cli.arguments import path_of
-from ironcurtain_proxy.cli.output import complain, picked, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import (
     database_of,
     mailboxes_of,
@@ -60,10 +60,8 @@ def _sign(options: argparse.Namespace) -> int:
     if bool(options.person) != bool(options.machine):
         raise ConfigurationError("--person and --machine belong together: they name all keys")
     if options.machine is not None:
-        persons, roots = (
-            [read_public_key(one) for one in few] for few in (options.person, options.root)
-        )
-        repository.begin(persons, read_public_key(options.machine), now, roots)
+        persons, roots = map(read_public_key, options.person), map(read_public_key, options.root)
+        repository.begin([*persons], read_public_key(options.machine), now, [*roots])
     if options.content is not None:
         say(f"bundle {repository.propose(options.content, now)} waits for signatures")
     for line in repository.changes():
@@ -204,8 +202,7 @@ def _listed(*, is_json: bool) -> int:
     if is_json:
         say_json({"quorum": found.quorum, "reviewers": rows})
         return 0
-    persons = "person" if found.quorum == 1 else "persons"
-    say(f"{path}: {found.quorum} {persons} must sign an approval")
+    say(f"{path}: {counted(found.quorum, 'person')} must sign an approval")
     for row in rows:
         said = [f"{name} {_text(value)}" for name, value in row.items() if value]
         say(visible("  " + "; ".join(said)))
@@ -216,6 +213,7 @@ def _row(key: ReviewerKey, found: Signatories) -> dict[str, Json]:
     return {
         "key": key.id,
         **picked(key, "person risk"),
+        "accounts": [*sorted(key.accounts)],
         "roles": [*sorted(key.roles)],
         "servers": [*sorted(key.servers or ())],
         "paths": [str(one) for one in key.paths or ()],

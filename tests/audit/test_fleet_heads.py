@@ -4,16 +4,32 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 import orjson
 import pytest
 from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of, seal
 from ironcurtain_proxy.audit.shipping import Shipper
-from ironcurtain_proxy.audit.verify import HEADS_SUFFIX, ROOTS_NAME, LogHead, publish
+from ironcurtain_proxy.audit.verify import (
+    HEADS_SUFFIX,
+    ROOTS_NAME,
+    LogHead,
+    SignedRoot,
+    check_roots,
+    counts_of,
+    hours_of,
+    hours_to_sign,
+    hours_to_sign_again,
+    merkle_root,
+    publish,
+    root_of,
+)
 from tests import program
 from tests.audit.test_shipping import cut, edited, record, reordered, rewritten
 
@@ -140,3 +156,48 @@ def test_a_machine_neither_accuses_another_one_nor_hides_its_heads(copied: Path)
     assert found == 1
     assert len(problems) == 2
     assert all(f"{GUILTY}{HEADS_SUFFIX} has a head of another machine" in one for one in problems)
+
+
+def test_each_root_looks_at_the_heads_of_its_hour_alone() -> None:
+    """After a month there are thousands of roots, over millions of heads."""
+
+    class Watched(dict[datetime, list[LogHead]]):
+        def values(self) -> NoReturn:
+            raise AssertionError("all heads are read again")
+
+        items = values
+
+    hour = datetime(2026, 11, 28, 10, tzinfo=UTC)
+    india = timezone(timedelta(hours=5, minutes=30))
+    heads = [
+        LogHead(machine="m", log="audit.jsonl", seq=n, digest="0" * 64, at=moment)
+        for n, moment in enumerate([hour, hour + timedelta(hours=1), hour.astimezone(india)])
+    ]
+    hours = Watched(hours_of(heads))
+    assert [*hours] == [hour, hour + timedelta(hours=1)]
+    roots = [
+        SignedRoot(root=root_of(own, at), key="k", signature="00", counts=counts_of(own))
+        for at, own in hours_of(heads).items()
+    ]
+    now = hour + timedelta(days=1)
+    assert check_roots(hours, roots, lambda _: True, now) == []
+    assert hours_to_sign(hours, roots[1:], now) == [hour]
+    hours[hour].append(replace(heads[0], seq=9))
+    assert hours_to_sign_again(hours, roots) == [hour]
+
+
+def test_a_tree_of_one_leaf_is_not_the_tree_of_two() -> None:
+    assert merkle_root([b"a"]) == sha256(b"\0a").digest()
+    two = sha256(b"\1" + merkle_root([b"a"]) + merkle_root([b"b"])).digest()
+    assert merkle_root([b"a", b"b"]) == two
+    roots = {merkle_root([bytes([n]) for n in range(size)]) for size in range(20)}
+    assert len(roots) == 20
+
+
+def test_the_root_of_an_hour_covers_the_last_record_also_where_a_clock_went_back() -> None:
+    hour = datetime(2026, 11, 28, 10, tzinfo=UTC)
+    heads = [
+        LogHead(machine="m", log="audit.jsonl", seq=seq, digest=f"{seq}" * 64, at=hour + at)
+        for seq, at in ((1, timedelta(minutes=50)), (2, timedelta(minutes=10)))
+    ]
+    assert root_of(heads, hour) == root_of(heads[1:], hour) != root_of(heads[:1], hour)

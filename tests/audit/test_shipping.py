@@ -19,9 +19,10 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.files import head_path, head_text
+from ironcurtain_proxy.audit.known_logs import Member
 from ironcurtain_proxy.audit.records import GENESIS, seal
-from ironcurtain_proxy.audit.shipping import ShippingError
-from ironcurtain_proxy.audit.verify import LogHead, merkle_root, publish, root_of
+from ironcurtain_proxy.audit.shipping import Shipped, Shipper, ShippingError
+from ironcurtain_proxy.audit.verify import LogHead, publish, root_of
 from ironcurtain_proxy.cli import audit_whole
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import machine_id
@@ -300,6 +301,18 @@ def test_heads_name_what_a_receiver_of_any_format_has_taken(machine: Machine) ->
     assert (at(orjson.loads(line), "seq"), machine.count) == (3, 3)
 
 
+def test_a_log_that_rests_is_not_named_again_each_minute(machine: Machine) -> None:
+    shipper = Shipper(machine=MACHINE, style="records", to=machine.share / "team")
+    logs = audit_whole.Logs(machine.log, lambda: (Member(machine.log),), machine.home, True)
+    told: dict[Path, Shipped] = {}
+    for number in (3, 0, 0, 1):
+        machine.write(number)
+        shipper.ship(machine.log)
+        audit_whole._publish(shipper, logs, machine.share, told)
+    lines = (machine.share / f"{MACHINE}.heads.jsonl").read_bytes().splitlines()
+    assert [at(orjson.loads(line), "seq") for line in lines] == [3, 4]
+
+
 MOST_SENT = 64 << 20
 
 
@@ -404,15 +417,6 @@ def keep(share: Path, heads: list[LogHead]) -> None:
         publish(share / f"{one.machine}.heads.jsonl", one)
 
 
-def test_the_root_of_an_hour_covers_the_last_record_also_where_a_clock_went_back() -> None:
-    hour = datetime(2026, 11, 28, 10, tzinfo=UTC)
-    heads = [
-        LogHead(machine="m", log="audit.jsonl", seq=seq, digest=f"{seq}" * 64, at=hour + at)
-        for seq, at in ((1, timedelta(minutes=50)), (2, timedelta(minutes=10)))
-    ]
-    assert root_of(heads, hour) == root_of(heads[1:], hour) != root_of(heads[:1], hour)
-
-
 def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: Machine) -> None:
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)  # noqa: TID251
     machine.write(4)
@@ -511,14 +515,6 @@ def test_heads_of_a_clock_that_is_behind_are_told_apart_from_changed_ones_and_si
     assert verify().returncode == 0
     keep(machine.share, [*first, late[0]])
     assert "changed, added or dropped" in verify().stdout
-
-
-def test_a_tree_of_one_leaf_is_not_the_tree_of_two() -> None:
-    assert merkle_root([b"a"]) == sha256(b"\0a").digest()
-    two = sha256(b"\1" + merkle_root([b"a"]) + merkle_root([b"b"])).digest()
-    assert merkle_root([b"a", b"b"]) == two
-    roots = {merkle_root([bytes([n]) for n in range(size)]) for size in range(20)}
-    assert len(roots) == 20
 
 
 # --- the report -----------------------------------------------------------------------------------
