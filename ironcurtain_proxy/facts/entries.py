@@ -10,7 +10,6 @@ that cannot be read here, the result is empty: the sandbox then stops the comman
 about the next attempt names the host.
 """
 
-import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -318,23 +317,37 @@ def _npm(above: Sequence[str], home: str) -> tuple[str, ...]:
 
 def _pip(_above: Sequence[str], home: str) -> tuple[str, ...]:
     places = (f"{home}/.config/pip/pip.conf", f"{home}/.pip/pip.conf", "/etc/pip.conf")
-    return () if any(map(os.path.lexists, places)) else _PYPI
+    return () if any(map(_leads_elsewhere, places)) else _PYPI
 
 
 def _uv(above: Sequence[str], home: str) -> tuple[str, ...]:
-    places = [f"{home}/.config/uv/uv.toml", "/etc/uv/uv.toml", *[f"{one}/uv.toml" for one in above]]
-    said = any("index" in _text(f"{one}/pyproject.toml") for one in above)
-    return () if said or any(map(os.path.lexists, places)) else _PYPI
+    names = ("uv.toml", "pyproject.toml")
+    places = [f"{home}/.config/uv/uv.toml", "/etc/uv/uv.toml"]
+    places += [f"{one}/{name}" for one in above for name in names]
+    return () if any(map(_leads_elsewhere, places)) else _PYPI
 
 
 def _cargo(above: Sequence[str], home: str) -> tuple[str, ...]:
     names = ("config.toml", "config")
     places = [f"{top}/.cargo/{name}" for top in (*above, home) for name in names]
-    return () if any(map(os.path.lexists, places)) else _CRATES
+    return () if any(map(_leads_elsewhere, places)) else _CRATES
 
 
 def _go(_above: Sequence[str], home: str) -> tuple[str, ...]:
-    return () if os.path.lexists(f"{home}/.config/go/env") else _GO
+    return () if _leads_elsewhere(f"{home}/.config/go/env") else _GO
+
+
+def _leads_elsewhere(path: str) -> bool:
+    """Return whether a configuration may name another registry. Most say something else.
+
+    What is read wrongly opens no host that the question did not show.
+    """
+    return _OF_REGISTRIES.search(_text(path)) is not None
+
+
+_OF_REGISTRIES: Final = re.compile(
+    r"index|find-links|registr|proxy|replace-with|sumdb|goprivate", re.IGNORECASE
+)
 
 
 _READERS: Final[Mapping[str, _Reader]] = {

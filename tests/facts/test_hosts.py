@@ -78,12 +78,15 @@ def test_the_registry_is_the_one_that_the_project_names(
     ("command", "file"),
     [("cargo install x", ".cargo/config.toml"), ("uv pip install x", "uv.toml")],
 )
-def test_no_host_is_known_where_a_file_may_name_another(
+def test_no_host_is_known_where_a_file_names_another(
     project: Path, command: str, file: str
 ) -> None:
     (project / file).parent.mkdir(exist_ok=True)
-    (project / file).write_text("")
-    assert hosts(project, command) == ()
+    (project / file).write_text('[net]\nretry = 3\ncert = "/etc/ssl/x.pem"\n')
+    assert hosts(project, command) != (), "most files say nothing of registries"
+    for text in ('[source.crates-io]\nreplace-with = "x"', 'index-url = "https://e.example"'):
+        (project / file).write_text(text)
+        assert hosts(project, command) == ()
 
 
 def test_an_approval_is_one_of_the_hosts_and_ends_with_them(project: Path) -> None:
@@ -95,3 +98,18 @@ def test_an_approval_is_one_of_the_hosts_and_ends_with_them(project: Path) -> No
     assert said.endswith("(reaches registry.npmjs.org)")
     (project.parent / ".npmrc").write_text("registry=https://evil.example\n")
     assert not covers(approved, command, seen(project, "npm ci"))
+
+
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [("cert = /etc/ssl/certs/ca.pem", ("files.pythonhosted.org", "pypi.org")),
+     ("timeout = 60", ("files.pythonhosted.org", "pypi.org")),
+     ("index-url = https://e.example/simple", ()), ("extra-index-url = https://e.example", ()),
+     ("find-links = https://e.example", ()), ("proxy = http://e.example", ())],
+)  # fmt: skip
+def test_settings_of_pip_that_name_no_index_leave_its_hosts_known(
+    project: Path, said: str, reached: tuple[str, ...]
+) -> None:
+    (project.parent / ".config/pip").mkdir(parents=True)
+    (project.parent / ".config/pip/pip.conf").write_text(f"[global]\n{said}\n")
+    assert hosts(project, "pip install six") == reached
