@@ -51,7 +51,6 @@ from ironcurtain_proxy.sandbox.installed import beyond_agents
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
-    from ironcurtain_proxy.facts.client_tools import client_servers
     from ironcurtain_proxy.grants.kept import PersistedGrants
     from ironcurtain_proxy.signing import Counters
 
@@ -177,7 +176,8 @@ def persisted_grants(
     if said.scope == "project" and settings.workspace is None:
         return None, "grants.persist has the scope project, but no workspace: nothing is kept"
     # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.grants.kept import KEPT_NAME, Circumstances, GrantsFile, PersistedGrants  # noqa: PLC0415  # noqa: PLC0415
+    from ironcurtain_proxy.facts.client_tools import client_servers  # noqa: PLC0415
+    from ironcurtain_proxy.grants.kept import KEPT_NAME, Circumstances, GrantsFile, PersistedGrants  # noqa: PLC0415
 
     workspace = None if settings.workspace is None else str(settings.workspace)
     repository = None if workspace is None else repository_of(workspace)
