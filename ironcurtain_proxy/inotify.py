@@ -27,7 +27,8 @@ ONLYDIR: Final = 0x01000000
 _MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE = 0x2, 0x8, 0x80, 0x100
 _DONT_FOLLOW, _MASK_ADD = 0x02000000, 0x20000000
 _ENTRIES: Final = _CREATE | _MOVED_TO | ONLYDIR | _DONT_FOLLOW | _MASK_ADD
-_CONTENTS: Final = _MODIFY | _CLOSE_WRITE
+WRITTEN: Final = _MODIFY | _CLOSE_WRITE
+"""Masks of events of which only the directories tell that were added with `contents`."""
 _HEAD: Final = struct.Struct("iIII")
 _MOST: Final = 1 << 18
 
@@ -67,7 +68,7 @@ class InotifyQueue:
         Returns False if it cannot be watched, as where the system has no room.
         """
         try:
-            self.watch(directory, _ENTRIES | (_CONTENTS if contents else 0))
+            self.watch(directory, _ENTRIES | (WRITTEN if contents else 0))
         except OSError:
             return False
         return True

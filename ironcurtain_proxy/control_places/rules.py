@@ -94,6 +94,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _REPOSITORY: Final = ".git"
+_STEERS_GIT: Final = frozenset({_REPOSITORY, "config", "config.worktree", "hooks"})
 _DATA_PARTS: Final = frozenset({"objects", "refs"})
 
 
@@ -149,6 +150,18 @@ def may_be_control(directory: str, name: str) -> bool:
         or directory.lower() in read_names().acted_on.within
         or _is_run_by_name((directory, name))
     )
+
+
+def may_steer(name: str, *, is_written: bool) -> bool:
+    """Return whether a new entry of this name may be acted on at once, or one that was written.
+
+    Args:
+        name: of an entry of any directory.
+        is_written: whether it was written in a directory that holds control places.
+    """
+    git, lower = read_names().git, name.lower()
+    is_data = lower.endswith(".lock") or lower in git.data_files
+    return lower in _STEERS_GIT or is_acted_on(name) or (is_written and not is_data)
 
 
 def is_acted_on(name: str) -> bool:

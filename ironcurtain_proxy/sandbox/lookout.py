@@ -455,13 +455,9 @@ class ControlLookout:
         if worktree is None:
             return False
         text = os.fsdecode(now).rstrip("\n")
-        match worktree[1]:
-            case "commondir":
-                return text == "../.."
-            case "gitdir":
-                return lies_in(os.path.normpath(text), self.roots)
-            case _:
-                return True
+        if worktree[1] == "gitdir":
+            return lies_in(os.path.normpath(text), self.roots)
+        return worktree[1] != "commondir" or text == "../.."
 
     def _undo(self, refused: list[tuple[Found, ControlFile]]) -> bool:
         """Put back the earlier state. Returns whether that was new."""

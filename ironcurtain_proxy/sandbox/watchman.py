@@ -27,7 +27,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.inotify import InotifyQueue
+from ironcurtain_proxy.control_places.rules import may_steer
+from ironcurtain_proxy.inotify import WRITTEN, InotifyQueue
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
@@ -388,9 +389,9 @@ class Watchman(Struct):
         A write through a memory mapping, or under another name, causes no event.
         """
         beaten = anyio.current_time()
-        pause = _QUIET
+        pause, silence = _QUIET, _UNASKED
         while self.lookout.roots:
-            with anyio.move_on_after(max(_UNASKED, pause)):
+            with anyio.move_on_after(silence):
                 inotify = self.lookout.inotify
                 if inotify is None:
                     await anyio.sleep_forever()
@@ -409,7 +410,20 @@ class Watchman(Struct):
             if self.on_race is not None and any(one.acts for one in found):
                 # What races the look is ended soon.
                 pause = _QUIET
-            await anyio.sleep(pause)
+            with anyio.move_on_after(pause) as rest:
+                await self._until_steered(2 * (anyio.current_time() - begun))
+            # The event has been read: the next look waits for no other one.
+            silence = max(_UNASKED, pause) if rest.cancelled_caught else 0
+
+    async def _until_steered(self, rest: float) -> None:
+        """Rest, and wait for an event in whose place something may act: a pause would be a race."""
+        await anyio.sleep(rest)
+        while (inotify := self.lookout.inotify) is not None:
+            await anyio.wait_readable(inotify.descriptor)
+            events = [*inotify.events()]
+            if any(may_steer(name, is_written=bool(mask & WRITTEN)) for _, mask, name in events):
+                return
+        await anyio.sleep_forever()
 
     def end(self) -> tuple[PutBack, ...]:
         """Check once more after the servers' end: processes of a call may write until then."""
