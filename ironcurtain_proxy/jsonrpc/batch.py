@@ -85,8 +85,8 @@ class PromptFuture(asyncio.Future[_Value]):
         """Give the task its value, and run it until it waits again."""
         # Called for each step of each call: `super()` takes three times as long.
         _set_result(self, result)
-        if (tell := self._tell) is not None:
-            self._go_on(tell)
+        if self._tell is not None:
+            self._go_on(self._tell)
 
     def set_exception(self, exception: type[BaseException] | BaseException) -> None:
         """Raise in the task, and run it until it waits again."""
