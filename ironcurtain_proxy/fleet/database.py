@@ -476,4 +476,5 @@ def _read(one: ShownQuestion, now: datetime) -> PendingRequest | None:
         return None
     expires = None if one.left is None else now + timedelta(seconds=one.left)
     request = replace(request, expires=expires, ends=None)
-    return PendingRequest(Path("/") / one.host.replace("/", "-"), request)
+    # The row's name of the machine is for requests of earlier versions: nothing signs that.
+    return PendingRequest(Path("/") / (request.host or one.host).replace("/", "-"), request)

@@ -154,6 +154,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """The signatures that an approval needs, in words, or empty if there is none."""
     risk: str = ""
     machine: str = ""
+    host: str = ""
+    """The name of the machine, as people know it."""
     may_edit: bool = False
     """Whether a person may change arguments and approve the changed call."""
 
@@ -245,6 +247,7 @@ def request_bytes(
     reviewer: str = "",
     ends: BootMoment | None = None,
     subject: str = "",
+    host: str = "",
 ) -> bytes:
     """Return the content of a request's file: the original's keys first, then this project's.
 
@@ -254,6 +257,7 @@ def request_bytes(
         reviewer: who alone may answer, with a token; empty: whoever reads it.
         ends: the deadline by the count of this boot.
         subject: see `adoption.subject_of`; empty: the question ends with its proxy.
+        host: the machine's name for people.
 
     Raises:
         TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
@@ -303,9 +307,10 @@ def request_bytes(
     may_edit = escalation.editable and escalation.signing is None and not reviewer
     said = {"mayEdit": may_edit, "subject": subject, "reviewer": reviewer}
     fields |= {name: value for name, value in said.items() if value}
-    if escalation.signing is not None:
-        need = escalation.signing
-        fields |= {"signatures": str(need), "risk": need.risk, "machine": need.machine}
+    if (need := escalation.signing) is not None:
+        # The host is signed, too: a database that names another machine deceives nobody.
+        said = {"risk": need.risk, "machine": need.machine, "host": host}
+        fields |= {"signatures": str(need), **said}
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
@@ -407,7 +412,7 @@ _TEXTS: Final[Mapping[str, str]] = {
         """
         id=escalationId server=serverName tool=toolName reason exposed_name=exposedName
         policy_version=policyVersion arguments_hash=argumentsHash session rule effect reviewer
-        subject signatures risk machine
+        subject signatures risk machine host
         """
     )
 }
@@ -541,17 +546,15 @@ def read_signed(raw: bytes) -> SignedAnswer | str:
 
 def owner_of(value: object) -> Owner | None:
     """Parse the owner in a file, or None if it is invalid."""
-    fields = object_of(value)
-    pid, start = fields.get("pid"), fields.get("startTime")
+    pid, start = [object_of(value).get(name) for name in ("pid", "startTime")]
     if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
         return None
     return Owner(pid, text_of(start))
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
-        return None
-    return tuple([item for item in value if isinstance(item, str)])
+    found = [item for item in list_of(value) if isinstance(item, str)]
+    return tuple(found) if isinstance(value, list) else None
 
 
 def _context(value: object) -> tuple[tuple[str, str], ...]:

@@ -8,6 +8,7 @@ always withdraws it.
 
 import errno
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
@@ -343,7 +344,7 @@ class Mailbox:
         subject = ""
         if self._settings.outlive:
             subject = subject_of(escalation, self._settings.principal)
-        raw = request_bytes(shown, self._owner, reviewer, ends, subject)
+        raw = request_bytes(shown, self._owner, reviewer, ends, subject, os.uname().nodename)
         if credential is not None or escalation.signing is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
             place.clear(request_name(escalation.id))

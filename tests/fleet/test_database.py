@@ -40,7 +40,7 @@ def carried(tmp_path: Path, found: FleetDatabase) -> Iterator[tuple[Relay, str]]
     place.mkdir(mode=0o700)
     question = replace(a_question(), signing=needing(1), created=utc_now())
     question = replace(question, deadline=question.created.replace(year=2100))
-    raw = request_bytes(question, this_process())
+    raw = request_bytes(question, this_process(), host="web-1")
     (place / request_name(question.id)).write_bytes(raw)
     (place / request_name(question.id)).chmod(0o600)
     made = Relay(Mailboxes([place], None), found, "home", lambda _: None)
@@ -145,6 +145,18 @@ def test_a_table_with_other_columns_is_a_database_that_is_away(
     one._sent = None
     one.step()
     assert [each.id for each in Board(found).pending(utc_now())] == [identifier]
+
+
+def test_the_machine_that_is_shown_is_the_one_that_asked(
+    found: FleetDatabase, postgres_url: str, carried: tuple[Relay, str]
+) -> None:
+    """Whoever writes to the database lets a person approve for what they take for another one."""
+    one, _ = carried
+    one.step()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"UPDATE ironcurtain_questions SET host = 'only-for-trying'")
+    (shown,) = Board(found).pending(utc_now())
+    assert shown.directory.name == "web-1"
 
 
 def test_a_question_whose_row_somebody_removed_is_sent_again(

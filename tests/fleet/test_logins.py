@@ -241,7 +241,8 @@ def waiting(number: int, host: str) -> PendingRequest:
     question = a_question(identifier=f"7db5443e-0000-4000-8000-00000000000{number}")
     one = replace(question, signing=needing(1), created=asked)
     raw = request_bytes(replace(one, deadline=asked.replace(year=2100)), this_process())
-    shown = _read(ShownQuestion(one.id, host, raw), asked)
+    raw = orjson.dumps({**orjson.loads(raw), "host": host})
+    shown = _read(ShownQuestion(one.id, "what the row says", raw), asked)
     assert shown is not None
     return shown
 
