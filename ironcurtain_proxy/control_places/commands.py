@@ -92,8 +92,8 @@ _DIRECTORIES: Final = lazy(
 )
 """Where settings say that programs, or a library that is loaded, lie."""
 _INCLUDED: Final = lazy(
-    r"(?im)^[ \t]*[!#]?(?:glob)?(?:include(?:-?dir)?|source(?:-file)?|conf-dir)\b[\s=\"']+"
-    r"([^\s\"'#]*/)[^\s\"'/]*[*?\[]"
+    r"(?im)(?:^[ \t]*[!#]?(?:glob)?(?:include(?:-?dir)?|source(?:-file)?|conf-dir|runtime)\b"
+    r"[\s=!\"']+|\bglob\([\"'])([^\s\"'#]*/[^\s\"'/]*[*?\[][^\s\"'/]*)"
 )
 """`Include x/*.conf`: programs load each file of a directory."""
 _LOADED: Final = lazy(
@@ -465,8 +465,8 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     for part in _COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
-    directories = [*_DIRECTORIES.findall(text), *_INCLUDED.findall(text)]
-    yield from [f"{_relative(one)}/" for one in directories]
+    yield from [f"{_relative(one)}/" for one in _DIRECTORIES.findall(text)]
+    yield from [_relative(_ANYTHING.sub("*", one)) for one in _INCLUDED.findall(text)]
     yield from map(_relative, _words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
     yield from map(_relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))

@@ -232,8 +232,10 @@ class Leads:
             self._expect(() if said is None else said.full)
             if said is not None and is_below(path, [home]):
                 # It starts in whichever directory the user's programs are.
-                here = [one[1:] for one in said.coming if one[:2] == "./" and "*" not in one]
-                self.modules.know(ANYWHERE, [f"**{one}" for one in here])
+                is_agents = name.endswith(OF_PROJECTS)
+                here = [one for one in said.coming if one[:2] == "./" or (is_agents and "/" in one)]
+                here = [one.removeprefix("./") for one in here if "*" not in one and one[-1] != "/"]
+                self.modules.know(ANYWHERE, [f"**/{one}" for one in here])
             for one in () if said is None else {*said.named, *said.coming}:
                 # Without its slash a word may begin at the root.
                 further = f"/{one}" if f"/{one}".startswith(f"{home}/") else f"{home}/{one}"
