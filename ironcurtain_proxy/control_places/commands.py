@@ -314,7 +314,7 @@ def _words_of_values(text: str) -> Iterator[str]:
     Of one that begins with an interpreter every word; of others the first, if it is a path or all
     that there is: `"apiKeyHelper": "tools/key.sh --short"`, `_.file = "local.env"`.
     """
-    for one in _VALUES.finditer(_SPOKEN_OF.sub("", text)):
+    for one in _VALUES.finditer(_without_spoken_of(text)):
         if one[0].endswith(":"):
             continue
         words = _WORDS.findall(next(filter(None, one.groups()), ""))
@@ -322,6 +322,12 @@ def _words_of_values(text: str) -> Iterator[str]:
             is_path = "/" in words[0] or len(words) == 1
             words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
         yield from words
+
+
+@lru_cache(maxsize=1)
+def _without_spoken_of(text: str) -> str:
+    """Return a text without what it only speaks of; each is asked about twice in a row."""
+    return _SPOKEN_OF.sub("", text)
 
 
 def _is_data(word: str) -> bool:
@@ -474,7 +480,7 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
 
 def _in_full(name: str, text: str) -> Iterator[str]:
     """Yield the paths that a text says in full, but for what it only speaks of, and documents."""
-    text = text if is_shells(name) else _SPOKEN_OF.sub("", text)
+    text = text if is_shells(name) else _without_spoken_of(text)
     documents = read_names().commands["data_endings"]
     blanks = [one for kind in _QUOTED for one in kind.findall(text) if " " in one]
     for one in [*_IN_FULL.findall(text), *[one for one in blanks if one.startswith("/")]]:
