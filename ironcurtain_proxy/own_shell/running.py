@@ -28,7 +28,13 @@ from ironcurtain_proxy.sandbox import closed_network
 from ironcurtain_proxy.sandbox.closure import closure, filter_of_calls
 from ironcurtain_proxy.sandbox.directory import Launch
 from ironcurtain_proxy.sandbox.installed import beyond_agents
-from ironcurtain_proxy.sandbox.launch import Confinement, confine, with_own_programs
+from ironcurtain_proxy.sandbox.launch import (
+    MODULES,
+    Confinement,
+    confine,
+    with_own_programs,
+    with_pools,
+)
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
@@ -130,7 +136,7 @@ class CommandRestrictions:
         user, network = self._spaces
         return RestrictedCommand(
             argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
-            environment={**_ATTACHED, **os.environ, **_QUIET, **self._own_places(), **_to_gate()},
+            environment={**_own_settings(), **_QUIET, **self._own_places(), **_to_gate()},
             # Root enters no user namespace, and the command must not inherit one.
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
@@ -165,7 +171,7 @@ class CommandRestrictions:
         launch = confine(spec, confinement)
         return RestrictedCommand(
             argv=launch.argv,
-            environment={**_ATTACHED, **os.environ, **launch.environment},
+            environment={**_own_settings(), **launch.environment},
             descriptors=launch.descriptors,
             launch=launch,
         )
@@ -175,6 +181,11 @@ class CommandRestrictions:
             return {}
         place = self._setup.private.places[0]
         return {"TMPDIR": place, "npm_config_cache": f"{place}/npm"}
+
+
+def _own_settings() -> dict[str, str]:
+    """Return our environment, with what git and Python need in a view."""
+    return {**_ATTACHED, **os.environ, MODULES: with_pools(os.environ.get(MODULES, ""))}
 
 
 def _to_gate() -> dict[str, str]:

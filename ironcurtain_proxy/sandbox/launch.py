@@ -33,6 +33,9 @@ _ALONE: Final = "IRONCURTAIN_INSIDE_"
 NODE_PROXY: Final = str(Path(__file__).with_name("node_proxy.cjs"))
 """What Node.js loads first: the same for versions that know no such variable."""
 _OPTIONS: Final = "NODE_OPTIONS"
+MODULES: Final = "PYTHONPATH"
+_POOLS: Final = str(Path(__file__).with_name("pools"))
+"""What Python imports first."""
 _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 """Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
@@ -162,7 +165,7 @@ def confine(spec: ServerSpec, confinement: Confinement) -> Launch:
                     **confinement.variables,
                     **_by_proxy(confinement, spec),
                 }.items()
-                if name not in spec.env or name == _OPTIONS
+                if name not in spec.env or name in {_OPTIONS, MODULES}
             },
             **own,
             "TMPDIR": directory.path,
@@ -173,15 +176,26 @@ def confine(spec: ServerSpec, confinement: Confinement) -> Launch:
 
 
 def _by_proxy(confinement: Confinement, spec: ServerSpec) -> Mapping[str, str]:
-    """Return the variables that make Node.js use the sandbox's proxy.
+    """Return the variables that make Node.js use the sandbox's proxy, and Python no sockets.
 
-    Empty where the profile hides the file that does so for older versions.
+    Empty where the profile hides the files that do so.
     """
     if not confinement.profile.may_read(RealPath.from_text(os.path.realpath(NODE_PROXY))):
         return {}
     quoted = NODE_PROXY.replace("\\", "\\\\").replace('"', '\\"')
-    own = spec.env.get(_OPTIONS, confinement.variables.get(_OPTIONS, ""))
-    return {"NODE_USE_ENV_PROXY": "1", _OPTIONS: f'--require="{quoted}" {own}'.strip()}
+    options, modules = (
+        {**confinement.variables, **spec.env}.get(o, "") for o in (_OPTIONS, MODULES)
+    )
+    return {
+        "NODE_USE_ENV_PROXY": "1",
+        _OPTIONS: f'--require="{quoted}" {options}'.strip(),
+        MODULES: with_pools(modules),
+    }
+
+
+def with_pools(modules: str) -> str:
+    """Return a `PYTHONPATH` by which Python starts processes without a socket; see `pools`."""
+    return os.pathsep.join([_POOLS, modules] if modules else [_POOLS])
 
 
 def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Launch:
