@@ -15,6 +15,7 @@
 - `restrictions`: what a running process of a sandbox can touch.
 - `denials`: what a sandbox refuses, before and after the call.
 - `directory`: directories for sockets, the settings in them, and what a killed proxy left.
+- `pools`: what Python imports first in a sandbox.
 - `standstill`: all processes of a sandbox, stopped between calls.
 - `lookout`, `watchman`, `survey`, `putting_back`: what a call left at control places is
   found, judged and put back.

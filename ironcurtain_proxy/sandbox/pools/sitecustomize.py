@@ -1,10 +1,10 @@
-# mypy: disable-error-code="no-untyped-def, arg-type"
 """What Python imports first in a sandbox: `multiprocessing` does without a unix socket.
 
 From 3.14 on it starts processes by a server that listens at one, which no sandbox allows: `black .`
 ended in a PermissionError. To start each anew (`spawn`) asks the same of a program. The user's own
 module of this name is imported as without us. Older Pythons read this, too, so it says no types.
 """
+# mypy: disable-error-code="no-untyped-def, arg-type"
 
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader
