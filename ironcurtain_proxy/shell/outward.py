@@ -242,6 +242,7 @@ def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Wor
 ELSEWHERE: Final = "it reads files outside the workspace"
 SHOW_NO_CONTENT: Final = word_set("show-no-content")
 """Programs that show no content of the files that they are given, at most names and sizes."""
+_ANOTHER_HOME: Final = re.compile(r"~[^/\s]+/")
 HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
 
 
@@ -253,16 +254,15 @@ def _is_someones(word: Word, place: CommandPlace) -> bool:
     whole = word.prefix
     if "/" not in whole:
         return False
+    homes = HOMES if place.home is None else (*HOMES, place.home)
     for text in (whole, whole.partition("=")[2]):
-        if text.startswith(("/", "~/", "../")):
-            path = path_of(Word(text), place)
-            homes = HOMES if place.home is None else (*HOMES, place.home)
-            if (
-                path is not None
-                and any(is_within(path, home) and path != home for home in homes)
-                and not may_write(path, place)
-            ):
-                return True
+        if _ANOTHER_HOME.match(text):
+            return True
+        path = path_of(Word(text), place) if text.startswith(("/", "~/", "../")) else None
+        if path is None or may_write(path, place):
+            continue
+        if any(is_within(path, home) and path != home for home in homes):
+            return True
     return False
 
 

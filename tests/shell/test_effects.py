@@ -219,8 +219,20 @@ def test_a_reader_in_a_directory_elsewhere_reads_what_lies_there(command: str) -
     assert effect_of(parse_command(command), PROJECT).effect == "beyond"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~root/notes.txt", "head -n1 ~someone/x/a.txt", "grep -rn key ~root/x",
+        "wc --files0-from=~root/a", "cat < ~root/notes.txt", "cp ~root/a .", "cat ~root/*.txt",
+    ],
+)  # fmt: skip
+def test_the_home_of_another_user_lies_elsewhere(command: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect == "beyond"
+
+
 def test_what_reads_no_file_there_stays_in_its_sandbox() -> None:
     for command in (
+        "make a~b/c", "make ~", "make x/~a/b",
         "cd ~/other && ls", "cd ~/other && echo $X", "cd sub && cat $X", "cd /tmp && cat $X",
         "cat $X", "cd ~/other && make",
     ):  # fmt: skip
