@@ -19,6 +19,7 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mediation.journal import listed
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import CONTAINMENT
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.reply import Change, NotHeld, NotTaken, ViewChanges
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
@@ -54,8 +55,7 @@ async def commit(world: World, case: Case, result: ToolResult) -> Committed:
             done = await commit_.run(found)
     except Exception as error:  # noqa: BLE001  nothing came in, and that is said
         _log.exception("the changes of call %s are lost", case.call.request_id)
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "a fault"
-        done = f"they could not be brought into it: {why.lower()}"
+        done = f"they could not be brought into it: {_why_lost(error)}"
         found = ViewChanges(paths=(), kept_back=(), others=())
     finally:
         with anyio.CancelScope(shield=True):
@@ -73,6 +73,15 @@ async def commit(world: World, case: Case, result: ToolResult) -> Committed:
         said = ", ".join(listed(late))
         result = _told(result, f"[CONFLICT, left as it is: {said}]", is_error=True)
     return Committed(result=result, kept_back=found.kept_back, changes=changes)
+
+
+def _why_lost(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return "a fault"
+    # A step names a path in the workspace; other files are the proxy's own.
+    name = str(error.filename or "/")
+    where = "" if name.startswith("/") else f"{visible(name)}: "
+    return where + error.strerror.lower()
 
 
 class _Commit(Struct, kw_only=True):

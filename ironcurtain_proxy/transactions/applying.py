@@ -69,7 +69,8 @@ class Applier:
                         why = self._step(step, upper, host, name)
                 except OSError as error:
                     if error.errno not in _SOMEBODY_ELSE:
-                        raise
+                        # Such as a file to which may only be appended (`chattr +a`).
+                        raise OSError(error.errno, error.strerror, os.fsdecode(step.path)) from None
                     why = _CHANGED
                 if why is None:
                     done.append(step)

@@ -127,6 +127,25 @@ def test_git_has_tidied_up_before_a_command_ends_and_leaves_no_lock(
     assert [*place.glob(".git/**/*.lock"), *place.glob(".git/**/gc.pid")] == []
 
 
+def test_a_file_that_nobody_may_replace_is_named_and_nothing_comes_in(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    frozen = installation.workspace / "frozen\n.txt"
+    frozen.write_text("old")
+    if subprocess.run(["chattr", "+a", str(frozen)], check=False, capture_output=True).returncode:
+        pytest.skip("no file can be made append-only here")
+    try:
+        said = refused(
+            run(agent, 'echo new > beside.txt; for f in frozen*; do echo new >> "$f"; done')
+        )
+    finally:
+        subprocess.run(["chattr", "-a", str(frozen)], check=True)
+    assert "NOTHING WAS CHANGED" in said
+    assert "frozen\\n.txt: operation not permitted" in said
+    assert frozen.read_text() == "old"
+
+
 def test_the_restrictions_of_a_command_are_those_of_other_servers(
     session: tuple[Installation, RawClient],
 ) -> None:
