@@ -69,8 +69,6 @@ def divide(
         named: the keys of `_meta` that the operator lets through, besides the standard ones.
         judged: the other keys that are forwarded, because they are judged.
     """
-    if params.keys() <= judged:
-        return DividedParams(params=params)
     kept: dict[str, Json] = {}
     withheld: list[str] = []
     for key, value in params.items():

@@ -159,14 +159,15 @@ def test_a_process_that_stays_reaches_no_call_and_no_host(attacked: Attacked) ->
     program.write_text(
         "import os\n"
         "found = []\n"
-        # What makes Node.js go by the sandbox's proxy names a file of the package.
-        "own = os.environ.get('NODE_OPTIONS', '').encode()\n"
+        # What Node.js and Python load first in a sandbox are files of the package.
+        "own = [os.environ.get(one, '').encode() for one in ('NODE_OPTIONS', 'PYTHONPATH')]\n"
         "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
         "    for name in ('mem', 'fd/0', 'root/etc', 'cwd', 'ns/net', 'environ'):\n"
         "        try:\n"
         "            path = f'/proc/{pid}/{name}'\n"
         "            flags = os.O_RDWR if name == 'mem' else os.O_RDONLY | os.O_NONBLOCK\n"
-        "            seen = os.read(os.open(path, flags), 9999).replace(own, b'')\n"
+        "            seen = os.read(os.open(path, flags), 9999)\n"
+        "            seen = seen.replace(own[0], b'').replace(own[1], b'')\n"
         "            if b'ironcurtain_proxy' in seen:\n"
         "                found.append(path)\n"
         "        except OSError:\n"

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Allow, Escalate, Ground
+from ironcurtain_proxy.model.escalation import cut
 from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.model.reply import Allowed
 from tests.model.test_case import a_case
@@ -49,4 +50,11 @@ def test_a_question_says_first_what_leaves_or_is_lost_and_else_which_rule_asks()
     assert QUESTION.why == QUESTION.ground.reason
     assert (
         replace(QUESTION, told=("Pushes main to origin", "Reads x")).why == "Pushes main to origin"
+    )
+
+
+def test_a_long_text_loses_its_middle_and_says_how_much_and_hides_nothing() -> None:
+    assert cut("a\u200bb", 3) == "a\\u200bb"
+    assert cut("begin" + "x" * 90 + "\u200bend", 9) == (
+        "begi [… 90 CHARACTERS ARE NOT SHOWN …] x\\u200bend"
     )

@@ -13,7 +13,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.directory import SandboxSettings, sealed, unsafe_no_sandbox
-from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine
+from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine, with_pools
 from ironcurtain_proxy.sandbox.profile import (
     SandboxProfile,
     SandboxSurroundings,
@@ -130,6 +130,7 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
             "npm_config_update_notifier": "false",
             "IRONCURTAIN_INSIDE_NODE_USE_ENV_PROXY": "1",
             "IRONCURTAIN_INSIDE_NODE_OPTIONS": f'--require="{NODE_PROXY}"',
+            "IRONCURTAIN_INSIDE_PYTHONPATH": with_pools(""),
         }
     finally:
         launch.close()
