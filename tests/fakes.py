@@ -140,7 +140,8 @@ class FakeDesk:
 class FakeServers:
     act: Callable[[AuthorizedCall], Awaitable[ToolResult]] | None = None
     forwarded: list[AuthorizedCall] = field(default_factory=list)
-
+    listeners: list[ProgressListener | None] = field(default_factory=list)
+    """Who hears of the progress of each."""
     roots: list[Sequence[str]] = field(default_factory=list)
     found_restrictions: SandboxRestrictions | None = None
     needs: SandboxOpening | str | None = None
@@ -157,6 +158,7 @@ class FakeServers:
         opening: SandboxOpening | None = None,
     ) -> ToolResult:
         self.forwarded.append(call)
+        self.listeners.append(on_progress)
         self.openings.append(opening)
         self.roots.append(roots)
         return DONE if self.act is None else await self.act(call)

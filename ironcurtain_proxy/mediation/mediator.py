@@ -90,7 +90,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         found = self.world.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, run=run, caller=caller)
         if on_progress is not None:
-            case.on_progress = on_progress
+            case.tell(on_progress)
         return self.journal.guard(case, self._find(case) if found is None else self._decide(case))
 
     def carry(self, case: Case) -> Awaitable[Reply]:

@@ -240,7 +240,7 @@ class Operations(Struct, kw_only=True):
         asked = self._asked(method, params)
         case = self.session.journal.open_operation(asked, caller)
         if on_progress is not None:
-            case.on_progress = on_progress
+            case.tell(on_progress)
         return await self.session.journal.guard(case, self._carry(case, asked))
 
     async def _carry(self, case: Case, asked: ParsedRequest) -> Reply:

@@ -271,6 +271,10 @@ class Case(Struct, kw_only=True, eq=False):
         """Replace all earlier judgements and approvals by this decision."""
         self.overruled, self.settlement = Deny(ground), None
 
+    def tell(self, on_progress: ProgressListener) -> None:
+        """Note who hears of its progress, and that it is alive while a reviewer is awaited."""
+        self.on_progress = on_progress
+
     def send(self) -> None:
         """Note that the server is asked now."""
         self.sent = True

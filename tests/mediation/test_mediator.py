@@ -1,6 +1,6 @@
 """A call through all steps, with the world in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import anyio
 import pytest
@@ -80,6 +80,16 @@ async def test_what_was_judged_is_what_is_sent_and_recorded() -> None:
     assert call.arguments == {"a": 1, "judged": True}
     assert call.params["_meta"] == {"baggage": "x=1"}
     assert harness.recorder.records[0].arguments == {"a": 1, "judged": True}
+
+
+async def test_the_server_tells_of_progress_whoever_called() -> None:
+    async def hear(told: Mapping[str, Json]) -> None:
+        raise AssertionError(told)
+
+    harness = Harness(policy("allow"))
+    await harness.mediator.handle("read", {}, hear)
+    await harness.mediator.handle("read", {})
+    assert harness.servers.listeners == [hear, None]
 
 
 @pytest.mark.requirement("C-36")
