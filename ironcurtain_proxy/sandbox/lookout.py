@@ -464,8 +464,7 @@ class ControlLookout:
         by_directory: dict[str, list[Found]] = defaultdict(list)
         whole: dict[str, str] = {}
         for one, _ in refused:
-            taken = self._whole(one)
-            if taken is not None:
+            if (taken := self._whole(one)) is not None:
                 whole.setdefault(taken, _why(one))
             else:
                 by_directory[_holder(one.path)].append(one)
@@ -473,15 +472,14 @@ class ControlLookout:
         for path, why in whole.items():
             did |= self._put_back(path, None, why)
         for directory, those in by_directory.items():
-            if len(those) > _MOST_SINGLE:
+            if len(those) > _MOST_SINGLE and not self._holds_root(directory):
                 did |= self._take_directory(directory)
                 continue
             for one in those:
                 before = self._before(one)
                 # A file that was empty before was just being written: it is removed.
-                is_state = before is not None and bool(before.content)
-                if one.kind == "pointer" and one.key not in self._own:
-                    is_state = False
+                is_new = one.kind == "pointer" and one.key not in self._own
+                is_state = before is not None and bool(before.content) and not is_new
                 beside = _holder(one.anchor) if one.is_whole else ""
                 did |= self._put_back(one.path, before if is_state else None, _why(one), beside)
         return did
@@ -531,20 +529,26 @@ class ControlLookout:
             return False
         return True
 
+    def _holds_root(self, directory: str) -> bool:
+        """Return whether servers work in it, or below it: then nothing takes it away."""
+        return any(f"{root}/".startswith(f"{directory}/") for root in self.roots)
+
     def _put_back(self, path: str, before: ControlFile | None, why: str, beside: str = "") -> bool:
         if is_compiled(path):
             with suppress(OSError):
                 remove(path)
                 return False
         how = "taken away"
+        if self._holds_root(path):
+            self._fail(path, why, how, OSError(0, "servers work in it"))
+            return False
         try:
             kept = self.keeper.take(path, beside)
             how = "put back" if before is not None else "removed"
             if before is not None:
                 restore(path, before)
         except (FileNotFoundError, NotADirectoryError):
-            # It went with what held it.
-            return False
+            return False  # it went with what held it
         except OSError as error:
             self._fail(path, why, how, error)
             return False

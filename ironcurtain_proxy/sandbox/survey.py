@@ -294,8 +294,10 @@ class Survey(Struct):
     def _leads_away(self, link: str) -> bool:
         try:
             target = os.readlink(link)  # noqa: PTH115  text
-        except FileNotFoundError:
-            # One that comes and goes must not hide what lies beside it.
+        except OSError as error:
+            # One that comes and goes, or is replaced, must not hide what lies beside it.
+            if error.errno not in {errno.ENOENT, errno.EINVAL, errno.ENOTDIR}:
+                raise
             return False
         root = next(one for one in self.roots if link.startswith(f"{one}/"))
         return leads_into_cache(root, self._parts(link), target) or leads_into(
