@@ -54,6 +54,7 @@ from ironcurtain_proxy.sandbox.putting_back import (
     Mishaps,
     RemovedFiles,
     has_one_name,
+    holds_more,
     identity_of,
     inode_of,
     let_in,
@@ -78,7 +79,8 @@ _SEEN: Final = _ALLOWED | {"version", "led-to"}
 _MOST_FILES: Final = 20_000
 """The most control files of which the state is known."""
 _MOST_SINGLE: Final = 50
-"""Refused entries of a directory that are taken away one by one. Of more, the directory is."""
+"""Refused entries that are taken away one by one. Of more, their directory is, if it holds no
+other: what else is there is the user's."""
 _LOOKS: Final = 5
 """The most times that one look puts back what came meanwhile."""
 _RESOLVED: Final = "MERGE_RR"
@@ -472,8 +474,8 @@ class ControlLookout:
         for path, why in whole.items():
             did |= self._put_back(path, None, why)
         for directory, those in by_directory.items():
-            if len(those) > _MOST_SINGLE and not self._holds_root(directory):
-                did |= self._take_directory(directory)
+            if len(those) > _MOST_SINGLE and self._take_directory(directory, those):
+                did = True
                 continue
             for one in those:
                 before = self._before(one)
@@ -503,14 +505,12 @@ class ControlLookout:
             return head if os.path.lexists(head) else None
         return None
 
-    def _take_directory(self, directory: str) -> bool:
-        """Take a whole directory away, because of what came there, and restore what was there."""
-        prefix = f"{directory}/"
-        was = [
-            (one.path, file)
-            for one in self._survey.walk()
-            if one.path.startswith(prefix) and (file := self.known.get(one.key))
-        ]
+    def _take_directory(self, directory: str, those: list[Found]) -> bool:
+        """Take a directory away, and restore what was there. Return False if it is the user's."""
+        if holds_more(directory, those) or self._holds_root(directory):
+            return False
+        found = [one for one in self._survey.walk() if one.path.startswith(f"{directory}/")]
+        was = [(one.path, file) for one in found if (file := self.known.get(one.key))]
         did = self._put_back(directory, None, f"holds too much that {CAN}")
         for path, file in was:
             if self._bring_back(path, file, "went with its directory") and (

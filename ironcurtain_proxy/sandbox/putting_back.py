@@ -9,8 +9,9 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
-from ironcurtain_proxy.control_places.rules import ControlKind
+from ironcurtain_proxy.control_places.rules import ControlKind, is_acted_on
 from ironcurtain_proxy.model.reply import PutBack
 from ironcurtain_proxy.private_files import closed_after
 
@@ -364,6 +365,15 @@ def let_in(directory: str) -> None:
         mode = stat.S_IMODE(os.fstat(found).st_mode)
         if mode & stat.S_IRWXU != stat.S_IRWXU:
             Path(f"/proc/self/fd/{found}").chmod(mode | stat.S_IRWXU)
+
+
+def holds_more(directory: str, those: Sequence[Found]) -> bool:
+    """Return whether other entries lie beside these in a directory that is no control place."""
+    if those[0].anchor != directory or is_acted_on(directory.rpartition("/")[2]):
+        return False
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sum(1 for _ in islice(entries, len(those) + 1)) > len(those)
+    return True
 
 
 def remove(path: str) -> None:

@@ -59,3 +59,19 @@ def test_of_a_workspace_with_many_control_places_each_is_taken_away_alone(
         w.put(name, "x: y")
     w.look()
     assert [one.name for one in w.top.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("has_more", [True, False])
+def test_a_directory_with_many_of_them_is_taken_away_only_if_it_holds_nothing_else(
+    w: Watched, *, has_more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookout, "_MOST_SINGLE", 1)
+    (w.top / "src").mkdir()
+    if has_more:
+        w.put("src/mine.py")
+    w.begin()
+    for name in (".mcp.json", ".envrc", ".pre-commit-config.yaml"):
+        w.put(f"src/{name}", "x: y")
+    said = w.look()
+    assert len(said) == (3 if has_more else 1)
+    assert [one.name for one in w.top.rglob("*.*")] == ["mine.py"] * has_more
