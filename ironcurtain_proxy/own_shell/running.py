@@ -58,13 +58,14 @@ _SSH: Final = (
     f"-o ProxyCommand='socat - PROXY:127.0.0.1:%h:%p,proxyport={_PORT}'"
 )
 _QUIET: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
-_ATTACHED: Final = {
+_UNTIDIED: Final = {
     "GIT_CONFIG_COUNT": "1",
-    "GIT_CONFIG_KEY_0": "gc.autoDetach",
+    "GIT_CONFIG_KEY_0": "maintenance.auto",
     "GIT_CONFIG_VALUE_0": "false",
 }
-"""Git tidies up before the command ends. In the background it would be ended with the view, and its
-lock would stay in the repository, so that git never tidied up there again."""
+"""Git does not tidy up beside a command. In the background that would be ended with the view, and
+its lock would stay in the repository, so that git never tidied up there again; before the end it
+could take minutes, and replace more than the timeline holds. The user's own git does it."""
 
 
 class RestrictedCommand(Struct, frozen=True, kw_only=True):
@@ -185,7 +186,7 @@ class CommandRestrictions:
 
 def _own_settings() -> dict[str, str]:
     """Return our environment, with what git and Python need in a view."""
-    return {**_ATTACHED, **os.environ, MODULES: with_pools(os.environ.get(MODULES, ""))}
+    return {**_UNTIDIED, **os.environ, MODULES: with_pools(os.environ.get(MODULES, ""))}
 
 
 def _to_gate() -> dict[str, str]:
