@@ -142,6 +142,8 @@ os.chdir(sys.argv[1])
 wire = socket.socket(socket.AF_UNIX)
 wire.connect(sys.argv[2])
 wire.sendall(b'claude PreToolUse \\n{"tool_name": "Bash"')
+wire.shutdown(socket.SHUT_WR)
+wire.recv(1 << 16)  # whoever has gone by the time it is looked at is nobody's hook
 """
 _FEW: Final = 320
 """Descriptors of a kernel. More connections than it serves at once take them."""
