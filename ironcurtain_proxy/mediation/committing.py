@@ -79,7 +79,7 @@ def _why_lost(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return "a fault"
     # A step names a path in the workspace; other files are the proxy's own.
-    name = str(error.filename or "/")
+    name = error.filename if isinstance(error.filename, str) else "/"
     where = "" if name.startswith("/") else f"{visible(name)}: "
     return where + error.strerror.lower()
 
