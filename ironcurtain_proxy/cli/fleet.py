@@ -36,12 +36,19 @@ from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process import SystemClock
-from ironcurtain_proxy.private_directory import MailboxDirectory
-from ironcurtain_proxy.private_files import read_private
+from ironcurtain_proxy.private_files import (
+    held_lock,
+    make_private_directory,
+    read_private,
+    write_whole,
+)
 from ironcurtain_proxy.signing import read_public_key, signer_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.bundle.repository import Repository
+
+_LOCK_SECONDS: Final = 5.0
+"""Seconds to wait for another command that changes the file of reviewers."""
 
 
 # --- bundle
@@ -110,9 +117,8 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         say_json(bundle_fields(managed.bundle))
         return 0
-    names = [f"  {name}" for name in sorted(managed.bundle.names)]
-    for line in (*bundle_lines(managed.bundle, SystemClock().now()), *names):
-        say(line)
+    lines = bundle_lines(managed.bundle, SystemClock().now())
+    say("\n".join([*lines, *[f"  {name}" for name in sorted(managed.bundle.names)]]))
     return 0
 
 
@@ -233,22 +239,23 @@ def _changed(change: Callable[[dict[str, Json]], str]) -> int:
     path, _ = _place()
     if path.parent != state_directory():
         raise ConfigurationError(f"{path} is the administrator's: change it there")
-    place = MailboxDirectory.open(path.parent, create=True)
-    document: dict[str, Json] = {"reviewers": []}
-    if path.exists():
-        if _read(path) is None:
-            return 1
-        document = orjson.loads(path.read_bytes())
-    told = change(document)
-    name = f"{REVIEWERS_NAME}.new"
-    place.write(name, orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    try:
-        report = Report()
-        read_reviewers(path.parent / name, home_directory(os.environ), report)
-        report.raise_errors()
-        (path.parent / name).replace(path)
-    finally:
-        place.discard(name)
+    make_private_directory(path.parent)
+    busy = ConfigurationError(f"{path}: another command is changing it: run this one again")
+    with held_lock(path.with_suffix(".lock"), _LOCK_SECONDS, busy):
+        document: dict[str, Json] = {"reviewers": []}
+        if path.exists():
+            if _read(path) is None:
+                return 1
+            document = orjson.loads(path.read_bytes())
+        told = change(document)
+        new, report = path.with_suffix(".new"), Report()
+        write_whole(new, orjson.dumps(document, option=orjson.OPT_INDENT_2), locked=True)
+        try:
+            read_reviewers(new, home_directory(os.environ), report)
+            report.raise_errors()
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
     say(told)
     return 0
 

@@ -1,0 +1,57 @@
+"""`reviewers`: two commands that change the file at once."""
+
+import base64
+import struct
+from argparse import Namespace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.cli import fleet
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import Json
+
+
+def _options(place: Path, person: str, number: int) -> Namespace:
+    raw = b"".join(
+        struct.pack(">I", len(part)) + part for part in (b"ssh-ed25519", bytes([number]) * 32)
+    )
+    line = place / f"{person}.pub"
+    line.write_text(f"ssh-ed25519 {base64.b64encode(raw).decode()} {person}\n")
+    words: dict[str, Json] = {
+        "role": [],
+        "server": [],
+        "path": [],
+        "account": [],
+        "until": None,
+        "quorum": None,
+    }
+    return Namespace(action="add", person=person, key=line, risk="high", **words)
+
+
+def test_a_reviewer_added_beside_another_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(fleet, "_LOCK_SECONDS", 0.0)
+    added, first = fleet._added, _options(tmp_path, "ada", 1)
+    second, told = _options(tmp_path, "grace", 2), []
+
+    def between(document: dict[str, Json], options: Namespace) -> str:
+        # The first has read the file, and has not written it.
+        monkeypatch.setattr(fleet, "_added", added)
+        with pytest.raises(ConfigurationError, match="another command is changing it"):
+            fleet.run_reviewers(second)
+        told.append(added(document, options))
+        return told[0]
+
+    monkeypatch.setattr(fleet, "_added", between)
+    assert fleet.run_reviewers(first) == 0
+    assert told
+    assert fleet.run_reviewers(second) == 0
+    (path,) = tmp_path.rglob("reviewers.json")
+    assert [one["person"] for one in orjson.loads(path.read_bytes())["reviewers"]] == [
+        "ada",
+        "grace",
+    ]
