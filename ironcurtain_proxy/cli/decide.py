@@ -91,7 +91,7 @@ class Kernel(Struct):
             # A schema is compiled once for each object, so no copy of it is passed. Its type is
             # wider than the dict that the parser makes.
             schema: Json = annotation.input_schema  # type: ignore[assignment]
-            problem = self.schemas.problem(annotation, schema, arguments)
+            arguments, problem = self.schemas.fitted(annotation, schema, arguments)
             if problem is not None:
                 return self._gather_wider(annotation, arguments) or unresolvable(problem)
         return self.facts.read(self.facts.plan(annotation), arguments, self.remotes)

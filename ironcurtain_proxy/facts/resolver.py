@@ -364,16 +364,17 @@ class Resolver:
             )
         annotation, schema = plan.annotation, tool.definition.input_schema
         arguments = call.arguments
-        needs_directory = plan.is_git and lacks_path(annotation, arguments)
-        if needs_directory:
-            arguments = self._contexts.completed(call.server, arguments) or arguments
-            problem = self._schemas.problem(annotation, schema, arguments)
+        is_lost = False
+        if plan.is_git and lacks_path(annotation, arguments):
+            completed = self._contexts.completed(call.server, arguments)
+            is_lost = completed is None
+            arguments, problem = self._schemas.fitted(annotation, schema, completed or arguments)
         else:
             base = partial(self._tools.grounds.base, call.server)
             arguments, problem = self._schemas.completed(annotation, schema, arguments, base)
         if problem is not None:
             return await self._gather_wider(call, annotation, tool) or unresolvable(problem)
-        if needs_directory and arguments is call.arguments:
+        if is_lost:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
         gathered = await self._read(call, plan, arguments)
         if self._contexts.directories and isinstance(gathered, Facts):
@@ -401,10 +402,12 @@ class Resolver:
         """Guess the facts of a tool without annotation, by the form of its arguments' texts."""
         schema = tool.definition.input_schema
         annotation = guessed(tool.policy_server, tool.definition.name, call.arguments, schema)
-        problem = self._schemas.problem(annotation, schema, call.arguments)
+        arguments, problem = self._schemas.fitted(annotation, schema, call.arguments)
         if problem is not None:
             return unresolvable(problem)
-        gathered = await self._read(call, plan_for(annotation), call.arguments)
+        if arguments is not call.arguments:
+            return await self._guess(replace(call, arguments=arguments), tool)
+        gathered = await self._read(call, plan_for(annotation), arguments)
         return gathered if isinstance(gathered, Unresolvable) else as_unknown(gathered)
 
     def annotate_prompts(self, prompts: Annotations) -> None:

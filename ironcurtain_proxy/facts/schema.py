@@ -12,11 +12,14 @@ large, or if it refers to itself without going deeper into the value.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from copy import deepcopy
+from itertools import islice
+from typing import Final, TypeAlias, cast
 
 import orjson
 from jsonschema_rs import ValidationError, Validator, validator_for
 from msgspec import Struct, field
+from msgspec.json import decode as read_json
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.schema_reading import (
@@ -135,6 +138,8 @@ _MASK: Final = "the value"
 _MAX_COMPILED: Final = 10_000
 _MAX_MESSAGE: Final = 300
 _MAX_NAME: Final = 60
+_MOST_READ: Final = 100
+"""The most texts of one call that are read as JSON."""
 
 
 class CompiledSchema(Struct, frozen=True):
@@ -182,6 +187,22 @@ class SchemaChecker(Struct, eq=False):
             return _not_annotated(annotation, given)
         return None
 
+    def fitted(
+        self, annotation: ToolAnnotation, schema: Json, arguments: Arguments
+    ) -> tuple[Arguments, str | None]:
+        """Return the arguments as the schema wants them, and their fault, as `problem` says it.
+
+        Models write `"3"` for 3 and `"[1]"` for a list, and many servers take it. Where a text does
+        not fit, the value that it is the JSON of stands in its place, and is judged and sent.
+        """
+        fault = self.problem(annotation, schema, arguments)
+        if fault is None:
+            return arguments, None
+        meant = _as_meant(self._compiled[id(schema)].validator, arguments)
+        if meant is not None and self.problem(annotation, schema, meant) is None:
+            return meant, None
+        return arguments, fault
+
     def completed(
         self,
         annotation: ToolAnnotation,
@@ -191,7 +212,7 @@ class SchemaChecker(Struct, eq=False):
     ) -> tuple[Arguments, str | None]:
         """Return the arguments with the paths that stand, by the schema, for those left out.
 
-        Beside them stands the fault of the arguments, as `problem` says it.
+        Beside them stands the fault of the arguments; both are `fitted`.
 
         A path that is left out could be any. Written out, it is judged as any other, and sent, so
         that the server's word need not be believed.
@@ -203,7 +224,7 @@ class SchemaChecker(Struct, eq=False):
             start: gives where relative paths of the server start; None: it is not known, and they
                 stay left out.
         """
-        fault = self.problem(annotation, schema, arguments)
+        arguments, fault = self.fitted(annotation, schema, arguments)
         places = self._compiled[id(schema)].places
         if not places:
             return arguments, fault
@@ -289,6 +310,31 @@ def _is_path(spec: RoleSpec | None) -> bool:
     if spec is None or spec.cases or spec.inside:
         return False
     return not PATH_ROLES.isdisjoint(spec.default)
+
+
+_Place: TypeAlias = dict[str | int, Json]
+"""An object, or a list, in which values stand."""
+
+
+def _as_meant(validator: Validator, arguments: Arguments) -> Arguments | None:
+    """Return the arguments with each text that does not fit read as JSON.
+
+    None: something else does not fit, or too much.
+    """
+    try:
+        meant: dict[str, Json] = deepcopy(dict(arguments))
+        faults = [one.instance_path for one in islice(validator.iter_errors(arguments), _MOST_READ)]
+        for way in {tuple(path) for path in faults}:
+            place = cast("_Place", meant)
+            for step in way[:-1]:
+                place = cast("_Place", place[step])
+            text = place[way[-1]]
+            if not isinstance(text, str):
+                return None
+            place[way[-1]] = read_json(text)
+    except (ValueError, RecursionError, IndexError):  # no JSON, none that can be read, or no value
+        return None
+    return meant
 
 
 def _first_problem(compiled: CompiledSchema, arguments: dict[str, Json]) -> str:

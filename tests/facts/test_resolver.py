@@ -17,7 +17,7 @@ from ironcurtain_proxy.facts.paths import MountTable, PathReader, PathReading
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import Facts, Gathered, PathValue, Unresolvable
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.values import Arguments, Json
 from tests.facts.conftest import Tree
@@ -144,6 +144,39 @@ async def test_a_tool_without_annotation_is_read_by_its_looks_where_the_operator
     assert rule(await resolver.gather(call("files", "extra", path=5, more=1))) == (
         "invalid-arguments"
     )
+
+
+def paths_of(facts: Facts) -> set[str]:
+    values = [value for one in facts.request.arguments for value in one.values]
+    return {str(value.path) for value in values if isinstance(value, PathValue)}
+
+
+PATHS_SCHEMA: Json = {"properties": {"path": {"type": "array"}, "odd": {"type": "array"}}}
+
+
+async def test_a_list_that_came_as_a_text_is_judged_and_sent_as_a_list(tree: Tree) -> None:
+    resolver = resolver_of(tree.reader(), schema=PATHS_SCHEMA)
+    facts = await resolver.gather(call("files", "read", path='["/etc/passwd", "a.txt"]'))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == {"path": ["/etc/passwd", tree.path("work/a.txt")]}
+    assert paths_of(facts) == {"/etc/passwd", tree.path("work/a.txt")}
+
+
+async def test_a_list_that_came_as_a_text_is_guessed_as_a_list(tree: Tree) -> None:
+    resolver = resolver_of(tree.reader(), asks=True, schema=PATHS_SCHEMA)
+    facts = await resolver.gather(call("files", "extra", odd='["/etc/passwd"]'))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == {"odd": ["/etc/passwd"]}
+    assert paths_of(facts) == {"/etc/passwd"}
+
+
+async def test_a_git_tool_without_a_directory_is_refused_whatever_else_is_read_otherwise(
+    tree: Tree,
+) -> None:
+    schema: Json = {"properties": {"path": {"type": "string"}, "short": {"type": "boolean"}}}
+    resolver = resolver_of(tree.reader(), schema=schema)
+    gathered = await resolver.gather(call("git", "git_status", short="true"))
+    assert rule(gathered) == "git-path-enrichment-failed"
 
 
 async def test_an_argument_that_nobody_described_is_asked_about_where_unknown_tools_are(

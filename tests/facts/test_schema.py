@@ -1,12 +1,15 @@
 """Arguments held to the input schema."""
 
+from copy import deepcopy
+
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.facts.schema import SchemaChecker, compile_schema
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation, declared_arguments
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Arguments, Json
 
 
 def problem(schema: Json, arguments: dict[str, Json], *, annotated: str = "abcxyz") -> str | None:
@@ -359,3 +362,74 @@ def test_no_schema_and_no_arguments_make_the_checker_raise(
 ) -> None:
     problem(schema, arguments)
     problem({"properties": schema}, arguments)
+
+
+TYPED: dict[str, Json] = {
+    "properties": {
+        "a": {"type": "integer", "enum": [1, 3]},
+        "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+        "c": {"$ref": "#/$defs/Point"},
+        "x": {"type": "array", "items": {"type": "string"}},
+        "y": {"type": "array", "items": {"type": "number"}},
+        "z": {"type": ["string", "integer"]},
+    },
+    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+}
+
+
+def fitted(arguments: dict[str, Json]) -> tuple[Arguments, str | None]:
+    annotation = ToolAnnotation(
+        server="s", tool="t", arguments={name: RoleSpec(default=("none",)) for name in "abcxyz"}
+    )
+    found, fault = SchemaChecker().fitted(annotation, TYPED, arguments)
+    assert fault == problem(TYPED, dict(found))
+    return found, fault
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({"a": "3"}, {"a": 3}),
+        ({"b": "true", "c": {"x": "-4"}}, {"b": True, "c": {"x": -4}}),
+        ({"x": '["/etc", "3"]', "z": "3"}, {"x": ["/etc", "3"], "z": "3"}),
+        ({"y": [1, "2.5", "7"]}, {"y": [1, 2.5, 7]}),
+        ({"c": '{"x": 12345678901234567890123}'}, {"c": {"x": 12345678901234567890123}}),
+    ],
+)
+def test_a_text_that_does_not_fit_is_the_value_that_it_is_the_json_of(
+    sent: dict[str, Json], meant: dict[str, Json]
+) -> None:
+    before = deepcopy(sent)
+    assert fitted(sent) == (meant, None)
+    assert sent == before
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"a": "2"},
+        {"a": "3 of 4"},
+        {"a": "3", "b": 7},
+        {"a": "NaN"},
+        {"a": "\ud800"},
+        {"x": "/etc"},
+        {"x": "[" * 100_000},
+        {"y": ["1"] * 101},
+        {"c": {"x": 1.5}},
+        {"other": "3"},
+    ],
+)
+def test_what_fits_in_no_reading_is_refused_as_it_came(sent: dict[str, Json]) -> None:
+    found, fault = fitted(sent)
+    assert found is sent
+    assert fault is not None
+
+
+@given(st.dictionaries(st.sampled_from("abcxyz"), st.text(max_size=4) | st.integers()))
+def test_only_texts_are_read_otherwise(sent: dict[str, Json]) -> None:
+    found, fault = fitted(sent)
+    assert isinstance(found, dict)
+    assert found.keys() == sent.keys()
+    for name, value in sent.items():
+        is_read = isinstance(value, str) and fault is None and found[name] != value
+        assert found[name] == (orjson.loads(str(value)) if is_read else value)
