@@ -40,10 +40,9 @@ from ironcurtain_proxy.hooks.events import (
     Verdict,
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.case import LEFT_TO_CLIENT
 from ironcurtain_proxy.model.decision import IN_CLIENT, KERNEL, Decider, in_record
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable, cut
+from ironcurtain_proxy.model.grant import OPENS, SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, ProgressListener
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
@@ -62,6 +61,8 @@ _log: Final = logging.getLogger(__name__)
 
 _MOST_SECONDS: Final = 1200.0
 """Seconds after which the end of a call counts as unknown: ten minutes after the client's limit."""
+_MOST_SAID: Final = 1000
+"""The most characters of a question in the client's dialog."""
 
 
 class HeldRun(Struct, kw_only=True, eq=False):
@@ -101,8 +102,8 @@ class OpenCall(Struct, kw_only=True, eq=False):
     """What the authorized command is fetched by, or empty if it is not to be run in a view."""
     run: HeldRun | None = None
     """The client's process that stands for the command, once it has come."""
-    begun: anyio.Event = field(default_factory=anyio.Event)
-    """Set once the client has started a command that is held."""
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the client has started a command that is held, or the call has ended."""
     has_come: bool = False
     """Whether the client has come to start it: it may do so once."""
     told: tuple[str, Json] | None = None
@@ -115,6 +116,8 @@ class OpenCall(Struct, kw_only=True, eq=False):
     """Who allowed it, as the record of the intent has it."""
     why: str = ""
     """The reason in that record."""
+    question: str = ""
+    """What the client's dialog asks, or empty if it is not asked about."""
     left: anyio.Event = field(default_factory=anyio.Event)
     """Set once the client's user has answered in the client's dialog."""
 
@@ -145,7 +148,7 @@ class OpenCall(Struct, kw_only=True, eq=False):
     @property
     def is_held(self) -> bool:
         """Whether it runs in a view by now, so that its end is not the client's to tell."""
-        return self.begun.is_set()
+        return self.run is not None
 
     def end(self, error: str | None, given: Json = None) -> None:
         """Note how the call ended, or None if nobody knows, and what the agent gets."""
@@ -155,6 +158,7 @@ class OpenCall(Struct, kw_only=True, eq=False):
                 shown: dict[str, Json] = {} if given is None else {"structuredContent": given}
                 self.result = ToolResult(result={"content": told, "isError": bool(error), **shown})
             self.ended.set()
+            self.moved.set()
 
     async def made(self) -> ToolResult:
         """Wait until the client says how it ended.
@@ -250,7 +254,7 @@ class ClientEnd:
                 # It joined the question of an equal call, and would run without a point.
                 raise ServerUnavailableError("an equal call was asked about: make it once more")
             under_way.digest = call_digest(call.arguments)
-        under_way.decide(_let_go(under_way.decider, under_way.why))
+        under_way.decide(_let_go(under_way.decider, under_way.question or under_way.why))
         if under_way.digest:
             with anyio.move_on_after(_MOST_SECONDS):
                 await self._begin(under_way)
@@ -264,15 +268,7 @@ class ClientEnd:
         Raises:
             UnansweredError: the command ran outside the sandbox.
         """
-        async with anyio.create_task_group() as tasks:
-
-            async def until_ended() -> None:
-                await call.ended.wait()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(until_ended)
-            await call.begun.wait()
-            tasks.cancel_scope.cancel()
+        await call.moved.wait()
         if call.is_held:
             return
         call.digest = ""
@@ -344,7 +340,7 @@ def _let_go(by: Decider, why: str) -> Verdict:
     if by == KERNEL:
         return NoObjection()
     if by == IN_CLIENT:
-        return AskInClient(f"IronCurtain: {why.removeprefix(LEFT_TO_CLIENT)}")
+        return AskInClient(f"IronCurtain: {why}")
     return Approve(f"IronCurtain: allowed by {in_record(by)}")
 
 
@@ -372,7 +368,19 @@ class DialogReviewer:
         under_way = CURRENT.get()
         if under_way is not None:
             under_way.in_view = False
+            under_way.question = _asked(escalation)
         return Approved(by=IN_CLIENT, reasoning=escalation.ground.reason)
+
+
+def _asked(escalation: Escalation) -> str:
+    """Return what the client's dialog asks, the gravest first: it shows nothing else of ours.
+
+    It says what a reviewer is told; the rule alone is the same for most commands.
+    """
+    # What an approval opens of a sandbox it does not open here: the client runs the call.
+    more = [f"{name}: {text}" for name, text in escalation.context if name != OPENS]
+    said = (*escalation.told, escalation.ground.reason, *more)
+    return cut(" ".join([f"{one.removesuffix('.')}." for one in said]), _MOST_SAID)
 
 
 def can_ask(*, asks: bool) -> bool:

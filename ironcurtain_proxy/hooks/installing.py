@@ -336,15 +336,12 @@ def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
 
 def _without_ours(hooks: dict[str, Json]) -> bool:
     """Take our entries out; return whether there were any."""
-    had = False
-    for event, entries in [*hooks.items()]:
-        others = [one for one in list_of(entries) if not _is_our_entry(one)]
-        if len(others) != len(list_of(entries)):
-            had = True
-            hooks[event] = others
-            if not others:
-                del hooks[event]
-    return had
+    had = [event for event, found in hooks.items() if any(map(_is_our_entry, list_of(found)))]
+    for event in had:
+        hooks[event] = [one for one in list_of(hooks[event]) if not _is_our_entry(one)]
+        if not hooks[event]:
+            del hooks[event]
+    return bool(had)
 
 
 def is_first(entries: Json) -> bool:

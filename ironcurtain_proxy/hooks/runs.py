@@ -322,7 +322,7 @@ class ClientRuns:
             descriptors=asked.descriptors,
             signals=signals,
         )
-        call.begun.set()
+        call.moved.set()
         async with anyio.create_task_group() as tasks:
 
             async def relay() -> None:
