@@ -239,7 +239,7 @@ class ReviewPage(Struct, eq=False):
         late = 0
         for other in equal:
             late += not (await sent(self.mailboxes, other, replace(given, remember=None))).taken
-        rest = f"; {late} of {len(equal)} equal calls had an answer already" if late else ""
+        rest = f", with {len(equal) - late} of {len(equal)} equal calls" if equal else ""
         return JSONResponse({"told": done.told + rest})
 
     def _equal(self, one: PendingRequest, shown: object) -> list[PendingRequest]:

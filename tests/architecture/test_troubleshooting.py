@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ironcurtain_proxy.agent import replies
+from ironcurtain_proxy.config.settings import EscalationMode
 from ironcurtain_proxy.web.guard import _CLOSED, _FOREIGN
 from tests.source import PACKAGE, nodes, one_worker
 
@@ -50,6 +52,13 @@ def texts() -> str:
 def test_every_message_of_the_page_is_one_of_the_program(message: str) -> None:
     parts = [part.strip() for part in message.split("…") if part.strip(" .;:")]
     assert re.search("[^\0]*".join(map(re.escape, parts)), texts()), message
+
+
+def test_a_value_of_a_setting_is_one_that_it_takes() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        text = re.sub(r"\s+", " ", page.read_text("utf-8"))
+        for value in re.findall(r"`escalation\.mode`(?:\]\([^)]*\))? is `(\w+)`", text):
+            assert value in get_args(EscalationMode), (page.name, value)
 
 
 def rules_of_the_code() -> set[str]:

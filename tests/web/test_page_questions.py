@@ -69,3 +69,34 @@ async def test_who_answers_in_the_middle_of_a_list_stays_there(
         for one in asked:
             if one is not chosen:
                 await press(page, "d", one, box)
+
+
+@pytest.mark.parametrize(("width", "height"), [(320, 640), (768, 1024), (1440, 900)])
+async def test_a_long_command_stands_once(
+    browser: BrowserContext, tmp_path: Path, width: int, height: int
+) -> None:
+    command = " && ".join(f"make --directory deploy/{number} all" for number in range(40))
+    asked = [
+        escalation(
+            seconds=PATIENCE,
+            tool="run_command",
+            arguments={"command": f"{command} {number}"},
+            candidates=(ETC,),
+        )
+        for number in range(2)
+    ]
+    async with (
+        a_page(browser, tmp_path, width=width, height=height) as (box, page),
+        box.asked(asked[0], PATIENCE),
+        box.asked(asked[1], PATIENCE),
+    ):
+        await page.reload()
+        await expect(page.locator("#body")).to_contain_text("And 2 of 2: files/run_command")
+        for heading in ("#headline", "#body h3:last-of-type"):
+            lines = await page.locator(heading).evaluate(
+                "one => one.offsetHeight / parseFloat(getComputedStyle(one).lineHeight)"
+            )
+            assert 1 <= lines < 3, heading
+        await expect(page.locator("#body dd").first).to_contain_text(f"{command} 0")
+        await press(page, "d", asked[0], box)
+        await expect(page.locator("#told")).to_contain_text("with 1 of 1 equal calls")

@@ -119,7 +119,7 @@ function show({ questions, gone, passkeys }) {
   }
   else {
     if (state.shown && !shown && state.shown.id !== state.answered) {
-      tell(`No longer waits, or was answered elsewhere: ${state.shown.headline}`);
+      tell(`No longer waits, or was answered elsewhere: ${title(state.shown)}`);
     }
     // The next one stands where the answered one stood: who goes through a list stays there.
     choose(state.waiting[Math.max(0, Math.min(place, state.waiting.length - 1))] || null, true);
@@ -154,9 +154,12 @@ function rowName(one) {
   return `${one.id} ${one.digest}`;
 }
 
+function title(one) {
+  return (one.equal.length ? `${one.equal.length + 1} x ` : "") + one.headline;
+}
+
 function newRow(one, name) {
-  const count = one.equal.length ? `${one.equal.length + 1} x ` : "";
-  const button = element("button", { type: "button" }, element("span", {}, count + one.headline));
+  const button = element("button", { type: "button" }, element("span", {}, title(one)));
   if (one.ends !== null) button.append(element("small", {}, ""));
   button.addEventListener("click", () => {
     choose(state.waiting.find((known) => rowName(known) === name) || null, false);
