@@ -17,7 +17,6 @@ import anyio
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 from ironcurtain_proxy.jsonrpc.codec import (
     MARK,
     Malformed,
@@ -27,6 +26,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
     recover_id,
 )
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.sending import PromptFuture
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.values import Json

@@ -48,7 +48,7 @@ from ironcurtain_proxy.audit.writer import (
     explain,
 )
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
+from ironcurtain_proxy.jsonrpc.sending import Batch, PromptFuture
 from ironcurtain_proxy.model.reply import AuditRecord
 
 _log: Final = logging.getLogger(__name__)

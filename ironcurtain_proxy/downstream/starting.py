@@ -34,9 +34,9 @@ from ironcurtain_proxy.downstream.eras import ROOTS
 from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, kill_orphans, spawn
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
+from ironcurtain_proxy.jsonrpc.sending import Batch
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import SandboxRestrictions, ServerSpec
 from ironcurtain_proxy.model.values import Json, RealPath

@@ -21,9 +21,8 @@ from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MessageId
-from ironcurtain_proxy.jsonrpc.sending import LineWriter
+from ironcurtain_proxy.jsonrpc.sending import Batch, LineWriter
 
 # --- channels
 

@@ -28,9 +28,9 @@ import msgspec
 from anyio.abc import TaskGroup, UNIXSocketStream
 from msgspec import Struct
 
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
+from ironcurtain_proxy.jsonrpc.sending import Batch
 from ironcurtain_proxy.model.values import Json, object_of
 from ironcurtain_proxy.own_shell.running import CommandRestrictions, Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import (

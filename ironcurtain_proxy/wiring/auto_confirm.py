@@ -24,7 +24,12 @@ from ironcurtain_proxy.auto_confirm.engine_memory import (
 )
 from ironcurtain_proxy.auto_confirm.notifier import ApprovalTally, NoticeSender, Notifier, Summaries
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
-from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
+from ironcurtain_proxy.auto_confirm.reviewer_chain import (
+    ReviewerChain,
+    Seat,
+    SessionReviewer,
+    without_briefing,
+)
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     CallDialect,
     LineDialect,
@@ -37,7 +42,6 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import (
     launcher,
     redact,
 )
-from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
 from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.config.auto_confirm import (

@@ -30,7 +30,7 @@ from ironcurtain_proxy.downstream.starting import LOGINS, DownstreamOptions, wit
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.facts.resolver import Resolver
-from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.sending import Batch
 from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.judge import Overlay

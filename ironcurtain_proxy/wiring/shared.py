@@ -23,7 +23,7 @@ from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, pin_digest
 from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
 from ironcurtain_proxy.grants.grant_settlement import Approvals
-from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.sending import Batch
 from ironcurtain_proxy.mediation.escalated import SignedAnswers
 from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.origins.book import OriginBook

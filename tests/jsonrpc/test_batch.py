@@ -7,9 +7,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
-from ironcurtain_proxy.jsonrpc.sending import LineWriter
+from ironcurtain_proxy.jsonrpc.sending import Batch, LineWriter, PromptFuture
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import open_writer
+from ironcurtain_proxy.jsonrpc.sending import Batch
 
 pytestmark = pytest.mark.anyio
 

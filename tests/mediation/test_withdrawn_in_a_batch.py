@@ -22,9 +22,8 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MessageId
-from ironcurtain_proxy.jsonrpc.sending import Answers
+from ironcurtain_proxy.jsonrpc.sending import Answers, Batch
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered

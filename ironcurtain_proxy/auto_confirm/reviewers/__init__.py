@@ -2,5 +2,5 @@
 
 - `process`: a process, and its starts.
 - `json_lines`: the two protocols of such a process, and the queue of its questions.
-- `session`: another session with a mailbox. `model`: a language model.
+- `model`: a language model. `reviewer_chain` has the third kind: another session with a mailbox.
 """

@@ -46,9 +46,9 @@ from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_c
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
 from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MirroredPaths, decode, message_id
 from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource
+from ironcurtain_proxy.jsonrpc.sending import Batch
 from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, ServerSpec
 
 # --- stored login

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
-from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.auto_confirm.reviewer_chain import SessionReviewer
 from ironcurtain_proxy.model.decision import Ground, Program
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import redact
