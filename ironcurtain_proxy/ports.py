@@ -342,7 +342,7 @@ class Timeline(Protocol):
         server: str,
         tool: str,
         paths: Collection[str],
-        apply: Callable[[], None],
+        apply: Callable[[], Collection[str]],
         *,
         may_drop: bool,
     ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
@@ -362,8 +362,9 @@ class Timeline(Protocol):
             paths: every path below the workspace that `apply` creates, changes or removes, as
                 `os.fsdecode` gives it. A directory stands for everything in it, before and after.
                 Directories that `apply` makes above them need no mention.
-            apply: makes the changes; runs in a thread, once the old contents are held. If it
-                raises, what it did until then is noted, and its error is raised.
+            apply: makes the changes, and returns the paths of which it changed nothing after all;
+                runs in a thread, once the old contents are held. If it raises, what it did until
+                then is noted, and its error is raised.
             may_drop: see `mark`. If not, nothing is done unless all that is replaced is held.
 
         Old contents in caches are copied, up to 20,000 files and a quarter of the bytes of the

@@ -132,9 +132,10 @@ class _Commit(Struct, kw_only=True):
         self.late += stays
         return not stays
 
-    def _apply(self) -> None:
+    def _apply(self) -> list[str]:
         self.late = self.views.commit(self.view, self.case.call.request_id)
         self.is_done = True
+        return [one.path for one in self.late]
 
 
 def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:

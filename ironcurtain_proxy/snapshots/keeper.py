@@ -17,6 +17,7 @@ them the copies that no later point needs. One thread at a time may use a `Keepe
 
 import os
 import stat
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -296,13 +297,14 @@ class Keeper:
         server: str,
         tool: str,
         paths: Collection[str],
-        apply: Callable[[], None],
+        apply: Callable[[], Collection[str]],
         *,
         may_drop: bool = True,
     ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
         """Make a point of exactly what `apply` changes; see `ports.Timeline.transact`."""
         failure: BaseException | None = None
         point: PointId | NotHeld | None = None
+        late: Collection[str] = ()
         try:
             with self.writing():
                 point = self._marked(call, server, tool, may_drop=may_drop)
@@ -313,10 +315,10 @@ class Keeper:
                     self.settled(int(point))
                     return NotHeld(f"a part of what it replaces is not held: {why}")
                 try:
-                    apply()
+                    late = apply()
                 except BaseException as error:  # noqa: BLE001  raised again when its part is noted
                     failure = error
-                self._note_transaction(int(point), frozenset(paths), before)
+                self._note_transaction(int(point), frozenset(paths), frozenset(late), before)
         except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             if isinstance(point, str):
                 # What is known of it is noted when the workspace can be held again.
@@ -338,16 +340,23 @@ class Keeper:
         return next((lost[above] for above in around), None)
 
     def _note_transaction(
-        self, number: int, paths: frozenset[str], before: Mapping[str, Entry]
+        self,
+        number: int,
+        paths: frozenset[str],
+        late: frozenset[str],
+        before: Mapping[str, Entry],
     ) -> None:
+        ended_ns = time.time_ns()
         above = {place for path in paths for place in directories_above(path)}
         own: list[Difference] = []
         others: list[Difference] = []
         for one in self.look():
             # Another process may have changed other paths meanwhile.
-            is_own = one.path in above or is_among(one.path, paths)
-            (own if is_own else others).append(one)
+            is_own = is_among(one.path, paths) and not is_among(one.path, late)
+            (own if is_own or one.path in above else others).append(one)
         self.note(own, {number})
+        # Of what somebody has written since, only the result is known: so nobody takes it back.
+        others += [one for one in own if one.after and one.after.ctime_ns > ended_ns]
         self.note(others, self._open - {number})
         self.note_replaced(number, before, self.cached.states(paths, copy=False))
         self.settled(number)

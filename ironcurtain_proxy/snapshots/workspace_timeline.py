@@ -120,7 +120,7 @@ class WorkspaceTimeline:
         server: str,
         tool: str,
         paths: Collection[str],
-        apply: Callable[[], None],
+        apply: Callable[[], Collection[str]],
         *,
         may_drop: bool,
     ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:

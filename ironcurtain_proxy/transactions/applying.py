@@ -26,6 +26,7 @@ from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack, Step
 from ironcurtain_proxy.transactions.control import names_that_decide
+from ironcurtain_proxy.transactions.moving import STAYS, staying
 
 _CHANGED = "it was changed in the workspace in the last moment"
 _CHANGED_SINCE = "it was changed in the workspace since"
@@ -45,13 +46,17 @@ class Applier:
         """The steps that were not done, and why."""
 
     def apply(
-        self, steps: Collection[Step], judged_as: Mapping[bytes, Collection[str]]
-    ) -> list[Step]:
-        """Carry the steps out, in their order. Return those that were done.
+        self,
+        steps: Collection[Step],
+        judged_as: Mapping[bytes, Collection[str]],
+        moved: Mapping[bytes, Collection[bytes]],
+    ) -> None:
+        """Carry the steps out, in their order. See `conflicts` for those that were not done.
 
         Args:
             steps: all steps.
             judged_as: see `Changes`.
+            moved: see `Changes`.
 
         Raises:
             OSError: such as a full disk. What was done is in the workspace; `take_back` it.
@@ -76,21 +81,23 @@ class Applier:
                     done.append(step)
                 else:
                     self.conflicts.append(KeptBack(step.path, why))
-            overtaken = [step for step in reversed(done) if self._is_overtaken(step, parents)]
-        self.conflicts += [KeptBack(step.path, _CHANGED) for step in overtaken]
-        return [step for step in done if step not in overtaken]
+            for step in reversed(done):
+                self._give_back(step, parents, _CHANGED, anyway=False)
+            held = staying(moved, [one.path for one in self.conflicts])
+            for step in [step for step in reversed(done) if step.path in held]:
+                self._give_back(step, parents, STAYS, anyway=True)
 
-    def _is_overtaken(self, step: Step, parents: "_Parents") -> bool:
-        """Give back what somebody wrote into after it had been taken out; whether that was so.
+    def _give_back(self, step: Step, parents: "_Parents", why: str, *, anyway: bool) -> None:
+        """Give back what was taken out, if somebody wrote into it afterwards, or anyway.
 
         Who had a file open writes into that file, wherever it lies by now.
         """
         if step.act not in {"swap", "remove"}:
-            return False
+            return
         try:
             with parents.of(step.path) as (upper, host, name):
-                if self._is_expected(upper, name, step.before):
-                    return False
+                if not anyway and self._is_expected(upper, name, step.before):
+                    return
                 now = files.look(host, name)
                 if step.act == "remove":
                     files.move(upper, name, host)
@@ -99,7 +106,7 @@ class Applier:
         except OSError as error:
             if error.errno not in _SOMEBODY_ELSE:
                 raise
-        return True
+        self.conflicts.append(KeptBack(step.path, why))
 
     def _step(self, step: Step, upper: int, host: int, name: bytes) -> str | None:
         match step.act:

@@ -70,6 +70,9 @@ class Changes(Struct, frozen=True, kw_only=True):
     """The directories of the workspace that were looked into, and which of the names that decide
     about repositories they held."""
 
+    moved: dict[bytes, tuple[bytes, ...]] = {}
+    """By the paths to which files of the workspace were moved, the steps that take them away."""
+
     @property
     def is_nothing(self) -> bool:
         """Whether the command changed nothing at all."""

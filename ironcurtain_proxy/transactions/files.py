@@ -20,6 +20,8 @@ _NO_REPLACE, _EXCHANGE = 1, 2
 _OWNED: Final = 0o700
 _PART: Final = 1 << 18
 _HANDLE_HEAD, _LARGEST_HANDLE = 8, 128
+_BEFORE_HANDLE: Final = 21
+"""The bytes of version, magic, length, flags and type, and of the file system's UUID."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _WHOLE: Final = ctypes.c_int64(0)
 _BEGIN_WRITING: Final = 2
@@ -28,6 +30,7 @@ ACCESS_LISTS: Final = frozenset({"system.posix_acl_access", DEFAULT_LIST})
 """The extended attributes that open an entry, or all that comes into a directory, to others."""
 OVERLAY_ATTRIBUTE: Final = "user.overlay."
 """The beginning of the extended attributes in which an overlay keeps its own notes."""
+ORIGIN: Final = f"{OVERLAY_ATTRIBUTE}origin"
 
 
 def identity(status: os.stat_result) -> EntryIdentity:
@@ -265,15 +268,20 @@ def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
         return not os.read(both[1], 1)
 
 
-def handle(directory: int, name: bytes) -> frozenset[bytes]:
-    """Return the kernel's own name of a file, which an overlay notes as its origin; or nothing."""
+def handle(directory: int, name: bytes) -> bytes:
+    """Return the kernel's own name of an entry, as an overlay notes it; or nothing."""
     given = ctypes.create_string_buffer(_HANDLE_HEAD + _LARGEST_HANDLE)
     ctypes.c_uint.from_buffer(given).value = _LARGEST_HANDLE
     mount = ctypes.c_int()
     if _LIBC.name_to_handle_at(directory, name, given, ctypes.byref(mount), 0) != 0:
-        return frozenset()
+        return b""
     length = ctypes.c_uint.from_buffer(given).value
-    return frozenset([given.raw[_HANDLE_HEAD : _HANDLE_HEAD + length]])
+    return given.raw[_HANDLE_HEAD : _HANDLE_HEAD + length]
+
+
+def handle_in(origin: bytes) -> bytes:
+    """Return the kernel's own name of an entry from what an overlay noted as its origin."""
+    return origin[_BEFORE_HANDLE:]
 
 
 def newest_change(

@@ -147,7 +147,7 @@ def commit(directory: Path, call: str = "") -> list[KeptBack]:
         written_ns = journal.begin(directory, upper, replace(prepared, call=call))
         applier = Applier(upper, host, prepared.started_ns)
         try:
-            applier.apply(changes.steps, changes.judged_as)
+            applier.apply(changes.steps, changes.judged_as, changes.moved)
         except BaseException:
             if not applier.take_back(changes.steps, written_ns):
                 journal.end(directory)

@@ -48,6 +48,7 @@ from ironcurtain_proxy.transactions.control import (
     names_that_decide,
 )
 from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
+from ironcurtain_proxy.transactions.moving import STAYS, Moves, staying
 
 MOST_ENTRIES: Final = 1_000_000
 MOST_COPIED: Final = 4 << 30
@@ -120,8 +121,7 @@ class Walk(Struct, eq=False):
     """The directories of the workspace, and what made them part of a repository, or none."""
     _unsure: list[tuple[int, Step, bytes]] = field(default_factory=list)
     """Files that were renamed, or removed by somebody: where in the steps they belong."""
-    _handles: set[bytes] = field(default_factory=set)
-    """The kernel's names of the files that are removed or replaced."""
+    _moves: Moves = field(default_factory=Moves)
     indexes: list[bytes] = field(default_factory=list)
     """The changed indexes of git."""
     _names: set[int] = field(default_factory=set)
@@ -137,8 +137,11 @@ class Walk(Struct, eq=False):
         lists = files.inherits_list(self.host)
         top = _Place(b"", (), self.upper, self.host, False, 0, lists)  # noqa: FBT003  as below
         self._directory(top, files.DEEPEST)
+        if self._outside() or self._unsure:
+            self._moves.look_into(self.host, self._steps)
         self._decide_renamed()
         self._hold_broken_histories()
+        moved = self._hold_sources()
         return Changes(
             steps=tuple(self._steps),
             changed=tuple(self._changed),
@@ -147,6 +150,7 @@ class Walk(Struct, eq=False):
             left_out=tuple(self._left_out),
             copied=tuple(self._copied),
             judged_as=self._judged_as,
+            moved=moved,
         )
 
     def _directory(self, place: _Place, deepest: int) -> None:
@@ -288,8 +292,7 @@ class Walk(Struct, eq=False):
                 not is_merged,
                 place.settled + is_deep,
                 place.has_lists or (below_host is not None and files.inherits_list(below_host)),
-                # What a command only went through, the overlay notes the origin of.
-                place.is_late or ("origin" not in notes and self._is_later(host)),
+                place.is_late or self._is_another(place, name, host, notes.get("origin")),
             )
             self._directory(below, deepest - 1)
         if is_merged and host is not None:
@@ -297,8 +300,17 @@ class Walk(Struct, eq=False):
         else:
             self._whole(place, name, status, host)
 
-    def _is_later(self, host: os.stat_result | None) -> bool:
-        return host is not None and host.st_ctime_ns > self.started_ns
+    def _is_another(
+        self, place: _Place, name: bytes, host: os.stat_result | None, origin: bytes | None
+    ) -> bool:
+        """Return whether somebody has given the name of a directory to another one, or a new one.
+
+        The files of another one may be old. `origin`: what the overlay notes of the first one.
+        """
+        if host is None or place.host is None or origin is None:
+            return host is not None and host.st_ctime_ns > self.started_ns
+        known = files.handle(place.host, name)
+        return bool(origin and known) and files.handle_in(origin) != known
 
     def _whole(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -344,6 +356,7 @@ class Walk(Struct, eq=False):
         notes = self._notes(place, name)
         if not notes.keys() <= _NOTES_OF_FILES:
             raise RefusedChangesError("the kernel wrote down changes in a way that is not read")
+        self._moves.comes(place.upper, name, place.path_of(name), notes.get("origin"))
         if status.st_mode & _SET_ID and not stat.S_ISLNK(status.st_mode):
             self._leave_out(place, name, "a set-user or set-group program")
             return
@@ -414,7 +427,7 @@ class Walk(Struct, eq=False):
     def _decide_renamed(self) -> None:
         """Decide on files of which it is unsure whether somebody removed them meanwhile."""
         for before, step, origin in reversed(self._unsure):
-            if any(handle in origin for handle in self._handles):
+            if self._moves.is_gone(origin):
                 self._steps.insert(before, step)
                 self._changed.append(Reported(step.path, "created"))
             else:
@@ -439,11 +452,12 @@ class Walk(Struct, eq=False):
             is_link=stat.S_ISLNK(status.st_mode),
             settled=place.host is not None and files.look(place.host, name) is not None,
         )
-        why = self.control.why_kept_back(judged)
-        if why is None:
+        if (why := self.control.why_kept_back(judged)) is None:
             return False
         if judged.is_directory:
             inside = [*files.inside(place.upper, name)]
+            for below in [name + b"/" + one for one in inside]:
+                self._moves.comes(place.upper, below, place.path_of(below))
             first = os.fsdecode(b", ".join(inside[:_MOST_SHOWN]))
             more = f" and {len(inside) - _MOST_SHOWN:,} more" * (len(inside) > _MOST_SHOWN)
             why = f"{why}; it holds {first!r}{more}" if inside else None
@@ -508,9 +522,7 @@ class Walk(Struct, eq=False):
             self._put_aside(place, name)
             os.symlink(target, name, dir_fd=place.upper)
             return _present(place.upper, name)
-        with closed_after(
-            os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.upper)
-        ) as source:
+        with closed_after(os.open(name, files.READ, dir_fd=place.upper)) as source:
             self._put_aside(place, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with closed_after(os.open(name, flags, 0o600, dir_fd=place.upper)) as made:
@@ -518,6 +530,18 @@ class Walk(Struct, eq=False):
                 os.fchmod(made, stat.S_IMODE(status.st_mode))
                 os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
         return _present(place.upper, name)
+
+    def _outside(self) -> list[KeptBack]:
+        return [*self._conflicts, *self._kept_back, *self._left_out]
+
+    def _hold_sources(self) -> dict[bytes, tuple[bytes, ...]]:
+        """Let files stay that were moved to where they do not come in; see `Changes.moved`."""
+        moved = self._moves.sources(self._steps)
+        held = staying(moved, [one.path for one in self._outside()])
+        self._conflicts += [KeptBack(path, STAYS) for path in sorted(held)]
+        self._steps = [step for step in self._steps if step.path not in held]
+        self._changed = [one for one in self._changed if one.path not in held]
+        return moved
 
     def _hold_broken_histories(self) -> None:
         """Keep back all of a repository whose waiting rebase was kept back.
@@ -544,7 +568,7 @@ class Walk(Struct, eq=False):
         after: os.stat_result | None,
     ) -> None:
         if before is not None and stat.S_ISREG(before.st_mode) and place.host is not None:
-            self._handles |= files.handle(place.host, name)
+            self._moves.goes(place.host, name, place.path_of(name))
         self._steps.append(
             Step(
                 act,

@@ -88,7 +88,7 @@ class FakeTimeline:
         server: str,
         tool: str,
         paths: Collection[str],
-        apply: Callable[[], None],
+        apply: Callable[[], Collection[str]],
         *,
         may_drop: bool,
     ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:

@@ -2,13 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.cli.rollback import lines
 from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
+from ironcurtain_proxy.snapshots.history import Difference
 from ironcurtain_proxy.snapshots.keeper import Limits
 from ironcurtain_proxy.snapshots.planning import ConflictError
 from ironcurtain_proxy.snapshots.rewinding import kept
@@ -31,10 +32,10 @@ def w(tmp_path: Path) -> Timelined:
 
 
 def transact(
-    w: Timelined, paths: list[str], apply: Callable[[], object]
+    w: Timelined, paths: list[str], apply: Callable[[], object], late: Collection[str] = ()
 ) -> tuple[PointId, list[str]]:
     w.count += 1
-    done = w.keeper.transact(f"call-{w.count}.", "shell", "run", paths, lambda: (apply(), None)[1])
+    done = w.keeper.transact(f"call-{w.count}.", "shell", "run", paths, lambda: (apply(), late)[1])
     assert not isinstance(done, NotHeld), done
     return done[0], words(done[1])
 
@@ -121,6 +122,40 @@ def test_what_others_change_meanwhile_is_not_the_transactions(w: Timelined) -> N
     assert w("src/a").read_text() == "source"
 
 
+def test_what_the_user_changed_in_the_last_moment_is_not_taken_back_with_the_transaction(
+    w: Timelined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("late", "later", "d/late"):
+        w(name).parent.mkdir(exist_ok=True)
+        w(name).write_text("old")
+
+    def apply() -> None:
+        for name in ("src/a", "later"):
+            w(name).write_text("of the call")
+        # Found by the last check of the commit: these did not come in.
+        for name in ("late", "d/late"):
+            w(name).write_text("of the user")
+
+    look = w.keeper.look
+
+    def overtaken() -> list[Difference]:
+        # The commit is done, and what it changed is not looked at yet.
+        if w("later").read_text() == "of the call":
+            w("later").write_text("of the user, too")
+        return look()
+
+    monkeypatch.setattr(w.keeper, "look", overtaken)
+    point, changes = transact(w, ["src/a", "later", "late", "d"], apply, ["late", "d"])
+    monkeypatch.undo()
+    assert changes == ["changed later", "changed src/a"]
+    with pytest.raises(ConflictError) as refused:
+        w.back(point)
+    assert refused.value.conflicts == ("later was touched later, by no call that is known",)
+    w.back(point, force=True)
+    said = [w(one).read_text() for one in ("src/a", "late", "d/late")]
+    assert said == ["source", "of the user", "of the user"]
+
+
 def test_a_transaction_that_fails_half_way_is_noted_and_its_error_is_raised(w: Timelined) -> None:
     def apply() -> None:
         w("src/a").write_text("half")
@@ -140,7 +175,7 @@ def test_nothing_is_applied_where_no_point_can_be_made(tmp_path: Path) -> None:
     w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_files=2))
     for name in "abc":
         w(name).write_text(name)
-    refused = w.keeper.transact("call", "shell", "run", ["a"], w("a").unlink)
+    refused = w.keeper.transact("call", "shell", "run", ["a"], lambda: [str(w("a").unlink())])
     assert isinstance(refused, NotHeld)
     assert w("a").exists()
 
@@ -198,14 +233,20 @@ def test_nothing_is_done_where_what_it_replaces_is_not_held(
     paths = [*paths, *(f"gone/{number}" for number in range(300))]
     before = w.picture()
     ran: list[str] = []
+
+    def delete(name: str) -> list[str]:
+        ran.append(name)
+        w(name).unlink()
+        return []
+
     refused = w.keeper.transact(
-        "call-1.", "shell", "run", paths, lambda: ran.append("it did"), may_drop=False
+        "call-1.", "shell", "run", paths, lambda: delete("data/small"), may_drop=False
     )
     assert isinstance(refused, NotHeld)
     assert "not held" in refused.reason
     assert (ran, w.picture()) == ([], before)
     done = w.keeper.transact(
-        "call-2.", "shell", "run", ["data/small"], w("data/small").unlink, may_drop=False
+        "call-2.", "shell", "run", ["data/small"], lambda: delete("data/small"), may_drop=False
     )
     assert not isinstance(done, NotHeld), done
     w.back(done[0])
