@@ -199,7 +199,9 @@ class ControlLookout:
         self._survey.forget()
 
     def _begun(self, files: Collection[tuple[Found, ControlFile]]) -> None:
-        self._accepted, self._own = {*self.places}, frozenset(self.known)
+        self._own = frozenset(self.known)
+        self._accepted = {one for one, path in self.places.items() if path.endswith("/.git")}
+        self._accepted |= {one.inode for one, _ in files if one.is_whole or one.is_bare}
         # A waiting operation that has ended is not to come again.
         self._first = {one.path: file for one, file in files if one.kind != "state"}
         self.guards = [
@@ -303,7 +305,8 @@ class ControlLookout:
                 self.known[one.key] = again or now
                 new.append((one, now))
         bad = {one.inode for one, _ in refused}
-        self._accepted.update([one.inode for one in found if one.inode not in bad])
+        good = [one for one in found if one.inode not in bad]
+        self._accepted |= {one.inode for one in good if one.is_whole or (is_end and one.is_bare)}
         self._restore_guards(below, is_end=is_end)
         return self._follow(new) | self._undo(refused) | self._end_hidden()
 
@@ -490,6 +493,9 @@ class ControlLookout:
         """Return the path whose removal ends a new place; None: the place was accepted before."""
         if one.kind == "hidden":
             return one.path
+        if one.is_bare and one.inode not in self._accepted:
+            # It may be a directory of the user's, with files that are none of git's.
+            return f"{one.anchor}/HEAD"
         if one.kind == "state":
             state = one.inner.partition("/")[0]
             own = [inner for inode, inner in self._own if inode == one.inode]
@@ -497,13 +503,7 @@ class ControlLookout:
             return None if is_own else f"{one.anchor}/{state}"
         if one.inode in self._accepted or (one.kind == "pointer" and not one.is_whole):
             return None
-        if one.is_whole and one.anchor not in self.roots:
-            return one.anchor
-        if one.kind in {"configuration", "hook"}:
-            # A bare repository may hold files of another kind: without `HEAD` it is a directory.
-            head = f"{one.anchor}/HEAD"
-            return head if os.path.lexists(head) else None
-        return None
+        return one.anchor if one.is_whole and one.anchor not in self.roots else None
 
     def _take_directory(self, directory: str, those: list[Found]) -> bool:
         """Take a directory away, and restore what was there. Return False if it is the user's."""

@@ -76,6 +76,8 @@ class Found(Struct, frozen=True):
     """The anchor's. What is known of a place moves with it."""
     is_whole: bool
     """Whether nothing but control places and their data lies in the anchor."""
+    is_bare: bool = False
+    """Whether git takes the anchor for a repository, and other files may lie in it."""
 
     @property
     def inner(self) -> str:

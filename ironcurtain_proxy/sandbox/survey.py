@@ -270,7 +270,9 @@ class Survey(Struct):
             if is_directory and kind != "hidden":
                 listed.inner.append((entry.path, _inner(entry, kind, context)))
             elif kind is not None:
-                listed.found.append(Found(entry.path, kind, of.anchor, of.inode, _is_whole(of)))
+                at, is_whole = (of.anchor, of.inode), _is_whole(of)
+                is_bare = bool(of.repository) and not is_whole
+                listed.found.append(Found(entry.path, kind, *at, is_whole, is_bare))
         return listed
 
     def _parts(self, path: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ This package knows nothing of MCP, of the policy, or of who asked for the comman
   writes down, so that it outlives a power cut. `merging`: changes of git that both sides made.
 - `mounting`: the program that makes the view and runs the command. `forking`: the process that is
   ready to do so, and how it is told.
-- `walking`, `control`: what the command changed, sorted.
+- `walking`, `control`: what the command changed, sorted. `moving`: which files it moved.
 - `applying`, `files`: the steps that bring it into the workspace and take it out again.
 - `changes`: the values that these share.
 """

@@ -47,7 +47,7 @@ from ironcurtain_proxy.transactions.changes import KeptBack
 
 _ANYWHERE: Final = "/\0"
 """Stands for the directory of the workspace: no path leads back into it."""
-REPOSITORY_PARTS: Final = ("HEAD", "objects", "refs", "commondir")
+REPOSITORY_PARTS: Final = frozenset({"HEAD", "objects", "refs", "commondir"})
 """The entries by which git knows a repository."""
 _CONTROL_PARTS: Final = frozenset(
     {"config", "config.worktree", "hooks", "info", "modules", "worktrees", "commondir", "gitdir"}
@@ -162,7 +162,8 @@ class Control:
         self.begins(parts)
         # Not what lies in one: its directories of data may hold any file.
         was_one = looks_like_repository(host) or [one.lower() for one in parts[-1:]] == [".git"]
-        return not was_one and not _CONTROL_PARTS.isdisjoint([one.lower() for one in host])
+        # Each file of the user's would count as a setting of git, or as data that git reads.
+        return not was_one and not REPOSITORY_PARTS.issuperset(host)
 
     def why_kept_back(self, entry: Judged) -> str | None:
         """Return why a change does not come into the workspace, or None if it does."""

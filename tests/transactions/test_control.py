@@ -94,6 +94,7 @@ def test_the_first_remote_of_a_repository_is_asked_about(repository: Workbench) 
         ),
         (f"git init -q --bare x; {_EVIL} >> x/config", ["x/config"]),
         (f"{_BECOMES_ONE}; {_EVIL} > x/config", ["x/config"]),
+        ("mkdir objects refs; echo ref: refs/heads/main > HEAD", ["HEAD", "objects", "refs"]),
         ("echo gitdir: /somewhere > sub", []),
         ("mkdir sub; echo gitdir: ../other/.git > sub/.git", ["sub/.git"]),
         ("mkdir sub; ln -s ../other/.git sub/.git", ["sub/.git"]),
@@ -282,7 +283,7 @@ def test_a_repository_made_by_pieces_in_the_data_of_another_one_is_judged(
 def test_two_commands_at_once_make_no_repository_that_neither_could_make(
     w: Workbench, first: int
 ) -> None:
-    w.write("x/kept")
+    (w.ws / "x").mkdir()
     scripts = (f"{_EVIL} > x/config; echo b > beside", f"{_BECOMES_ONE}; echo c > other")
     views = [w.view(script) for script in scripts]
     for view in views:

@@ -175,7 +175,12 @@ def test_nothing_is_applied_where_no_point_can_be_made(tmp_path: Path) -> None:
     w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_files=2))
     for name in "abc":
         w(name).write_text(name)
-    refused = w.keeper.transact("call", "shell", "run", ["a"], lambda: [str(w("a").unlink())])
+
+    def delete() -> list[str]:
+        w("a").unlink()
+        return []
+
+    refused = w.keeper.transact("call", "shell", "run", ["a"], delete)
     assert isinstance(refused, NotHeld)
     assert w("a").exists()
 
