@@ -153,11 +153,11 @@ def run_logout(options: argparse.Namespace) -> int:
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
     """Revoke the login at the authorization server. Return False if that was impossible."""
     # Slow to import, and needed only where there was a login.
-    from ironcurtain_proxy.downstream.remote.browser_login import revoke  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.network import (  # noqa: PLC0415
         GuardedTransport,
         open_client,
     )
+    from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
 
     async with open_client(GuardedTransport(found.name, found.endpoint)) as client:
         try:

@@ -47,3 +47,12 @@ print("ironcurtain_proxy.shell.families" in sys.modules)
         [sys.executable, "-c", code], check=True, timeout=50, capture_output=True
     )
     assert ended.stdout.split() == [b"False"]
+
+
+def test_a_proxy_before_a_server_over_http_imports_no_sdk() -> None:
+    """The command `login` alone needs it; it would be the longest part of such a start."""
+    code = "import sys, ironcurtain_proxy.downstream.remote.session; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=50, capture_output=True, text=True
+    )
+    assert {"mcp", "mcp_types", "pydantic", "starlette"} & {*ended.stdout.split()} == set()

@@ -4,6 +4,6 @@
 - `streamable`: streamable HTTP.
 - `exchange`: what both share: one HTTP request with its answer, messages sent and arrived.
 - `network`: to which addresses connections are made, and the httpx2 transport over these.
-- `logins`: credentials in headers, and the file of a login. `browser_login`: the login of a person,
-  and what an authorization server is asked.
+- `logins`: credentials in headers, and the file of a login. `token_requests`: what an authorization
+  server is asked. `browser_login`: the login of a person, which imports the SDK.
 """

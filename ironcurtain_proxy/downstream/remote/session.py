@@ -19,11 +19,6 @@ import httpx2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.remote.browser_login import (
-    TokenRefusedError,
-    metadata_of,
-    request_token,
-)
 from ironcurtain_proxy.downstream.remote.exchange import (
     Authorizer,
     Inbound,
@@ -44,6 +39,11 @@ from ironcurtain_proxy.downstream.remote.logins import (
 )
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
+from ironcurtain_proxy.downstream.remote.token_requests import (
+    TokenRefusedError,
+    metadata_of,
+    request_token,
+)
 from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MirroredPaths, decode, message_id

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from ironcurtain_proxy.downstream.remote.browser_login import TokenRefusedError, request_token
 from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
+from ironcurtain_proxy.downstream.remote.token_requests import TokenRefusedError, request_token
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.codec import encode
 from tests.downstream.remote.site import Heard, Message, Site, remote, serving
