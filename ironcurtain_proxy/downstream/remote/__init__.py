@@ -5,5 +5,6 @@
 - `exchange`: what both share: one HTTP request with its answer, messages sent and arrived.
 - `network`: to which addresses connections are made, and the httpx2 transport over these.
 - `logins`: credentials in headers, and the file of a login. `token_requests`: what an authorization
-  server is asked. `browser_login`: the login of a person, which imports the SDK.
+  server is asked. `renewal`: that it is asked by a process that outlives this one. `browser_login`:
+  the login of a person, which imports the SDK.
 """

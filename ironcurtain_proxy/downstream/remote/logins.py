@@ -104,6 +104,8 @@ class LoginFile:
         name = hashlib.sha256(f"{server}\n{url}".encode()).hexdigest()[:_DIGITS]
         self.path = directory / f"{name}.json"
         self._server, self._url = server, url
+        self.lock = -1
+        """While it is `locked`: the descriptor of the lock."""
         self._seen: tuple[int, int, int] | None = None
         self._login: Login | None = None
 
@@ -166,6 +168,7 @@ class LoginFile:
             raise ServerUnavailableError(
                 f'the login of server "{self._server}" cannot be changed now'
             ) from None
+        self.lock = descriptor
         try:
             yield
         finally:

@@ -38,6 +38,7 @@ from ironcurtain_proxy.downstream.remote.logins import (
     secret_of,
 )
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
+from ironcurtain_proxy.downstream.remote.renewal import renewed_apart
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
 from ironcurtain_proxy.downstream.remote.token_requests import (
     TokenRefusedError,
@@ -139,7 +140,7 @@ class StoredLogin(Struct, eq=False):
         form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
         if login.resource is not None:
             form["resource"] = login.resource
-        return await request_token(self.client, login, form)
+        return await renewed_apart(self.server, self.endpoint, self.file, login, form)
 
     async def _as_client(self, own: OAuthClient) -> Login:
         """Return a login of the operator's own client, which needs no person."""

@@ -53,9 +53,13 @@ class Authority:
     """The grants that tokens were asked for with."""
     may_give: threading.Event = field(default_factory=threading.Event)
     """Cleared: whoever asks for a token waits."""
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    """Cleared: whoever asks for another token waits when the one before is spent."""
+    spent: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.may_give.set()
+        self.may_answer.set()
 
     @property
     def issuer(self) -> str:
@@ -107,6 +111,9 @@ class Authority:
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         del self.refreshers[refresh_token.token]
+        self.spent.append(refresh_token.token)
+        while not self.may_answer.is_set():  # noqa: ASYNC110  as above
+            await anyio.sleep(0.01)
         return self.give(str(client.client_id), refresh_token.resource)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
