@@ -152,14 +152,11 @@ class Word(Struct, frozen=True):
     """The text; None: it is not known before the command runs (a variable, a substitution, a glob,
     braces)."""
     pattern: str = ""
-    """The known part of a word whose value is not known, with `*` for the rest: `--to=*` of
-    `--to=$x`."""
+    """The known part of a word that is not known, `*` for the rest: `--to=*` of `--to=$x`."""
     splits: bool = False
-    """The word may expand to several words or none: `$x`, `*.py`, `{a,b}`; not `"$x"`. Words after
-    the first may be anything, whatever the pattern."""
+    """It may be several words or none: `$x`, `*.py`; not `"$x"`. All but the first are unknown."""
     command: "ParsedCommand | None" = None
-    """The word parsed as a command, where a shell in the same command may run it: `ls` of `sh -c
-    ls`. Of `--option=text` the text is parsed."""
+    """The word, or the text of `--option=text`, as a command that a shell may run: `sh -c ls`."""
     variables: frozenset[str] = frozenset()
     """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
     template: tuple[Piece, ...] = ()
@@ -167,6 +164,8 @@ class Word(Struct, frozen=True):
     is_glob: bool = False
     """The word is known but for the names of files that it matches: `src/*.py`, not `$x/*.py` or
     `src/{a,b}`. So all its expansions begin with its prefix."""
+    expansions: tuple[str, ...] = ()
+    """Patterns of the words that it may stand for: `a.*` and `b.*` of `{a,b}.$x`."""
 
     @property
     def prefix(self) -> str:
@@ -212,6 +211,8 @@ class ParsedCommand(Struct, frozen=True, kw_only=True):
     """
     loose_words: tuple[str, ...] = ()
     """Words of an unparsed text that could name a program. Used for denials."""
+    loose_paths: tuple[str, ...] = ()
+    """Patterns of what an unparsed text may name as files."""
     has_background: bool = False
     """Whether a part of it runs in the background (`&`) beside the others."""
 

@@ -7,6 +7,7 @@
   `readers`: find, tests and git among them.
 - `outward`: what leaves the sandbox, and where to. `places`: what lies where, and what names a
   secret.
+- `elsewhere`: what may read files of the user's outside the workspace.
 - `wrappers`: programs that run others.
 - `launchers`: programs that fetch what they run, as commands of servers.
 - `operations`: what a profile and the engine ask of a command.

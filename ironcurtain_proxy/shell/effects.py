@@ -24,6 +24,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.elsewhere import (
+    ELSEWHERE,
+    leads,
+    names_elsewhere,
+    opens_files,
+    reads_elsewhere,
+    shows_no_content,
+    takes_names,
+    tells,
+)
 from ironcurtain_proxy.shell.grammar import (
     MOVED,
     SHOWN_VARIABLES,
@@ -38,8 +48,6 @@ from ironcurtain_proxy.shell.grammar import (
 )
 from ironcurtain_proxy.shell.kinds import asks_this_machine_alone
 from ironcurtain_proxy.shell.outward import (
-    ELSEWHERE,
-    SHOW_NO_CONTENT,
     may_lead_elsewhere,
     name_of,
     targets_of,
@@ -110,16 +118,47 @@ def effect_of(parsed: ParsedCommand, place: CommandPlace) -> CommandEffect:
     parts = tuple(_parts(parsed, place, _DEPTH))
     if parsed.has_background and any(part.effect == "local" for part in parts):
         parts = tuple(map(_asking_its_own, parts))
+    parts = _with_what_is_told(parts)
     found = worst([part.effect for part in parts])
     if parsed.unreadable is not None:
-        found = worst([found, "unknown"])
+        leads_out = any(names_elsewhere(Word(None, one), place) for one in parsed.loose_paths)
+        found = worst([found, "beyond" if leads_out else "unknown"])
     elif not parts:
         return CommandEffect(effect="local", reason="it runs nothing", parts=())
     if found == "unknown":
         reason = f"it cannot be read as a command: {parsed.unreadable}"
     else:
-        reason = next((part.reason for part in parts if part.effect == found), "")
+        unclear = f"{LEADS_OUT}: {parsed.unreadable}"
+        reason = next((part.reason for part in parts if part.effect == found), unclear)
     return CommandEffect(effect=found, reason=reason, parts=parts)
+
+
+def _with_what_is_told(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts with those that read elsewhere which hand a name on to another part."""
+    told = [
+        part
+        for part in parts
+        if part.effect in {"reads", "local"} and tells(part.command, part.place)
+    ]
+    if not told:
+        return parts
+    takes = [part for part in parts if part not in told and takes_names(part.command)]
+    others = [part for part in parts if opens_files(part.command)]
+    found = [
+        part
+        for part in told
+        if any(one.command is not part.command for one in takes)
+        or (
+            leads(part.command, part.place)
+            and any(one.command is not part.command for one in others)
+        )
+    ]
+    return tuple([
+        replace(one, effect="beyond", reason=ELSEWHERE) if one in found else one for one in parts
+    ])  # fmt: skip
+
+
+LEADS_OUT: Final = "it may read files outside the workspace, and cannot be read as a command"
 
 
 def _asking_its_own(part: Part) -> Part:
@@ -182,7 +221,7 @@ def _after(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
     names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
     if not names & _MOVES:
         return place
-    if not command.is_certain or name_of(command) != "cd":
+    if not command.is_certain or name_of(command) not in {"cd", "pushd"}:
         return _elsewhere(place, None)
     there = directory_after(command.words[1:], place)
     if there is not None and there == place.directory:
@@ -238,8 +277,8 @@ def _more_than_reading(
         if may_lead_elsewhere(command):
             outside += ", perhaps an unknown host: an option or a variable may lead it there"
         return Part(command=command, effect="outward", reason=outside, place=place)
-    beyond = why_beyond(command, place)
-    is_elsewhere = reason in (*OUTSIDE, LED_OUT) and name_of(command) not in SHOW_NO_CONTENT
+    beyond = why_beyond(command, place) or (ELSEWHERE if reads_elsewhere(command, place) else None)
+    is_elsewhere = reason in (*OUTSIDE, LED_OUT) and not shows_no_content(command)
     if beyond is None and is_elsewhere and only_reads_elsewhere(command, place, shown):
         beyond = LED_OUT if reason == LED_OUT else ELSEWHERE
     if beyond is not None:
@@ -287,7 +326,8 @@ def _around(command: SimpleCommand, place: CommandPlace, variables: frozenset[st
             return None if rest and rest[0].text is not None else "an option is not known"
         case "sh" | "bash" | "zsh" | "dash":
             text = words[2].command if len(words) > 2 and words[1].text == "-c" else None  # noqa: PLR2004
-            readable = text is not None and text.unreadable is None and text.commands
+            is_alone = len(words) == 3  # noqa: PLR2004  what follows are words of the text
+            readable = is_alone and text is not None and not text.unreadable and text.commands
             return None if readable else "what it would run is not known"
         case _:
             return "it runs another program"

@@ -559,6 +559,8 @@ def why_not_redirect(
 def directory_after(rest: Sequence[Word], place: CommandPlace) -> str | None:
     """Return the directory that a `cd` leads to; None if that is not known."""
     operands = [word for word in rest if word.text != "--"]
+    if not rest:
+        return place.home
     if len(operands) != 1 or (operands[0].text or "-").startswith("-"):
         return None
     return path_of(operands[0], place)

@@ -21,17 +21,16 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.request import CommandPlace, ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
+from ironcurtain_proxy.shell.elsewhere import ELSEWHERE, words_elsewhere
 from ironcurtain_proxy.shell.operations import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.outward import (
     BARE_INSTALLERS,
-    ELSEWHERE,
     UNKNOWN_HOST,
     deletes_repository,
     may_fetch,
     sub_commands,
     why_privileged,
     words_beyond,
-    words_elsewhere,
 )
 from ironcurtain_proxy.shell.places import names_a_secret
 from ironcurtain_proxy.shell.programs import word_lists, word_set

@@ -38,7 +38,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.request import ParsedCommand, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.values import words
 
 # --- here-documents
@@ -145,6 +145,34 @@ def _document(text: str, begin: int, start: "re.Match[str]") -> tuple[Word, int]
             return None if _LIVE.search(body) else (Word(body, variables=named), end + 1)
         at = end + 1
     return None
+
+
+# --- signs of files elsewhere
+
+_HOME: Final = "~/.x"
+_PLACES: Final = re.compile(
+    r"(?P<home>\b(?:OLDPWD|PWD|HOME|dirname)\b)"
+    r"|(?<![\w.~/*])(?:~(?![\s\d~])|(?:[\w.-]*\w)?(?=/)|\.\.(?![\w.]))[\w.+@%*?\[{/-]*"
+)
+_ESCAPED: Final = re.compile(r"\$'[^']*\\[0-7xuU]")
+"""A text in which a path may be written as numbers."""
+
+
+def loose_paths(text: str) -> tuple[str, ...]:
+    """Return the patterns of what may be paths elsewhere in a text that is not understood."""
+    named = _PLACES.finditer(re.sub(r"['\"\\]", "", text))
+    found = [_HOME if one["home"] else re.sub(r"[*?\[{]", "*", one[0]) for one in named]
+    return tuple(dict.fromkeys([*found, *([_HOME] if _ESCAPED.search(text) else [])]))
+
+
+_NAMES: Final = re.compile(r"[\w.+-]+")
+_MOST_READ: Final = 65536
+
+
+def unread(text: str, reason: str) -> ParsedCommand:
+    """Return a text that is not understood, with its possible names of programs and files."""
+    names = tuple(dict.fromkeys(_NAMES.findall(text[:_MOST_READ])))
+    return ParsedCommand(unreadable=reason, loose_words=names, loose_paths=loose_paths(text))
 
 
 # --- constants

@@ -35,10 +35,9 @@ from ironcurtain_proxy.shell.grammar import (
     UnknownOption,
     grammar_of,
     read_items,
-    reading_program,
     with_values,
 )
-from ironcurtain_proxy.shell.places import is_within, may_write, path_of
+from ironcurtain_proxy.shell.places import may_write, path_of
 from ironcurtain_proxy.shell.programs import entries, expanded, paths, phrases, word_lists, word_set
 
 _LEAVES: Final = word_lists("leaves")
@@ -193,18 +192,10 @@ def why_beyond(command: SimpleCommand, place: CommandPlace) -> str | None:
     if name == "git" and _PRUNES & set(sub_commands(command.words[1:])[:1]):
         return "git removes objects for good"
     if name in word_set("writers"):
-        reasons = (_why_not_here(name, word, place) for word in _operands(command))
+        reasons = (_why_not_here(name, word, place) for word in operands_of(command))
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
             return found
-    if name not in SHOW_NO_CONTENT and not _is_symbolic_link(command):
-        words = (*command.words[1:], *(one.target for one in command.redirections))
-        # `cd ~/other && grep -rn x` reads what `grep -rn x ~/other` does.
-        reader = reading_program(name or "")
-        is_reader = reader is not None and reader.operands in {"files", "pattern"}
-        there = [Word(f"{place.directory}/.x")] if is_reader and place.directory else []
-        if any(_is_someones(word, place) for word in (*words, *there)):
-            return ELSEWHERE
     return None
 
 
@@ -213,7 +204,7 @@ def words_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
     yield from (one.target for one in command.redirections if _leaves(one, place))
     name = name_of(command)
     if name in word_set("writers"):
-        found = ((word, _why_not_here(name, word, place)) for word in _operands(command))
+        found = ((word, _why_not_here(name, word, place)) for word in operands_of(command))
         yield from (word for word, why in found if why is not None and _WHOLE not in why)
 
 
@@ -223,50 +214,17 @@ def words_written(command: SimpleCommand) -> Iterator[Word]:
     name, options = name_of(command), [word.prefix for word in command.words[1:]]
     in_place = name == "sed" and any(one.startswith(("-i", "--in-place")) for one in options)
     if in_place or name in word_set("writers"):
-        yield from _operands(command)
+        yield from operands_of(command)
 
 
 def deletes_repository(command: SimpleCommand, place: CommandPlace) -> bool:
     """Return whether a command removes the workspace, or the data of a repository in it."""
     name = name_of(command)
-    found = (_why_not_here(name, one, place) for one in _operands(command) if name in _REMOVERS)
+    found = (_why_not_here(name, one, place) for one in operands_of(command) if name in _REMOVERS)
     return any(why is not None and _WHOLE in why for why in found)
 
 
-def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Word]:
-    """Yield the words of a command that name files of the user's outside the workspace."""
-    given = (*command.words[1:], *(one.target for one in command.redirections))
-    return (word for word in given if _is_someones(word, place))
-
-
-ELSEWHERE: Final = "it reads files outside the workspace"
-SHOW_NO_CONTENT: Final = word_set("show-no-content")
-"""Programs that show no content of the files that they are given, at most names and sizes."""
-_ANOTHER_HOME: Final = re.compile(r"~[^/\s]+/")
-HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
-
-
-def _is_someones(word: Word, place: CommandPlace) -> bool:
-    """Return whether a word names a file of the user's outside the workspace.
-
-    A file tool asks about it, too. Files of the system are no secret.
-    """
-    whole = word.prefix
-    if "/" not in whole:
-        return False
-    homes = HOMES if place.home is None else (*HOMES, place.home)
-    for text in (whole, whole.partition("=")[2]):
-        if _ANOTHER_HOME.match(text):
-            return True
-        path = path_of(Word(text), place) if text.startswith(("/", "~/", "../")) else None
-        if path is None or may_write(path, place):
-            continue
-        if any(is_within(path, home) and path != home for home in homes):
-            return True
-    return False
-
-
-def _is_symbolic_link(command: SimpleCommand) -> bool:
+def is_symbolic_link(command: SimpleCommand) -> bool:
     """Return whether a command makes a link, whose target is neither written nor read."""
     if name_of(command) != "ln":
         return False
@@ -293,9 +251,10 @@ def paths_beyond(command: SimpleCommand, place: CommandPlace) -> Iterator[str]:
             yield path
 
 
-def _operands(command: SimpleCommand) -> list[Word]:
+def operands_of(command: SimpleCommand) -> list[Word]:
+    """Return the words of a program that writes which say where it does so."""
     operands = [word for word in command.words[1:] if not word.prefix.startswith("-")]
-    if _is_symbolic_link(command):
+    if is_symbolic_link(command):
         return _made_links(command, operands)
     is_copy = name_of(command) == "cp" and not any(
         re.match(r"-\w*t|--t", word.prefix) for word in command.words[1:]

@@ -21,7 +21,8 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import Part, effect_of_part, only_reads_elsewhere
-from ironcurtain_proxy.shell.outward import HOMES, sub_commands
+from ironcurtain_proxy.shell.elsewhere import HOMES
+from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import (
     glob_directory,
     is_in_git_data,

@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.request import (
     Word,
 )
 from ironcurtain_proxy.model.values import words
-from ironcurtain_proxy.shell.literal_text import lifted
+from ironcurtain_proxy.shell.literal_text import lifted, unread
 from ironcurtain_proxy.shell.words import (
     BLANK,
     C_FOR,
@@ -35,6 +35,7 @@ from ironcurtain_proxy.shell.words import (
     counted,
     read_test_word,
     read_word,
+    told_by,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ def _for_head(reading: TextReading, node: "Node") -> None:
             reading.refuse("a loop is not understood")
         previous = child
     named = frozenset[str]().union(*(word.variables for word in values))
-    value = Word(None, variables=named if values else frozenset({"@"}))
+    told = tuple([text for word in values for text in told_by(word)])
+    value = Word(None, variables=named if values else frozenset({"@"}), expansions=told)
     reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)), tuple(values))
 
 
@@ -301,6 +303,7 @@ def _array(reading: TextReading, node: "Node") -> Word:
     """Read `(a "$b" c)`, whose words are known when the array is used."""
     _check_gaps(reading, node.children, _SPACE, node)
     found = frozenset[str]()
+    told: list[str] = []
     for previous, child in itertools.pairwise(node.children[:-1]):
         word = _target(reading, child)
         # `[$x]=a` gives one of them a place, and evaluates it.
@@ -308,7 +311,8 @@ def _array(reading: TextReading, node: "Node") -> Word:
         if not is_separate or reading.text_of(child).startswith(b"["):
             reading.refuse("an array is not understood")
         found |= word.variables
-    return Word(None, variables=found)
+        told += told_by(word)
+    return Word(None, variables=found, expansions=tuple(told))
 
 
 def _file_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
@@ -401,18 +405,21 @@ def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: b
 def _declaration(reading: TextReading, node: "Node") -> None:
     """Read `export`, `declare`, `local`, `readonly`, `typeset` or `unset` as a program."""
     words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
-    words += [Word(None, _declared(reading, one), splits=True) for one in node.children[1:]]
+    words += [_declared(reading, one) for one in node.children[1:]]
     reading.add(node, SimpleCommand(words=tuple(words)))
 
 
-def _declared(reading: TextReading, node: "Node") -> str:
+def _declared(reading: TextReading, node: "Node") -> Word:
     """Return the known part of a word of a declaration: `NAME=*`, or the word."""
     if node.type == "variable_assignment":
         parts = _CommandParts()
         _assignment_part(reading, node, parts)
-        return f"{parts.assignments[0].name}=*"
+        (one,) = parts.assignments
+        named = tuple([f"{one.name}={text}" for text in told_by(one.value)])
+        variables = one.value.variables
+        return Word(None, f"{one.name}=*", splits=True, variables=variables, expansions=named)
     text = (read_word(reading, node).text or "") if node.type in WORD_KINDS else ""
-    return "" if "*" in text else text
+    return Word(None, "" if "*" in text else text, splits=True)
 
 
 def _test(reading: TextReading, node: "Node") -> None:
@@ -488,9 +495,8 @@ MAX_DEPTH: Final = 4
 _CONTINUED: Final = re.compile(r"\A(?:[ \t\n]*\\\n)+")
 _TIMED: Final = re.compile(r"\A[ \t\n]*time[ \t]+(?:-p[ \t]+)?(?=[({])")
 """`time` before a group, which the grammar does not know. It changes nothing of what runs."""
-_NAMES: Final = re.compile(r"[\w.+-]+")
 
-TEXT_RUNNERS: Final = words("sh bash dash zsh ksh ash mksh eval watch fzf su script")
+TEXT_RUNNERS: Final = words("sh bash dash zsh ksh ash mksh eval watch fzf su script trap")
 """Programs that run the text of an argument. The words after them are parsed as commands, too."""
 
 
@@ -515,7 +521,7 @@ def _parsed(text: str, depth: int) -> ParsedCommand:
     if reason is None and depth <= 0:
         reason = "commands are nested too deeply"
     if reason is not None:
-        return ParsedCommand(unreadable=reason, loose_words=_loose_words(text))
+        return unread(text, reason)
     from tree_sitter import Parser
 
     source = text.encode()
@@ -524,12 +530,9 @@ def _parsed(text: str, depth: int) -> ParsedCommand:
     if root.has_error:
         reading.refuse("it is not understood as a shell command")
     read_statements(reading, root)
-    return ParsedCommand(
-        commands=tuple(_with_texts(command, depth) for command in reading.commands),
-        unreadable=reading.unreadable,
-        loose_words=() if reading.unreadable is None else _loose_words(text),
-        has_background=reading.has_background,
-    )
+    found = ParsedCommand() if reading.unreadable is None else unread(text, reading.unreadable)
+    commands = tuple([_with_texts(command, depth) for command in reading.commands])
+    return replace(found, commands=commands, has_background=reading.has_background)
 
 
 def leaves_jobs(text: str) -> bool:
@@ -551,11 +554,6 @@ def leaves_jobs(text: str) -> bool:
         ends = ends or (node.type == "command_name" and node.text in {b"wait", b"kill", b"fg"})
         pending += node.children
     return starts and not ends
-
-
-def _loose_words(text: str) -> tuple[str, ...]:
-    """Return the possible names of programs in a text that is not understood, without quotes."""
-    return tuple(dict.fromkeys(_NAMES.findall(text[: MAX_LENGTH * 8])))
 
 
 @functools.cache

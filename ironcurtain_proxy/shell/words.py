@@ -137,6 +137,7 @@ _VARIABLE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$#@*!-])")
 _NUMERIC: Final = re.compile(rb"\$(?:[?$#!]|\{[?#]\}|\{PIPESTATUS\[[0-9]+\]\})")
 """Expansions whose value is a number, so that no name or option can come out of them."""
 _NAMED: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*-])")
+_DEFAULT: Final = re.compile(rb"\$\{\w+:?[-+]([^}]*)")
 _VALUE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
 """The value of a variable, unchanged."""
 _EXPANSION: Final = re.compile(
@@ -316,6 +317,8 @@ class _Piece(Struct, frozen=True):
     """The name of the variable that the part stands for, or None if it is no variable."""
     is_plain: bool = False
     """Whether the part is the value of that variable, unchanged."""
+    default: str = ""
+    """What stands there if the variable has no value."""
 
 
 def read_word(reading: TextReading, node: "Node") -> Word:
@@ -329,8 +332,54 @@ def read_word(reading: TextReading, node: "Node") -> Word:
                 before.append(_Piece((piece.text or "").partition("{")[0], quoted=False))
                 break
             before.append(piece)
-        return _joined([*before, _Piece(None, quoted=False)])
-    return _joined(pieces)
+        found = _joined([*before, _Piece(None, quoted=False)])
+        return replace(found, expansions=_expansions(pieces))
+    found = _joined(pieces)
+    if any(piece.default for piece in pieces):
+        other = "".join([one.default or "*" if one.text is None else one.text for one in pieces])
+        found = replace(found, expansions=(other,))
+    return found
+
+
+def told_by(word: Word) -> tuple[str, ...]:
+    """Return the patterns of the words that a word may stand for."""
+    return word.expansions or (word.pattern if word.text is None else word.text,)
+
+
+_MOST: Final = 64
+"""Words that braces in one word may stand for. Of more, none is known."""
+_INNERMOST: Final = re.compile(r"\{([^{}]*)\}")
+
+
+def _expansions(pieces: list[_Piece]) -> tuple[str, ...]:
+    """Return the patterns of the words that braces stand for; of `{1..3}` a part is not known.
+
+    Which brace belongs to which does not matter here: more words than a shell makes are harmless.
+    """
+    text = "".join([one.default or "*" if one.text is None else _marked(one) for one in pieces])
+    found = [text]
+    at = 0
+    while at < len(found) <= _MOST:
+        inner = _INNERMOST.search(found[at])
+        if inner is None:
+            at += 1
+            continue
+        parts = inner[1].split(",")
+        made = [found[at][: inner.start()] + one + found[at][inner.end() :] for one in parts]
+        is_range = len(parts) == 1 and ".." in inner[1]
+        found[at : at + 1] = [f"{found[at][: inner.start()]}*"] if is_range else made
+    plain = [one.translate(_UNMARK) for one in found]
+    return tuple(plain) if len(found) <= _MOST else ("/*",)
+
+
+_MARK: Final = str.maketrans("{,}", "\ue000\ue001\ue002")
+_UNMARK: Final = str.maketrans("\ue000\ue001\ue002?[", "{,}**")
+
+
+def _marked(piece: _Piece) -> str:
+    """Return the text of a piece; braces and commas in quotes stand for themselves."""
+    text = piece.text or ""
+    return text.translate(_MARK) if piece.quoted else text
 
 
 def _has_brace(piece: _Piece) -> bool:
@@ -477,7 +526,14 @@ def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
         reading.pending.append(node)
     named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
     is_plain = _VALUE.fullmatch(raw) is not None
-    return _Piece(None, quoted, None if named is None else named[1].decode(), is_plain)
+    default = _DEFAULT.match(raw)
+    return _Piece(
+        None,
+        quoted,
+        None if named is None else named[1].decode(),
+        is_plain,
+        "" if default is None else default[1].decode(),
+    )
 
 
 def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:

@@ -187,6 +187,7 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
     **dict.fromkeys(("fd", "fdfind"), _fd),
     **dict.fromkeys(("eval", "watch"), _eval),
     "env": _env,
+    "trap": lambda given: _texts(given[:1]),
     "command": _lookup,
     "xargs": _xargs,
     "fzf": _texts,

@@ -232,9 +232,9 @@ def test_the_home_of_another_user_lies_elsewhere(command: str) -> None:
 
 def test_what_reads_no_file_there_stays_in_its_sandbox() -> None:
     for command in (
-        "make a~b/c", "make ~", "make x/~a/b",
+        "make a~b/c", "make x/~a/b",
         "cd ~/other && ls", "cd ~/other && echo $X", "cd sub && cat $X", "cd /tmp && cat $X",
-        "cat $X", "cd ~/other && make",
+        "cat $X", "cd ~/other && ls -t | head -5",
     ):  # fmt: skip
         assert effect_of(parse_command(command), PROJECT).effect == "local", command
 
