@@ -258,7 +258,7 @@ def packed(
             continue
         schema = tool.get("inputSchema")
         effect = known.get("effect")
-        kind = _packed_kind(arguments, is_allowed=known["toolName"] in pack.allow)
+        kind = _packed_kind(arguments, effect, is_allowed=known["toolName"] in pack.allow)
         found.append(
             ReadTool(
                 name=str(known["toolName"]),
@@ -275,16 +275,16 @@ def packed(
     return ReadServer(name=name, annotations=pack.name, tools=tuple(found), left_out=left_out)
 
 
-def _packed_kind(arguments: Mapping[str, Json], *, is_allowed: bool) -> ToolKind:
+def _packed_kind(arguments: Mapping[str, Json], effect: Json, *, is_allowed: bool) -> ToolKind:
     roles = frozenset([role for one in arguments.values() for role in roles_in(one)])
-    resources = roles - {"none", "message", "identifier", "email-address", "email-body"}
     if "command" in roles:
         return "shell"
-    paths = [role for role in resources if role.endswith("-path")]
+    paths = frozenset([role for role in roles if role.endswith("-path")])
     # INVARIANT: what is given a file does not only look: no rule about its name allows a path.
     if is_allowed and paths:
         return "saves"
-    if resources and len(paths) == len(resources):
+    # Rules about paths judge no upload of a file, and answer for no argument that is no path.
+    if paths and roles <= {*paths, "none"} and effect not in {"sends", "runs"}:
         return "files"
     return "looks" if is_allowed else "unknown"
 
