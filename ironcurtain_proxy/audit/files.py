@@ -396,7 +396,7 @@ def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) ->
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        if error.errno not in _FULL:
+        if error.errno not in _FULL or not head.exists():
             raise
         old = head.stat().st_size
         _write(head, text.ljust(old), 0, lasting=lasting)

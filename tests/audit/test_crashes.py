@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.shipping import _append
 from ironcurtain_proxy.audit.verify import LogHead, publish, verify
+from ironcurtain_proxy.audit.writer import LogSettings
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import append_line, write_whole
 from tests.audit.specimens import lines_of, write_log
@@ -154,6 +157,14 @@ def test_a_disk_that_is_full_at_the_start_is_refused_or_latches(small_disk: Path
     for file in small_disk.glob("audit.jsonl*"):
         if file.suffix in {".jsonl", ".000001"}:
             assert file.stat().st_size == 0 or file.read_bytes().endswith(b"}\n")
+
+
+def test_the_first_start_on_a_full_disk_says_that_the_disk_is_full(small_disk: Path) -> None:
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+        while ballast.write(b"x" * 512):
+            pass
+    with pytest.raises(ConfigurationError, match="No space left on device"):
+        AuditLog.open(small_disk / "audit.jsonl", LogSettings())
 
 
 FACE = LogHead(machine="m", log="audit.jsonl", seq=1, digest="0" * 64, at=FakeClock().now())
