@@ -176,7 +176,7 @@ def holds_command(raw: bytes) -> bool:
         ):
             continue
         passed.add(program)
-        if any(all(word in raw for word in needed) for needed in searches.needed[program]):
+        if any(all(word in raw for word in needed) for needed in _needed(searches.names[program])):
             text = raw.decode("utf-8", "replace")
             text = text.replace('\\"', '"').replace("\\n", "\n").replace("\\t", "\t")
             return next(secrets_of_commands(text), None) is not None
@@ -186,7 +186,7 @@ def holds_command(raw: bytes) -> bool:
 def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
     """Yield the beginnings and ends of secrets in the commands of a text, from left to right."""
     done = 0
-    table = rules()
+    table = _rows()
     for _, start, _ in _searches().text.find_matches_as_indexes(text):
         if start < done or (text[start - 1 : start].encode() in _PART_OF_NAMES and start > 0):
             continue
@@ -197,7 +197,7 @@ def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
             program = _base(word.text)
             if program in table and program not in passed:
                 passed.add(program)
-                for rule in table[program]:
+                for rule in rules_of(program):
                     spans |= set(_spans(rule, words[number:], text))
         yield from _apart(sorted(spans))
         done = words[-1].end if words else start
@@ -206,30 +206,32 @@ def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
 class _Searches(NamedTuple):
     text: AhoCorasick
     raw: BytesAhoCorasick
-    needed: list[set[tuple[bytes, ...]]]
-    """For each program, the words of which a command must hold one set."""
+    names: list[str]
+    """The programs."""
 
 
 @cache
 def _searches() -> _Searches:
     """Return the searches for the programs of the table, in text and in bytes."""
-    names = [f"{name} " for name in rules()]
-    raw = [name.encode() for name in names]
+    sought = [f"{name} " for name in _rows()]
     return _Searches(
-        AhoCorasick(names, matchkind=MatchKind.LeftmostFirst),
-        BytesAhoCorasick(raw, matchkind=MatchKind.LeftmostFirst),
-        [{_needed(rule) for rule in those} for those in rules().values()],
+        AhoCorasick(sought, matchkind=MatchKind.LeftmostFirst),
+        BytesAhoCorasick(map(str.encode, sought), matchkind=MatchKind.LeftmostFirst),
+        [*_rows()],
     )
 
 
-def _needed(rule: _Rule) -> tuple[bytes, ...]:
-    """Return what the text of a command must hold for a rule."""
+@cache
+def _needed(program: str) -> set[tuple[bytes, ...]]:
+    """Return sets of words, of which the text of a program's command with a secret holds one."""
+    return {_needed_by(rule) for rule in rules_of(program)}
+
+
+def _needed_by(rule: _Rule) -> tuple[bytes, ...]:
     places = {*rule.following, *rule.attached, *[name for name, _ in rule.joined]}
     least = [one.rstrip("*") for one in rule.needed if not one.endswith("~")]
-    if len(places) == 1 and not (rule.after or rule.last or rule.others):
-        least += places
-    elif places and not (rule.after or rule.last or rule.others):
-        least.append("-")
+    if places and not (rule.after or rule.last or rule.others):
+        least += places if len(places) == 1 else {"-"}
     return tuple([word.encode() for word in least])
 
 
@@ -374,16 +376,21 @@ _LOGIN: Final = lazy(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
 
 
 @cache
-def rules() -> dict[str, list[_Rule]]:
-    """Return the rules of each program. Read on first use."""
-    found: dict[str, list[_Rule]] = {}
+def _rows() -> dict[str, list[str]]:
+    """Return the lines of the table by their programs. Read on first use."""
+    found: dict[str, list[str]] = {}
     for line in _TABLE.splitlines():
         if line and not line.startswith("#"):
-            programs, needed, places = line.split("|")
-            rule = _rule(tuple(needed.split()), places.split())
-            for program in programs.split():
-                found.setdefault(program, []).append(rule)
+            for program in line.partition("|")[0].split():
+                found.setdefault(program, []).append(line)
     return found
+
+
+@cache
+def rules_of(program: str) -> list[_Rule]:
+    """Return the rules of a program. Most programs are never met, and never read."""
+    parts = [line.split("|") for line in _rows().get(program, ())]
+    return [_rule(tuple(needed.split()), places.split()) for _, needed, places in parts]
 
 
 def _rule(needed: tuple[str, ...], places: Sequence[str]) -> _Rule:
@@ -535,5 +542,5 @@ def _is_one(path: str) -> bool:
 @cache
 def credentials_named() -> BytesAhoCorasick:
     """Return the search for the parts of names that every such path holds."""
-    parts = {max(re.split(r"[*/]+", name.lower()), key=len) for name in _NAMES}
+    parts = {max(name.lower().replace("*", "/").split("/"), key=len) for name in _NAMES}
     return BytesAhoCorasick([part.encode() for part in parts])

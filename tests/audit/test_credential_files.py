@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
-from ironcurtain_proxy.audit.commands import rules
+from ironcurtain_proxy.audit.commands import rules_of
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text, secrets_in
 from ironcurtain_proxy.credentials import is_credential, names, places
 from ironcurtain_proxy.model.values import Json
@@ -105,7 +105,7 @@ def test_the_options_of_secrets_take_values_in_the_shell_s_grammar_too() -> None
     """Two tables speak of the same options: what one masks, the other must not take for a flag."""
     wrong = []
     for path, grammar in _grammars():
-        for rule in rules().get(path[0], ()):
+        for rule in rules_of(path[0]):
             if all(word in path for word in rule.needed):
                 options = [*rule.following, *rule.attached, *[one for one, _ in rule.joined]]
                 stated = [one for one in options if one in grammar.options]
