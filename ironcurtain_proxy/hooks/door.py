@@ -6,7 +6,8 @@ says that they have ended; what it never says is closed when the agent's turn en
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial, reduce
 from typing import Final, Literal, assert_never
@@ -95,6 +96,8 @@ class Door(Struct, kw_only=True):
     """Returns the project's file that switches the hooks off, if there is one."""
     is_prefixed: bool = False
     """Whether the client starts commands by our prefix, as its last event says."""
+    steering: Mapping[str, str] = {}
+    """Variables of the last event by which a project, not the user, chooses what commands run."""
     why_native: str = ""
     """Why no command is held any more, or empty if it may be."""
     calls: int = 0
@@ -336,12 +339,7 @@ class Door(Struct, kw_only=True):
         CURRENT.set(call)
         try:
             if meant != "none" and meant.server == SHELL:
-                call.directory = _place_of(meant)
-                call.why_native = self._why_native(call)
-                # What is in a place for temporary files is there for commands in the sandbox alone.
-                command = str(meant.arguments["command"])
-                named = [one for one in (*PLACES, "TMPDIR") if one in command]
-                call.in_view = not call.why_native and bool(named)
+                meant = self._command(call, meant)
             with scope:
                 if meant == "none":
                     reply = await self._leave(call)
@@ -363,6 +361,23 @@ class Door(Struct, kw_only=True):
             self._open.remove(call)
             call.recorded.set()
 
+    def _command(self, call: OpenCall, meant: ServerCall) -> ServerCall:
+        """Note how a command is to run, and return it with the variables that steer it.
+
+        So it is judged as if its agent had set them.
+        """
+        # Before it is judged: a link may be laid there meanwhile.
+        call.directory = os.path.realpath(str(meant.arguments["cwd"]))
+        call.why_native = self._why_native(call)
+        # What is in a place for temporary files is there for commands in the sandbox alone.
+        command = str(meant.arguments["command"])
+        named = [one for one in (*PLACES, "TMPDIR") if one in command]
+        call.in_view = not call.why_native and bool(named)
+        if self.steering:
+            texts = [f"{name}={self.steering[name]}" for name in sorted(self.steering)]
+            command = f"export {shlex.join(texts)}; {command}"
+        return structs.replace(meant, arguments={**meant.arguments, "command": command})
+
     def _why_native(self, call: OpenCall) -> str:
         """Return why a command cannot run in a view; empty if it can."""
         if self.why_native or not self.is_prefixed:
@@ -382,10 +397,11 @@ class Door(Struct, kw_only=True):
             command: as the client has it.
             directory: where it would run, with all links followed.
         """
-        for call in self._open:
-            if call.is_awaited and call.given[1].get("command") == command:
-                if call.directory != directory:
-                    continue
+        # An equal call may be left to the client's user, who has not answered, or has refused: what
+        # is to be held does not run by that one.
+        for call in sorted(self._open, key=lambda one: not one.digest):
+            is_it = call.is_awaited and call.directory == directory
+            if is_it and call.given[1].get("command") == command:
                 call.has_come = True
                 if call.told is not None:
                     call.end(*call.told)
@@ -468,11 +484,6 @@ class Door(Struct, kw_only=True):
             if call.verdict is not None or call.event.is_asked:
                 call.left.set()
                 call.end(why)
-
-
-def _place_of(command: ServerCall) -> str:
-    """Return where a command is to run, before it is judged: a link may be laid there meanwhile."""
-    return os.path.realpath(str(command.arguments["cwd"]))
 
 
 def _key(event: BeforeCall) -> tuple[str, CallingAgent, str]:

@@ -327,6 +327,7 @@ class _Known(Struct, frozen=True, forbid_unknown_fields=True):
     places: ClientPlaces
     own: frozenset[str]
     asked: Mapping[str, frozenset[str]] = {}
+    sets: Mapping[str, str] = {}
 
 
 _KNOWN: Final = msgspec.toml.decode(
@@ -423,6 +424,11 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     def asked_tools(self) -> Mapping[str, frozenset[str]]:
         """Other tools that are known, by what they do, in words that follow "which"."""
         return _KNOWN[self.client].asked
+
+    @property
+    def sets(self) -> Mapping[str, str]:
+        """The variables that it sets itself."""
+        return _KNOWN[self.client].sets
 
     @property
     def patience(self) -> float:

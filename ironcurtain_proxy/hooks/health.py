@@ -42,6 +42,7 @@ from ironcurtain_proxy.hooks.launching import (
     problem_file,
     settings_of,
     switched_off_by,
+    variables_of,
 )
 from ironcurtain_proxy.hooks.places import (
     client_directory,
@@ -196,9 +197,7 @@ def _running(client: HookClient) -> Iterator[tuple[str, Path, Mapping[str, str]]
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if _client_of(place) == client:
-                texts = (place / "environ").read_text("utf-8", "replace").split("\0")
-                variables = dict(one.split("=", 1) for one in texts if "=" in one)
-                yield f"process {place.name}", place / "cwd", variables
+                yield f"process {place.name}", place / "cwd", variables_of(int(place.name))
 
 
 def state_of(client: HookClient, home: Path, state: Path) -> HookState:

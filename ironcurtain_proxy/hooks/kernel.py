@@ -42,10 +42,18 @@ from ironcurtain_proxy.hooks.launching import (
     prefix_file,
     problem_file,
     server_of_our_name,
+    steering_variables,
     switched_off_by,
 )
-from ironcurtain_proxy.hooks.places import client_directory, own_place
-from ironcurtain_proxy.hooks.runs import ClientRuns, HeldDoor, is_below, is_of_client, serve_at
+from ironcurtain_proxy.hooks.places import client_directory, file_in, own_place
+from ironcurtain_proxy.hooks.runs import (
+    ClientRuns,
+    HeldDoor,
+    is_below,
+    is_of_client,
+    peer_of,
+    serve_at,
+)
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, start_of
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.session_state import FILE_NAME
@@ -164,7 +172,8 @@ def listener_of(
         exits.callback(hold.release)
     exits.callback(tidy, settings.session_dir)
     proxy.note_client(dialect.client)
-    return _Listener(proxy, dialect, place, asks, observes, is_shared=beside is not None)
+    file = file_in(dialect.client, directory_in(settings, dialect))
+    return _Listener(proxy, dialect, place, file, asks, observes, is_shared=beside is not None)
 
 
 class _Noted(Struct, frozen=True):
@@ -382,6 +391,8 @@ class _Listener(Struct, frozen=True):
     proxy: Proxy
     dialect: HookDialect
     place: HeldDoor
+    file: Path
+    """The client's settings of its user."""
     asks: bool
     observes: bool
     is_shared: bool
@@ -464,6 +475,9 @@ class _Listener(Struct, frozen=True):
         with suppress(OSError):
             self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
+        pids, places = (peer_of(raw_socket)[0], self.place.client.pid), self._places
+        home = self.proxy.settings.home
+        door.steering = steering_variables(self.dialect, *pids, home, self.file, places[0])
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
         if self.dialect.events[event] in GATES and len(raw) > _MOST_BYTES:
             fault = f"it has more than {_MOST_BYTES} bytes"

@@ -54,6 +54,12 @@ _REACHES: Final = re.compile(
 )
 """Variables by which a project reaches into every program that its client starts, also into our
 hook: with its own library, or so that nothing is run, or something is printed before the answer."""
+_STEERS: Final = re.compile(
+    r"PATH|HOME|ENV|IFS|CDPATH|BASH\w+(?:%%)?|SHELLOPTS|ZDOTDIR|XDG_CONFIG_\w+|GCONV_PATH|LOCPATH"
+    r"|LD_\w+|GIT_\w+|\w*PAGER|LESS\w*|RIPGREP_CONFIG_PATH|NODE_(?:OPTIONS|PATH)"
+    r"|(?i:npm_config_\w+)|PYTHON\w+|PERL5\w+|RUBY\w+"
+)
+"""Variables that choose the programs which a command runs that only reads, or what these run."""
 _COMMENT: Final = re.compile(
     r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
 )
@@ -166,6 +172,48 @@ def _is_against_us(dialect: HookDialect, file: Path) -> bool:
         return is_found or dialect.is_off(document) or dialect.overrules(document)
     except (ConfigurationError, ValueError, AttributeError, RecursionError):
         return True
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with.
+
+    Raises:
+        OSError: it has ended, or is another user's.
+    """
+    texts = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
+    return dict(one.split("=", 1) for one in texts if "=" in one)
+
+
+def steering_variables(
+    dialect: HookDialect, hook: int, client: int, home: Path, file: Path, project: Path
+) -> Mapping[str, str]:
+    """Return the variables of a hook that steer commands and that its user has not set.
+
+    A project's file has, and the client's commands get them, too.
+
+    Args:
+        dialect: of the client.
+        hook: its process.
+        client: the client's process: what it was started with is its user's.
+        home: the user's, also where a variable names it.
+        file: the user's own settings of the client.
+        project: the client's directory. Clients put their own directories into `PATH`, and only
+            one of the project counts.
+    """
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        given, own = variables_of(hook), variables_of(client)
+        known = [dialect.sets, own, dict.fromkeys(given, str(home))]
+        new = [name for name in given if given[name] not in [one.get(name) for one in known]]
+        found = {name: given[name] for name in new if _STEERS.fullmatch(name)}
+        added = {*found.get("PATH", "/").split(":")} - {*own.get("PATH", "").split(":")}
+        if all(_is_fixed(one, os.path.realpath(project)) for one in added):
+            found.pop("PATH", None)
+    if found:
+        with suppress(OSError, ConfigurationError, ValueError):
+            chosen = object_of(object_of(orjson.loads(read_text(file))).get("env"))
+            found = {name: found[name] for name in found if chosen.get(name) != found[name]}
+    return found
 
 
 def server_of_our_name(dialect: HookDialect, project: Path, home: Path) -> Path | None:

@@ -204,6 +204,37 @@ def test_what_is_allowed_runs_as_the_client_runs_it_unless_it_names_temporary_fi
         home.fire("PostToolUse", {**call, "tool_response": {}})
 
 
+def test_what_only_reads_is_held_where_a_project_chooses_what_it_runs(home: HookedHome) -> None:
+    program, outside = home.workspace / "bin/ls", home.home / "outside"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho x > {outside}\n")
+    program.chmod(0o755)
+    first = f"{program.parent}:{os.environ['PATH']}"
+    # A client's own directory is first in that of Codex.
+    own = {**home.prefixed(), "PATH": f"{home.home}:{os.environ['PATH']}"}
+    assert home.fire("PreToolUse", home.call("Bash", {"command": "ls"}), **own).stdout == "{}\n"
+    git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "x"}
+    for variables in ({"PATH": first}, {"HOME": str(home.workspace)}, git, {"LESSOPEN": "|x"}):
+        call = home.call("Bash", {"command": "ls"})
+        assert decision_in(home.fire("PreToolUse", call, **variables).stdout) == "ask", variables
+        home.fire("Stop", {})
+    call = home.call("Bash", {"command": "ls"})
+    variables = {**home.prefixed(), "PATH": first}
+    assert decision_in(home.fire("PreToolUse", call, **variables).stdout) == "allow"
+    code, _, errors = ended(home.start_command(as_claude("ls"), variables=variables))
+    assert (code, outside.exists()) == (2, False), errors
+    # What its user has set chooses for its user.
+    file = home.home / ".claude/settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f'{{"env": {{"PATH": "{first}"}}}}')
+    call = home.call("Bash", {"command": "ls"})
+    assert decision_in(home.fire("PreToolUse", call, **variables).stdout) == "silence"
+    file.unlink()
+    harmless = {**home.prefixed(), "NODE_ENV": "test", "DATABASE_URL": "x", "GIT_EDITOR": "true"}
+    call = home.call("Bash", {"command": "ls"})
+    assert decision_in(home.fire("PreToolUse", call, **harmless).stdout) == "silence"
+
+
 def test_a_command_that_goes_on_is_asked_about(home: HookedHome) -> None:
     events = [
         home.call("Bash", {"command": "touch x; sleep 1", "run_in_background": True}),
@@ -242,6 +273,22 @@ def test_only_what_was_let_go_starts_and_once(home: HookedHome) -> None:
     made = {one.name for one in home.workspace.iterdir()}
     assert "once" in made
     assert made.isdisjoint({"forged", "twice", "more"})
+
+
+def test_what_is_to_be_held_starts_by_no_equal_call_that_is_asked_about(home: HookedHome) -> None:
+    # A process of the sandbox has another number than the client sees.
+    command = "echo $$ > of-an-equal-call"
+    given = {"command": command, "run_in_background": True}
+    other = home.call("Bash", given, agent_id="a1", agent_type="Explore")
+    assert decision_in(home.fire("PreToolUse", other, **home.prefixed()).stdout) == "ask"
+    # Its user has not answered yet, and another agent makes the same call, which is let go.
+    for is_held in (True, False):
+        call = home.held(command) if is_held else other
+        started = home.start_command(as_claude(command))
+        assert ended(started)[0] == 0
+        found = int((home.workspace / "of-an-equal-call").read_text())
+        assert (found == started.pid) != is_held
+        home.fire("PostToolUse", {**call, "tool_response": {}})
 
 
 def test_a_directory_that_leads_elsewhere_meanwhile_starts_nothing(home: HookedHome) -> None:
