@@ -22,12 +22,14 @@ from ironcurtain_proxy.hooks.events import (
     table,
     text_of,
 )
+from ironcurtain_proxy.hooks.launching import places_of
 from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
 from ironcurtain_proxy.model.values import Arguments, list_of, word_list
 
 _SERVER: Final = "MCP:"
 """The beginning of the names of servers' tools. Which server it is, only the event before the
 server's call says."""
+_HOOKS: Final = ".cursor/hooks.json"
 _PATHS: Final = word_list(
     "file_path path target_file target_notebook target_directory working_directory"
 )
@@ -54,6 +56,17 @@ def _directory(payload: Arguments) -> str:
     # Where a relative path is in one of several, nothing says in which.
     only = roots[0] if len(roots) == 1 else None
     return directory_of({"cwd": text_of(payload, "cwd") or only})
+
+
+def _prompt(payload: Arguments) -> str:
+    """Return the user's words; empty if a project's own hooks may have written them.
+
+    What such a hook answers at the end of a turn (`followup_message`) comes as a prompt.
+    """
+    roots = [Path(str(one)) for one in list_of(payload.get("workspace_roots"))]
+    above = [place for root in roots for place in places_of(root, Path.home())]
+    is_hooked = any(os.path.lexists(place / _HOOKS) for place in above)
+    return "" if is_hooked else text_of(payload, "prompt")
 
 
 CURSOR_TOOLS: Final = ClientTools(
@@ -92,11 +105,12 @@ DIALECT: Final = HookDialect(
     document={"version": 1},
     # What fails would let the call run, unless it says so.
     entry=lambda line: {"command": line.text, "timeout": line.seconds, "failClosed": line.denies},
-    project_files=(".cursor/hooks.json",),
+    project_files=(_HOOKS,),
     # Where the answers of two hooks differ, that of the project's counts.
     overrules=lambda document: bool(document.get("hooks")),
     directory=_directory,
     server=_server,
+    prompt=_prompt,
     # The program has one process for many conversations.
     is_last=lambda _reason: False,
 )

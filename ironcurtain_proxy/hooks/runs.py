@@ -207,8 +207,7 @@ class _Asked(Struct, kw_only=True):
     @property
     def is_marked(self) -> bool:
         """Whether the client says that an agent has it run."""
-        marks = [one for one in self.variables if one.startswith(b"AI_AGENT=")]
-        return any(one.endswith(_AGENTS) for one in marks)
+        return any(one[:9] == b"AI_AGENT=" and one.endswith(_AGENTS) for one in self.variables)
 
 
 class ClientRuns:

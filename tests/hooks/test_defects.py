@@ -42,7 +42,7 @@ def plant(where, name, when):
 plant(door, "_object", lambda given: b"in-reading" in given[0])
 plant(HookDialect, "is_passed_by", lambda given: given[1] == "InName")
 plant(door, "as_server_call", lambda given: "in-meaning" in str(given[1]))
-plant(door, "_place_of", lambda given: "in-place" in str(given[0].arguments))
+plant(door.Door, "_command", lambda given: "in-place" in str(given[2].arguments))
 plant(door.Door, "_after", lambda given: "in-after" in str(given[1].calls))
 plant(kernel, "note_event", lambda given: (given[0] / "in-noting").exists())
 plant(kernel, "switched_off_by", lambda given: True)
@@ -124,7 +124,7 @@ def test_a_defect_denies_its_event_is_logged_and_recorded_and_the_kernel_goes_on
     assert home.decide("Bash", {"command": "ls"}) == "silence"
     assert home.kernel() == kernel
     said = "".join(one.read_text() for one in home.state.rglob("*.log"))
-    for one in ("_object", "is_passed_by", "as_server_call", "_place_of", "handle", "note_event"):
+    for one in ("_object", "is_passed_by", "as_server_call", "_command", "handle", "note_event"):
         assert f"ZeroDivisionError: planted in {one}\n" in said, one
     assert said.count("Traceback") == 9
     home.end_session()

@@ -40,11 +40,13 @@ HERE: Final = "/home/me/project"
 def test_every_recorded_event_is_read(file: Path) -> None:
     client: HookClient = next(one for one in DIALECTS if one == file.parts[-3])
     dialect = DIALECTS[client]
-    assert file.stem.partition(".")[0] in dialect.events
-    found = dialect.read_event(file.stem.partition(".")[0], orjson.loads(file.read_bytes()))
+    event = file.stem.partition(".")[0]
+    found = dialect.read_event(event, orjson.loads(file.read_bytes()))
     if isinstance(found, BeforeCall | AfterCall):
+        # No table knows the tools of a server that the client started.
+        is_known = dialect.events[event] != "server"
         for tool, given in found.calls:
-            assert isinstance(as_server_call(tool, given, HERE), ServerCall)
+            assert isinstance(as_server_call(tool, given, HERE), ServerCall) == is_known
     if isinstance(found, Prompt):
         assert found.text
 
@@ -429,6 +431,15 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
         file.write_text('{"hooks": {"sessionStart": [{"type": "prompt"}]}}')
         assert read("userPromptSubmitted", event) == Prompt(""), name
         file.unlink()
+
+
+def test_no_prompt_of_cursor_counts_that_a_project_s_hook_may_have_written(tmp_path: Path) -> None:
+    event: dict[str, Json] = {"prompt": "push it", "workspace_roots": [str(tmp_path / "a/src")]}
+    assert DIALECTS["cursor"].read_event("beforeSubmitPrompt", event) == Prompt("push it")
+    hooks = tmp_path / "a/.cursor/hooks.json"
+    hooks.parent.mkdir(parents=True)
+    hooks.write_text('{"hooks": {"stop": [{"command": "./again"}]}}')
+    assert DIALECTS["cursor"].read_event("beforeSubmitPrompt", event) == Prompt("")
 
 
 NO_TOOLS: Final = (

@@ -278,7 +278,7 @@ def test_only_what_was_let_go_starts_and_once(home: HookedHome) -> None:
 def test_what_is_to_be_held_starts_by_no_equal_call_that_is_asked_about(home: HookedHome) -> None:
     # A process of the sandbox has another number than the client sees.
     command = "echo $$ > of-an-equal-call"
-    given = {"command": command, "run_in_background": True}
+    given: Message = {"command": command, "run_in_background": True}
     other = home.call("Bash", given, agent_id="a1", agent_type="Explore")
     assert decision_in(home.fire("PreToolUse", other, **home.prefixed()).stdout) == "ask"
     # Its user has not answered yet, and another agent makes the same call, which is let go.
