@@ -218,10 +218,14 @@ _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 def _after(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
     """Return the surroundings after a command, which may be a `cd`."""
-    names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
+    inner = _inner(command, _DEPTH) or []
+    names = {name_of(one) for one in (command, *inner)}
     if not names & _MOVES:
         return place
-    if not command.is_certain or name_of(command) not in {"cd", "pushd"}:
+    if name_of(command) in {"command", "builtin"} and len(inner) == 1:
+        command = replace(command, words=inner[0].words)
+    direct = name_of(command) in {"cd", "pushd"} and not command.assignments
+    if not command.is_certain or not direct:
         return _elsewhere(place, None)
     there = directory_after(command.words[1:], place)
     if there is not None and there == place.directory:

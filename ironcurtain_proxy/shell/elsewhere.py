@@ -80,7 +80,7 @@ def shows_no_content(command: SimpleCommand) -> bool:
     """Return whether a program shows no content of files, at most names and sizes."""
     name = name_of(command)
     if name in {"source", "."}:
-        return all(_SCRIPT.search(word.prefix) for word in command.words[1:2])
+        return all(_SCRIPT.search(told_by(word)[0]) for word in command.words[1:2])
     if name != "git":
         return name in SHOW_NO_CONTENT
     path = sub_commands(command.words[1:])
@@ -137,7 +137,7 @@ def tells(command: SimpleCommand, place: CommandPlace) -> bool:
         return True
     if any(_SAYS_HOME.search(one.prefix) for one in command.words[1:]):
         return True
-    if command.is_certain and name in {"cd", "pushd"}:
+    if command.is_certain and name in {"cd", "pushd"} and not command.assignments:
         # The place of what follows says it.
         return directory_after(command.words[1:], place) is None and any(
             names_elsewhere(one, place) for one in command.words[1:]
@@ -218,9 +218,7 @@ def names_elsewhere(word: Word, place: CommandPlace, *, runs: bool = False) -> b
         place: where the command runs.
         runs: whether a text of several words may be run, so that each part of it counts.
     """
-    if not word.variables.isdisjoint(_ABOVE) or (
-        "PWD" in word.variables and not (word.template and word.variables == {"PWD"})
-    ):
+    if not word.variables.isdisjoint(_ABOVE) or ("PWD" in word.variables and not word.template):
         return True
     for text in told_by(word) if word.expansions else (_text(word, place),):
         if runs and _CODE.search(text):
@@ -243,9 +241,10 @@ _OPTION: Final = re.compile(r"--?[\w-]*?(?=[/~]|\.\.(?:/|$))")
 def _text(word: Word, place: CommandPlace) -> str:
     if word.text is not None:
         return word.text
-    if word.template and word.variables == {"PWD"}:
-        here = place.directory or "*"
-        return "".join([here if one.is_variable else one.text for one in word.template])
+    if word.template and "PWD" in word.variables:
+        known = {"PWD": place.directory or "*"}
+        parts = [(one.text, known.get(one.text, "*"), one.is_variable) for one in word.template]
+        return "".join([value if is_variable else text for text, value, is_variable in parts])
     return word.pattern
 
 

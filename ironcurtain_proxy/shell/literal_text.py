@@ -152,7 +152,7 @@ def _document(text: str, begin: int, start: "re.Match[str]") -> tuple[Word, int]
 _HOME: Final = "~/.x"
 _PLACES: Final = re.compile(
     r"(?P<home>\b(?:OLDPWD|PWD|HOME|dirname)\b)"
-    r"|(?<![\w.~/*])(?:~(?![\s\d~])|(?:[\w.-]*\w)?(?=/)|\.\.(?![\w.]))[\w.+@%*?\[{/-]*"
+    r"|(?<![\w.~/*])(?:~(?![\s\d~])|(?:[\w.-]*[\w.])?(?=/)|\.\.(?![\w.]))[\w.+@%*?\[{/-]*"
 )
 _ESCAPED: Final = re.compile(r"\$'[^']*\\[0-7xuU]")
 """A text in which a path may be written as numbers."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from ironcurtain_proxy.credentials import TREE, compiled, examples, patterns
 from ironcurtain_proxy.model.request import CommandPlace, Word
-from ironcurtain_proxy.model.values import STEERING, STEERING_FILES, lazy
+from ironcurtain_proxy.model.values import STEERING, STEERING_FILES, lazy, words
 
 # --- secrets
 
@@ -185,6 +185,11 @@ _SYSTEM: Final = (
     *("/usr", "/opt", "/bin", "/lib", "/lib64", "/nix", "/snap", "/Applications", "/System"),
     *("/tmp", "/var/tmp", "/private/tmp", "/var/folders", "/private/var/folders"),  # noqa: S108  compared, never opened
 )
+_OF_MACHINE: Final = words(
+    "/etc/os-release /etc/lsb-release /etc/debian_version /proc/cpuinfo /proc/meminfo /proc/version"
+    " /proc/loadavg /proc/uptime /proc/filesystems /proc/sys/kernel/osrelease"
+)
+"""Files that say what machine this is, and nothing of anybody."""
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
 """Names of files that make programs run, and of directories with such files, at any place."""
@@ -301,7 +306,7 @@ def _why_not_named(word: Word, place: CommandPlace) -> str | None:
     path = path_of(word, place)
     if path is None:
         return "it names a file that is not known"
-    if path in _STREAMS or _is_shown(path, place):
+    if path in _STREAMS or path in _OF_MACHINE or _is_shown(path, place):
         return None
     # A workspace below `/tmp` has links, too.
     if any(is_within(path, stray) for stray in place.strays):
