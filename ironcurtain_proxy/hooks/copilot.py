@@ -6,6 +6,7 @@ be asked, so it is not hooked. A prompt also comes for each sub-agent, written b
 repository's hooks may write one: neither is the user's.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -25,9 +26,11 @@ from ironcurtain_proxy.hooks.events import (
     text_of,
 )
 from ironcurtain_proxy.hooks.paths import PathForm
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, object_of
 
 _MOST_FILES: Final = 100
+_EXIT: Final = re.compile(r"<shellId: \S+ completed with exit code [1-9]\d*>\Z")
+"""How the text of a command that failed ends."""
 _SETTINGS: Final = tuple(
     f"{place}/settings{kind}.json"
     for place in (".github/copilot", ".claude")
@@ -51,6 +54,10 @@ def _hook_files(payload: Arguments) -> Iterator[Path]:
     for above in (here, *here.parents):
         yield from islice((above / ".github/hooks").glob("*.json"), _MOST_FILES)
         yield from [above / name for name in _SETTINGS]
+
+
+def _shown(payload: Arguments) -> str:
+    return str(object_of(payload.get("toolResult")).get("textResultForLlm"))
 
 
 def _before(decision: str) -> Json:
@@ -93,6 +100,7 @@ DIALECT: Final = HookDialect(
     server_files=((".mcp.json", "mcpServers"), (".vscode/mcp.json", "servers")),
     is_off=lambda document: document.get("disableAllHooks", False) is not False,
     prompt=_prompt,
+    has_failed=lambda payload: _EXIT.search(_shown(payload)) is not None,
     # It comes after each turn of a session without a terminal, too.
     is_last=lambda reason: reason == "user_exit",
 )

@@ -26,6 +26,8 @@ from ironcurtain_proxy.hooks.paths import ESCAPE, PathForm
 from ironcurtain_proxy.model.values import Arguments, object_of
 
 _PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
+_EXIT: Final = re.compile(r"\nExit Code: [1-9]\d*\n(?:.*\n){0,4}</untrusted_context>\Z")
+"""How the text of a command that failed ends."""
 _NAME: Final = re.compile(r"[\w-]+", re.ASCII)
 
 
@@ -36,8 +38,8 @@ def _is_off(document: Mapping[str, object]) -> bool:
 
 
 def _has_failed(payload: Arguments) -> bool:
-    response = payload.get("tool_response")
-    return isinstance(response, dict) and bool(response.get("error"))
+    response = object_of(payload.get("tool_response"))
+    return bool(response.get("error") or _EXIT.search(str(response.get("llmContent"))))
 
 
 def _project(directory: Path, project: str) -> str:

@@ -309,9 +309,9 @@ class HookWatch:
         # A client that was there before the hooks were has none: its next session does.
         is_asked_for = self._must or (kept.exists() and not was_before(pid, kept))
         self._is_settled = not is_asked_for or has_come
-        place = directory_of(pid)
-        project = str(place or "")
-        if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
+        project = str(directory_of(pid) or "")
+        is_accepted = [client, project] in _accepted(self._state)
+        if self._is_settled or (not self._must and is_accepted):
             return ""
         off = switched_off_by(DIALECTS[client], Path(project or "/"), self._state.parent)
         why = f"{off} switches them off, or answers before them" if off else "its hooks do not come"
@@ -366,11 +366,6 @@ def accept(client: HookClient, project: str, state: Path) -> None:
     file = state / "clients" / _ACCEPTED
     make_private_directory(file.parent)
     write_whole(file, orjson.dumps([*_accepted(state), [client, project]]))
-
-
-def is_accepted(state: Path, client: HookClient, project: str) -> bool:
-    """Return whether a person has accepted that a client runs without hooks in a project."""
-    return [client, project] in _accepted(state)
 
 
 def _accepted(state: Path) -> list[Json]:

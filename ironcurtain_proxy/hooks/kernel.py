@@ -475,9 +475,8 @@ class _Listener(Struct, frozen=True):
         with suppress(OSError):
             self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
-        pids, places = (peer_of(raw_socket)[0], self.place.client.pid), self._places
-        home = self.proxy.settings.home
-        door.steering = steering_variables(self.dialect, *pids, home, self.file, places[0])
+        pids, home = (peer_of(raw_socket)[0], self.place.client.pid), self.proxy.settings.home
+        door.steering = steering_variables(self.dialect, *pids, home, self.file)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
         if self.dialect.events[event] in GATES and len(raw) > _MOST_BYTES:
             fault = f"it has more than {_MOST_BYTES} bytes"
@@ -568,12 +567,10 @@ class _Listener(Struct, frozen=True):
                     write_whole(directory / FILE_NAME, orjson.dumps(context))
 
     def _mailboxes(self) -> list[Path]:
-        settings = self.proxy.settings
-        found = [settings.mailbox_dir]
-        for session in running_sessions(settings.sessions_dir):
-            if is_below(session.state.pid, self.place.client):
-                found += [Path(text) for text in session.state.mailboxes[:1]]
-        return found
+        settings, client = self.proxy.settings, self.place.client
+        states = [one.state for one in running_sessions(settings.sessions_dir)]
+        below = [one.mailboxes[:1] for one in states if is_below(one.pid, client)]
+        return [settings.mailbox_dir, *[Path(text) for texts in below for text in texts]]
 
 
 async def _say(stream: SocketStream, answer: bytes) -> None:

@@ -185,7 +185,7 @@ def variables_of(pid: int) -> dict[str, str]:
 
 
 def steering_variables(
-    dialect: HookDialect, hook: int, client: int, home: Path, file: Path, project: Path
+    dialect: HookDialect, hook: int, client: int, home: Path, file: Path
 ) -> Mapping[str, str]:
     """Return the variables of a hook that steer commands and that its user has not set.
 
@@ -197,8 +197,6 @@ def steering_variables(
         client: the client's process: what it was started with is its user's.
         home: the user's, also where a variable names it.
         file: the user's own settings of the client.
-        project: the client's directory. Clients put their own directories into `PATH`, and only
-            one of the project counts.
     """
     found: dict[str, str] = {}
     with suppress(OSError):
@@ -206,9 +204,11 @@ def steering_variables(
         known = [dialect.sets, own, dict.fromkeys(given, str(home))]
         new = [name for name in given if given[name] not in [one.get(name) for one in known]]
         found = {name: given[name] for name in new if _STEERS.fullmatch(name)}
-        added = {*found.get("PATH", "/").split(":")} - {*own.get("PATH", "").split(":")}
-        if all(_is_fixed(one, os.path.realpath(project)) for one in added):
-            found.pop("PATH", None)
+        # Clients put their own directories into it, and only one of the project counts.
+        added = {*found.get("PATH", "").split(":")} - {*own.get("PATH", "").split(":")}
+        here = f"/proc/{client}/cwd"
+        if "PATH" in found and all(_is_fixed(one, os.path.realpath(here)) for one in added):
+            del found["PATH"]
     if found:
         with suppress(OSError, ConfigurationError, ValueError):
             chosen = object_of(object_of(orjson.loads(read_text(file))).get("env"))

@@ -47,6 +47,7 @@ DIALECT: Final = HookDialect(
     asks="never",
     before=AnswerForms(silence={"decision": "allow"}, refuse={"decision": "deny", "reason": WHY}),
     entry=lambda line: {"command": [*line.words]},
+    has_failed=lambda payload: bool(payload.get("exit")),
     plugin=("plugins/ironcurtain.js", Path(__file__).with_name("opencode_plugin.js")),
     server_files=(
         *[(f"{at}opencode.json{end}", "mcp") for at in ("", ".opencode/") for end in ("", "c")],

@@ -55,7 +55,8 @@ export const IronCurtain = async ({ directory, client }) => {
     },
     "tool.execute.after": async (input, output) => {
       const said = await about(input, input.args ?? output.args ?? {})
-      await ask("PostToolUse", { ...said, result: output.output ?? null })
+      const exit = output.metadata?.exit ?? 0
+      await ask("PostToolUse", { ...said, result: output.output ?? null, exit })
     },
     "chat.message": async ({ sessionID }, { parts }) => {
       // What the program adds to a message is not its user's.

@@ -411,7 +411,5 @@ def _write_directory(file: str, directory: bytes) -> None:
     if not directory or not Path(os.fsdecode(directory.removesuffix(b"\n"))).is_dir():
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(OSError):
-        opened = os.open(file, flags, 0o600)
-        with os.fdopen(opened, "wb") as written:
-            written.write(directory)
+    with suppress(OSError), os.fdopen(os.open(file, flags, 0o600), "wb") as written:
+        written.write(directory)

@@ -433,6 +433,33 @@ def test_no_prompt_of_copilot_counts_that_its_user_did_not_write(tmp_path: Path)
         file.unlink()
 
 
+def test_a_command_that_ended_with_an_error_is_one_that_failed() -> None:
+    def error(client: HookClient, event: str, payload: Json) -> str:
+        assert isinstance(payload, dict)
+        found = DIALECTS[client].read_event(event, payload)
+        assert isinstance(found, AfterCall)
+        return found.error
+
+    recorded = {file: orjson.loads(file.read_bytes()) for file in RECORDED}
+    failed = {
+        "/".join(file.parts[-3:])
+        for file, payload in recorded.items()
+        if file.parts[-3] in {"gemini", "copilot", "opencode"}
+        and file.stem.partition(".")[0] in {"AfterTool", "postToolUse", "PostToolUse"}
+        and error(file.parts[-3], file.stem.partition(".")[0], payload)
+    }
+    assert failed == {
+        "gemini/0.61.0/AfterTool.4.json",
+        "copilot/1.0.102/postToolUse.json",
+        "opencode/1.18.33/PostToolUse.6.json",
+    }
+    # What a command printed says nothing of its end.
+    given: dict[str, Json] = {"toolName": "bash", "toolArgs": {"command": "cat log"}}
+    shown = "<shellId: 0 completed with exit code 1>\n<shellId: 1 completed with exit code 0>"
+    after: Json = {**given, "toolResult": {"textResultForLlm": shown}}
+    assert not error("copilot", "postToolUse", after)
+
+
 def test_no_prompt_of_cursor_counts_that_a_project_s_hook_may_have_written(tmp_path: Path) -> None:
     event: dict[str, Json] = {"prompt": "push it", "workspace_roots": [str(tmp_path / "a/src")]}
     assert DIALECTS["cursor"].read_event("beforeSubmitPrompt", event) == Prompt("push it")
