@@ -416,7 +416,7 @@ def containment_report(
         if why is None:
             held.append(spec.name)
         else:
-            asked.setdefault((why, _remedy(restrictions)), []).append(spec.name)
+            asked.setdefault((why, _remedy(restrictions, settings.workspace)), []).append(spec.name)
     return ContainmentReport(
         held=tuple(held),
         asked=tuple(
@@ -434,9 +434,11 @@ def _nothing(why: str, remedy: str) -> ContainmentReport:
     )
 
 
-def _remedy(restrictions: SandboxRestrictions | None) -> str:
+def _remedy(restrictions: SandboxRestrictions | None, workspace: RealPath) -> str:
     if restrictions is None:
         return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
-    if not restrictions.is_offline:
-        return ""  # its hosts were opened on purpose, by `init` for servers that work there
-    return "remove sandbox.filesystem.allowWrite, and a cwd outside the workspace, from its entry"
+    own = (workspace, restrictions.temporary or workspace)
+    wide = ", ".join([str(one) for one in restrictions.writable if not any(map(one.is_within, own))])
+    what = "a rule of yours, or sandbox.filesystem.allowWrite or cwd in its entry"
+    # Its hosts were opened on purpose, by `init` for servers that work there.
+    return f"take back what opens {wide}: {what}" if wide and restrictions.is_offline else ""

@@ -17,6 +17,7 @@ from tests.program import PROXY
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 OPEN: Final = "outside the workspace"
+OPENED: Final = {"directory": "notes", "lives-elsewhere": "elsewhere-own"}
 NOTES: Final[Message] = {"filesystem": {"allowWrite": ["~/notes"]}}
 Case: TypeAlias = tuple[dict[str, tuple[Message, str]], Message]
 CASES: Final[dict[str, Case]] = {
@@ -97,12 +98,17 @@ def said_alike(installation: Installation, held: list[str], reasons: dict[str, s
         why, names = str(at(one, "why")), at(one, "servers") or ["box"]
         assert isinstance(names, list)
         assert {reasons.pop(str(name)) for name in names} == {why.removeprefix("they ")}
-        (line,) = [each for each in lines if why in str(at(each, "found"))]
+        whose = f"{', '.join(map(str, names))}, because {why}" if at(one, "servers") else why
+        (line,) = [each for each in lines if whose in str(at(each, "found"))]
         lines.remove(line)
         # A person, or `init`, opens hosts on purpose.
         is_on_purpose = "has a network" in why
         assert at(line, "state") == ("ok" if is_on_purpose else "warn")
         assert (at(line, "remedy") == "") is is_on_purpose
+        if OPEN in why:
+            # It names what is open: a rule opens directories, too, and no entry has them.
+            (place,) = [OPENED[str(name)] for name in names]
+            assert f"/{place}: " in str(at(line, "remedy"))
     assert reasons == {}
     assert [at(one, "state") for one in lines] == (["ok"] if held else [])
 
