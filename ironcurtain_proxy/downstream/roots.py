@@ -6,11 +6,13 @@ need each directory.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import anyio
 
+from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json, file_uri, list_of
 
@@ -97,6 +99,18 @@ async def retry_while_outside(
         await tell_again()
         answer = await send()
     return answer
+
+
+def needed_roots(answer: ToolResult, request: AccessRequest | None) -> tuple[str, ...]:
+    """Return the directories of a call that its server refused because they are outside its roots.
+
+    Only the plain words count: whoever says no more than "access denied" may have begun.
+    """
+    if request is None or not _mentions(answer, _REFUSALS[-1:]):
+        return ()
+    values = [value for fact in request.arguments for value in fact.values]
+    paths = [Path(str(value.path)) for value in values if isinstance(value, PathValue)]
+    return tuple(str(path if path.is_dir() else path.parent) for path in paths)
 
 
 def says_outside(answer: ToolResult) -> bool:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.downstream.connection import LEGACY_AGE, SUBSCRIBING
 from ironcurtain_proxy.downstream.eras import ServerDescription
 from ironcurtain_proxy.downstream.process import become_subreaper
-from ironcurtain_proxy.downstream.roots import retry_while_outside
+from ironcurtain_proxy.downstream.roots import needed_roots, retry_while_outside
 from ironcurtain_proxy.downstream.second_instances import SecondInstances
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.starting import DownstreamOptions, Hooks, ServerStatus
@@ -339,9 +339,26 @@ class DownstreamServers:
         if roots:
             return self._send_to(first, confinement, call, on_progress, roots)
         if first.spec.remote is None:
-            return self._send(first, confinement, call, on_progress)
+            return self._send_as_allowed(first, confinement, call, on_progress)
         send = partial(self._send, first, confinement, call, on_progress)
         return send_again_if_forgotten(first, call, send)
+
+    async def _send_as_allowed(
+        self,
+        first: Supervisor,
+        confinement: "Confinement | None",
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None,
+    ) -> ToolResult:
+        """Send a call that nobody was asked about; again, if the server wants more roots for it.
+
+        A rule may allow one file, which a server takes for no root, or name no directory.
+        """
+        answer = await self._send(first, confinement, call, on_progress)
+        roots = needed_roots(answer, call.request) if answer.has_failed else ()
+        if not roots:
+            return answer
+        return await self._send_to(first, confinement, call, on_progress, roots)
 
     async def _send_to_second(
         self,

@@ -438,7 +438,7 @@ def _remedy(restrictions: SandboxRestrictions | None, workspace: RealPath) -> st
     if restrictions is None:
         return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
     own = (workspace, restrictions.temporary or workspace)
-    wide = ", ".join([str(one) for one in restrictions.writable if not any(map(one.is_within, own))])
+    wide = ", ".join([str(to) for to in restrictions.writable if not any(map(to.is_within, own))])
     what = "a rule of yours, or sandbox.filesystem.allowWrite or cwd in its entry"
     # Its hosts were opened on purpose, by `init` for servers that work there.
     return f"take back what opens {wide}: {what}" if wide and restrictions.is_offline else ""

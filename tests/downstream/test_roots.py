@@ -10,12 +10,14 @@ from typing import Final
 import anyio
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.roots import ServerRoots, retry_while_outside, says_outside
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
-from ironcurtain_proxy.model.values import Json, file_uri
+from ironcurtain_proxy.model.values import Json, RealPath, file_uri
 from tests.downstream.scripted_servers import OPTIONS, a_call, run, running, text
 
 pytestmark = pytest.mark.anyio
@@ -347,3 +349,28 @@ async def test_npms_filesystem_server_lets_an_approved_call_through_and_no_other
 
 def is_refused(answer: ToolResult) -> bool:
     return says_outside(answer)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_npms_filesystem_server_lets_through_what_a_rule_allows(
+    tmp_path: Path, *, is_told: bool
+) -> None:
+    """A rule may name one file, which the server takes for no root, or no directory at all."""
+    async with npm_with_workspace(tmp_path) as (servers, outside):
+        file = outside / "a.txt"
+        told = [tmp_path / "work", *[file] * is_told]
+        servers.hooks.roots = lambda _: [{"uri": file_uri(str(one)), "name": "a"} for one in told]
+        value = PathValue(str(file), RealPath.from_text(str(file)))
+        fact = ArgumentFact("path", ("read-path",), (value,))
+        call = a_call("read_text_file", {"path": str(file)})
+        request = AccessRequest(
+            server="filesystem",
+            tool=call.tool,
+            annotated=True,
+            has_arguments=True,
+            arguments=(fact,),
+        )
+        allowed = replace(call, request=request)
+        assert text(await servers.forward(allowed)) == "secret"
+        while not is_refused(await servers.forward(call)):
+            await anyio.lowlevel.checkpoint()
