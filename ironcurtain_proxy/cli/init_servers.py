@@ -28,7 +28,12 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets import Preset
 from ironcurtain_proxy.config.reading.document import shown
 from ironcurtain_proxy.config.reading.layers import CONFIG_VARIABLE, SERVERS_VARIABLE
-from ironcurtain_proxy.config.servers.recognition import read_pack, recognised, recognised_pack
+from ironcurtain_proxy.config.servers.recognition import (
+    needs_of,
+    read_pack,
+    recognised,
+    recognised_pack,
+)
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.starting import with_directories
@@ -270,7 +275,7 @@ def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
         yield _heading(server)
         for tool in server.tools:
             why = f": {visible(tool.why)}" if tool.is_denied or tool.kind == "unknown" else ""
-            yield f"  {visible(tool.name)}: {_meaning(tool, chosen)}{why}"
+            yield f"  {visible(tool.name)}: {_meaning(server, tool, chosen)}{why}"
         if server.left_out:
             yield f"  {server.left_out} more cannot be described, so they are asked about or denied"
 
@@ -281,7 +286,7 @@ def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
         yield _heading(server)
         kinds: dict[str, list[str]] = {}
         for tool in server.tools:
-            kinds.setdefault(_meaning(tool, chosen), []).append(visible(tool.name))
+            kinds.setdefault(_meaning(server, tool, chosen), []).append(visible(tool.name))
         for meaning, names in kinds.items():
             rest = len(names) - _MOST_NAMES
             more = [f"and {rest} more"] if rest > 0 else []
@@ -301,17 +306,19 @@ def _heading(server: ReadServer) -> str:
     return f"{server.name}{known}: {counted(len(server.tools), 'tool')}"
 
 
-def _meaning(tool: ReadTool, chosen: Preset) -> str:
+def _meaning(server: ReadServer, tool: ReadTool, chosen: Preset) -> str:
     if tool.is_denied:
         return "not described, so asked about or denied"
-    return _of_unknown(tool, chosen) if tool.kind == "unknown" else _MEANS[tool.kind]
+    return _of_unknown(server, tool, chosen) if tool.kind == "unknown" else _MEANS[tool.kind]
 
 
-def _of_unknown(tool: ReadTool, chosen: Preset) -> str:
+def _of_unknown(server: ReadServer, tool: ReadTool, chosen: Preset) -> str:
     if any(rule.about == "unknown" and rule.then == "deny" for rule in chosen.rules):
         return "denied"
     changes = any(not CHANGES.isdisjoint(roles_in(one)) for one in tool.arguments.values())
-    if "containment" in chosen.config and (changes or tool.effect not in {None, "sends"}):
+    # No sandbox with a network holds a call.
+    is_held = "containment" in chosen.config and not needs_of(server.annotations).hosts
+    if is_held and (changes or tool.effect not in {None, "sends"}):
         return "you are asked, unless a sandbox holds the call"
     return "you are asked"
 

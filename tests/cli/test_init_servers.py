@@ -118,3 +118,11 @@ def test_the_services_of_an_entry_are_those_of_this_machine_that_its_addresses_n
     entry: dict[str, Json], services: tuple[str, ...]
 ) -> None:
     assert near_services(entry) == services
+
+
+@pytest.mark.parametrize(("server", "is_offline"), [("github-reference", False), ("redis", True)])
+def test_no_sandbox_with_a_network_is_said_to_hold_a_call(server: str, *, is_offline: bool) -> None:
+    tools = (ReadTool(name="make", kind="unknown", arguments={}, effect="writes"),)
+    read = [ReadServer(name="s", annotations=server, tools=tools)]
+    (_, line) = summed_up(read, preset("coding"))
+    assert ("unless a sandbox holds the call" in line) is is_offline
