@@ -4,7 +4,6 @@ Tool declarations only describe and never decide on approval; a profile decides 
 about what a tool does. Unknown capability names are asked about and never allowed.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -19,6 +18,7 @@ from ironcurtain_proxy.model.annotation import (
     Isolation,
     spoken_of,
 )
+from ironcurtain_proxy.model.values import lazy
 
 Level: TypeAlias = Literal["allow", "approve", "deny"]
 """A profile's answer for one capability. `approve`: a reviewer is asked."""
@@ -106,7 +106,7 @@ SUPERVISED: Final = Profile(
 )
 """The profile for work beside a person, who is asked before anything changes or leaves."""
 
-_NAME: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_NAME: Final = lazy(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 """A plain name. Scopes and parameters (`fs.write:/srv/**`) are not supported, so they do not match.
 """
 

@@ -14,7 +14,6 @@ Rotated files have a leading zero and process ids have none. Reads only; writes 
 import errno
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,13 +23,14 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.records import Link, digest_of
+from ironcurtain_proxy.model.values import lazy
 from ironcurtain_proxy.private_files import opened
 
 MAX_LINE: Final = 1 << 20
 """Bytes; no record is longer (see `bounding`)."""
 
-_ROTATED: Final = re.compile(r"\.(0\d{5})")
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_ROTATED: Final = lazy(r"\.(0\d{5})")
+_DIGEST: Final = lazy(r"[0-9a-f]{64}")
 _LAST_ROTATION: Final = 99999
 _LONGEST_HEAD: Final = 4096
 

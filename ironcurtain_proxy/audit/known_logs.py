@@ -36,10 +36,11 @@ from ironcurtain_proxy.audit.files import (
 )
 from ironcurtain_proxy.audit.records import GENESIS, Link
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import lazy
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
-_MEMBER: Final = re.compile(r"(?:\.([1-9]\d{0,9}))?(?:\.0\d{5})?")
-_NUMBER: Final = re.compile(
+_MEMBER: Final = lazy(r"(?:\.([1-9]\d{0,9}))?(?:\.0\d{5})?")
+_NUMBER: Final = lazy(
     r"(?:([1-9]\d{0,9}|x[0-9a-f]{3,32}(?:\.[1-9]\d{0,9})?):)?(\d{1,18})", re.ASCII
 )
 

@@ -45,7 +45,7 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.operation import MAX_STEPS, CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, lazy
 
 # --- capability settings
 
@@ -99,7 +99,7 @@ _BUILT_IN: Final = {profile.name: profile for profile in (AUTONOMOUS, SUPERVISED
 _LEVELS: Final[tuple[Level, ...]] = ("approve", "allow", "deny")
 _DEFAULTS: Final[tuple[DefaultLevel, ...]] = ("approve", "deny")
 _SAFETY: Final = ("dangerous", "moderate", "safe")
-_CAPABILITY_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_CAPABILITY_NAME: Final = lazy(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 _Named = tuple[DocumentNode, Capability]
 
@@ -354,7 +354,7 @@ def _enabled(node: DocumentNode) -> bool:
     return enabled
 
 
-_NAME: Final = re.compile(r"[a-z0-9_-]{1,64}", re.ASCII)
+_NAME: Final = lazy(r"[a-z0-9_-]{1,64}", re.ASCII)
 
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]

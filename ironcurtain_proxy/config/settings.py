@@ -48,7 +48,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.policy import UnknownTools
 from ironcurtain_proxy.model.request import NamedBy
 from ironcurtain_proxy.model.server import PinMode, ServerSpec
-from ironcurtain_proxy.model.values import RealPath, WithSecrets
+from ironcurtain_proxy.model.values import RealPath, WithSecrets, lazy
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.auto_confirm import AutoConfirmConfig, ReviewerForm
@@ -262,7 +262,7 @@ FsyncMode: TypeAlias = Literal["group", "always"]
 returns."""
 
 MEBIBYTE: Final = 1024 * 1024
-_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_SESSION: Final = lazy(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _CONTAINMENT: Final = "containment."
 
 SESSIONS: Final = "sessions"

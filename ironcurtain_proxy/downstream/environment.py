@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import words
+from ironcurtain_proxy.model.values import lazy, words
 
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
@@ -48,16 +48,16 @@ _MAY_HOLD_CREDENTIALS: Final = frozenset("@?#")
 GIT: Final = "git"
 """The name of git servers in policy and annotations."""
 
-_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_PASSWORD: Final = re.compile(r"://[^\s/@:]*:([^\s/@]+)@")
+_SECRET_NAME: Final = lazy(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_PASSWORD: Final = lazy(r"://[^\s/@:]*:([^\s/@]+)@")
 """That of a URL, as of a proxy or a database."""
 _SHORTEST_SECRET: Final = 4
 """The least characters of a masked value: with `MAX_TOKENS=5`, every 5 would be masked."""
 
-_PYTHON: Final = re.compile(r"uvx|uv|pipx|(?:python|pypy)[0-9.]*")
+_PYTHON: Final = lazy(r"uvx|uv|pipx|(?:python|pypy)[0-9.]*")
 _MOST_LINE: Final = 256
 _CONTAINER_COMMANDS: Final = frozenset({"docker", "podman"})
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE: Final = lazy(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:

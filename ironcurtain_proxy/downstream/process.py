@@ -35,6 +35,7 @@ from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import lazy
 
 # --- descriptors
 
@@ -287,7 +288,7 @@ _LONGEST_LINE: Final = 1 << 14
 _KEPT: Final = 8192
 """Bytes of the end of the output in which the most telling line is looked for."""
 
-_NAMES_ERROR: Final = re.compile(
+_NAMES_ERROR: Final = lazy(
     rb"\s*(?:Uncaught |Caused by: |npm |thread '[^']*' )?"
     rb"(?:[\w.]*(?:Error|Exception)\b[^:]{0,40}:|(?:fatal|panic|error|failed)\w*[:! ]"
     rb"|panicked|cannot )",
@@ -295,13 +296,13 @@ _NAMES_ERROR: Final = re.compile(
 )
 """Lines such as `Error: ENOENT: …`, `ModuleNotFoundError: …` and `fatal: …`."""
 
-_SPEAKS_OF_ERROR: Final = re.compile(
+_SPEAKS_OF_ERROR: Final = lazy(
     rb"\b(?:errors?|cannot|can't|could not|failed|denied|refused|not found|missing|required"
     rb"|E[A-Z]{4,})\b",
     re.IGNORECASE,
 )
 
-_NAMES_LOG: Final = re.compile(rb"\b(?:complete|full|debug) log\b", re.IGNORECASE)
+_NAMES_LOG: Final = lazy(rb"\b(?:complete|full|debug) log\b", re.IGNORECASE)
 """Where a program says that it kept the rest, as npm does last, after `npm error`."""
 
 _LONGEST_WORDS: Final = 200

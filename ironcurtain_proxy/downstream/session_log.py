@@ -21,6 +21,8 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.model.values import lazy
+
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 """The flags of the log. It is opened without blocking: a pipe without a reader is no log."""
 
@@ -29,7 +31,7 @@ _MOST: Final = 32 << 20
 
 # Control characters could move a terminal's cursor over what stands above; U+202A to U+202E and
 # U+2066 to U+2069 turn the direction of text around; U+2028 and U+2029 are line ends to some.
-_UNPRINTABLE: Final = re.compile(
+_UNPRINTABLE: Final = lazy(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 

@@ -57,7 +57,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath, file_uri
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, file_uri, lazy
 
 # --- deep
 
@@ -69,14 +69,12 @@ GUESSED_PATH: Final[Roles] = ("read-path", "write-path")
 GUESSED_URL: Final[Roles] = ("fetch-url",)
 FETCHED_FILE: Final[Roles] = ("read-path",)
 
-_URL: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://\S", re.ASCII)
+_URL: Final = lazy(r"\s*[A-Za-z][A-Za-z0-9+.-]*://\S", re.ASCII)
 _LONGEST_PATH: Final = 4096
 _LONGEST_COMMAND: Final = 10_000
-_COMMAND_NAME: Final = re.compile(
-    r"cmd|command|shell|bash|script|exec|argv|\bargs\b", re.IGNORECASE
-)
-_COMMAND: Final = re.compile(r"\s*[a-z./~][\w./~+-]*\s+\S")
-_BREAKS: Final = re.compile(r"[\s\"'`;|&<>(){}=,]+")
+_COMMAND_NAME: Final = lazy(r"cmd|command|shell|bash|script|exec|argv|\bargs\b", re.IGNORECASE)
+_COMMAND: Final = lazy(r"\s*[a-z./~][\w./~+-]*\s+\S")
+_BREAKS: Final = lazy(r"[\s\"'`;|&<>(){}=,]+")
 _MOST_TEXTS: Final = 10_000
 
 
@@ -173,7 +171,7 @@ class DeepReading(Struct):
         return text
 
 
-_LISTED: Final = re.compile(r"[,;='\"\[\]]")
+_LISTED: Final = lazy(r"[,;='\"\[\]]")
 
 
 def looks_in(text: str, member: str) -> Iterator[tuple[Literal["path", "url"], str]]:
@@ -239,7 +237,7 @@ _NO_HOST: Final = Refusal(
     "names no host (data:, about:, blob:), so nobody can tell what it loads; give an address with "
     "a host, such as http://localhost:8000/page.html"
 )
-_WITHOUT_HOST: Final = re.compile(r"\s*(?:data|about|blob|javascript):", re.IGNORECASE)
+_WITHOUT_HOST: Final = lazy(r"\s*(?:data|about|blob|javascript):", re.IGNORECASE)
 
 
 def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:

@@ -26,14 +26,15 @@ from ironcurtain_proxy.facts.arguments import (
     is_ordinary_remote,
 )
 from ironcurtain_proxy.facts.git_process import GitOutput, GitState, run_git, state_of
+from ironcurtain_proxy.model.values import lazy
 
 RemoteOperation: TypeAlias = Literal["push", "fetch", "both", "any"]
 """`any` is both, of whatever branch: a command may check out another one first."""
 """The operation of a call on a remote. `both`: unknown, so either."""
 
 # Verbose listing: name, tab, URL, direction, and for partial clones a filter.
-_REMOTE_LINE: Final = re.compile(r"([^\t]*)\t(?:(.*) \((fetch|push)\)(?: \[[^\]]*\])?)?")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_REMOTE_LINE: Final = lazy(r"([^\t]*)\t(?:(.*) \((fetch|push)\)(?: \[[^\]]*\])?)?")
+_CONTROL: Final = lazy(r"[\x00-\x1f\x7f]")
 _SETTINGS: Final = (
     r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs"
     r"|remotes\..*|fetch\.all)$"

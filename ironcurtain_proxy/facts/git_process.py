@@ -18,6 +18,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.values import lazy
+
 # --- small files
 
 
@@ -168,9 +170,9 @@ def _read_all(descriptor: int, until: float) -> bytes | None:
 
 GitState: TypeAlias = tuple[bytes, tuple[int, ...]]
 """The digest of all that git's answers about a repository rest on, and when it last changed."""
-_POINTER: Final = re.compile(rb"([^\n\r\0]+)\n?")
-_HEAD: Final = re.compile(rb"(?:ref: refs/heads/[^\n\0]+|[0-9a-f]{40}|[0-9a-f]{64})\n?")
-_ELSEWHERE: Final = re.compile(rb"include|refstorage", re.IGNORECASE)
+_POINTER: Final = lazy(rb"([^\n\r\0]+)\n?")
+_HEAD: Final = lazy(rb"(?:ref: refs/heads/[^\n\0]+|[0-9a-f]{40}|[0-9a-f]{64})\n?")
+_ELSEWHERE: Final = lazy(rb"include|refstorage", re.IGNORECASE)
 """Settings by which git reads further files."""
 _MOST_READ: Final = 1 << 18
 TICK: Final = 20_000_000

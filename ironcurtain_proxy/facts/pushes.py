@@ -33,7 +33,7 @@ from ironcurtain_proxy.facts.git_process import IrregularFileError, beginning_of
 from ironcurtain_proxy.facts.repositories import shared_directory
 from ironcurtain_proxy.model.escalation import MadeCommit, Unpublished
 from ironcurtain_proxy.model.request import Family, UrlValue, Value
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, lazy
 
 # --- remotes
 
@@ -259,7 +259,7 @@ def _named(family: Family) -> tuple[str, str | None]:
 
 
 _LARGEST: Final = 1 << 20
-_CREDENTIALS: Final = re.compile(
+_CREDENTIALS: Final = lazy(
     # A password in a URL, a token in the place of the user, a header that a server asks for.
     rb"://[^\s/@:\"]*:[^\s/@\"]+@"
     rb"|://(?:gh[a-z]_|github_pat_|glpat-|x-token|[A-Za-z0-9_-]{30,})[^\s/@\"]*@"
@@ -297,7 +297,7 @@ _MOST_COMMITS: Final = 20
 would publish."""
 _MOST_ASKED: Final = 256
 _TAGS: Final = ("for-each-ref", "refs/tags")
-_COMMIT: Final = re.compile(r"tree [0-9a-f]+\nparent ([0-9a-f]+)\nauthor ")
+_COMMIT: Final = lazy(r"tree [0-9a-f]+\nparent ([0-9a-f]+)\nauthor ")
 """A commit with one parent. A merge brings what another branch has."""
 
 

@@ -7,7 +7,6 @@ calls run concurrently: they share the lock.
 
 import os
 import posixpath
-import re
 import stat
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -20,7 +19,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
 from ironcurtain_proxy.facts.git_process import TICK, beginning_of
-from ironcurtain_proxy.model.values import Arguments, RealPath
+from ironcurtain_proxy.model.values import Arguments, RealPath, lazy
 
 
 class _Traffic(Struct):
@@ -107,7 +106,7 @@ _HEADS: Final = "ref: refs/heads/"
 _MAX_BYTES: Final = 4096
 _MAX_PACKED: Final = 4 * 1024 * 1024
 _ORIGIN: Final = "refs/remotes/origin/"
-_BRANCH: Final = re.compile(r"\w[\w./-]*")
+_BRANCH: Final = lazy(r"\w[\w./-]*")
 _NO_END: Final = (".lock", ".", "/")
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
 

@@ -9,7 +9,6 @@ narrow and useful. There the identical call is remembered. Identifiers have a pa
 call names another thing: there the whole tool is offered besides.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -35,6 +34,7 @@ from ironcurtain_proxy.model.grant import (
     ToolPattern,
 )
 from ironcurtain_proxy.model.request import ArgumentFact, may_be_a_place, sql_of
+from ironcurtain_proxy.model.values import lazy
 
 # --- whole calls
 
@@ -136,7 +136,7 @@ def _names_a_place(fact: ArgumentFact) -> bool:
     return any(names_a_secret_file(text) or _REACHES.search(text) for text in texts)
 
 
-_REACHES: Final = re.compile(
+_REACHES: Final = lazy(
     r"[\w.+-]@(?:[\w-]+\.)+[^\W\d_]{2}|(?<![\w.-])(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?[/?#]\S"
 )
 """An address of a person, or a page without `https://`: no thing of a server's own."""

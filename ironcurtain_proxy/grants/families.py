@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.request import (
     Family,
     PathValue,
 )
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, lazy
 
 # --- worktrees
 
@@ -312,7 +312,7 @@ def _is_a_limit(name: str, value: Json) -> bool:
     return not isinstance(value, bool) and bool(_LIMITS.search(name))
 
 
-_LIMITS: Final = re.compile(r"timeout|limit|max|yield|wait", re.IGNORECASE)
+_LIMITS: Final = lazy(r"timeout|limit|max|yield|wait", re.IGNORECASE)
 
 
 def identical_call(call: EscalatedCall) -> CallPattern | None:
@@ -338,7 +338,7 @@ def _unpacking(call: EscalatedCall) -> list[str]:
     return sorted(found & {"tar", "bsdtar", "gtar", "unzip"})
 
 
-_SHOWS: Final = re.compile(
+_SHOWS: Final = lazy(
     r"(?:[ \t]++2>&1)?[ \t]*+(?<![\\|&>])\|[ \t]*+(?:tail|head)"
     r"(?:[ \t]++(?:-n[ \t]*+)?-?[0-9]+)?\s*+\Z"
 )

@@ -54,7 +54,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, RealPath, words
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath, lazy, words
 
 HISTORY: Final[frozenset[ArgumentRole]] = frozenset({"write-history", "delete-history"})
 """Never remembered."""
@@ -73,7 +73,7 @@ FLAGS: Final = frozenset(
 )
 """Arguments of any type that change a call's effect, in lower case without `_` and `-`. Every
 argument that is true or false counts, too."""
-_STEERS: Final = re.compile(
+_STEERS: Final = lazy(
     r"(?:\A|[_-]|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))"
     r"(?i:actions?|command|method|mode|op|operation|permissions?|verb|visibility)(?![a-z])"
 )
@@ -375,7 +375,7 @@ def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
     return tuple([f"{found[1].lower()}://{domain}{found[2]}" for domain in value.domains])
 
 
-_ORIGIN: Final = re.compile(
+_ORIGIN: Final = lazy(
     r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#@]*@)?(?:\[[^\]/]*\]|[^:/?#@\[\]]+)((?::[0-9]+)?)(?=[/?#]|\Z)",
     re.ASCII,
 )

@@ -29,7 +29,7 @@ from ironcurtain_proxy.mailbox.messages import (
     settled_name,
 )
 from ironcurtain_proxy.model.grant import Candidate
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Json, lazy, object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import is_at, locked_file
 from ironcurtain_proxy.steady_clock import seconds_left as until
@@ -361,7 +361,7 @@ _MAX_NUMBERS_BYTES: Final = 1 << 24
 _SHORTEST_PREFIX: Final = 4
 _WHOLE_PREFIX: Final = 8
 """The number of characters of an id that are shown beside a call; never one."""
-_NUMBER: Final = re.compile(rf"[1-9][0-9]{{0,{_WHOLE_PREFIX - 2}}}", re.ASCII)
+_NUMBER: Final = lazy(rf"[1-9][0-9]{{0,{_WHOLE_PREFIX - 2}}}", re.ASCII)
 _SETTLED_NS: Final = 2_000_000_000
 """A file system's clock is coarse: what changed more recently may change again unnoticed."""
 

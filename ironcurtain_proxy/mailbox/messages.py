@@ -25,6 +25,7 @@ from ironcurtain_proxy.model.values import (
     Json,
     WithSecrets,
     boot_moment,
+    lazy,
     list_of,
     object_of,
     text_of,
@@ -95,11 +96,11 @@ MAX_ORIGIN: Final = 100
 """The largest number of characters of an origin."""
 
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_REQUEST: Final = re.compile(rf"request-({_ID})\.json", re.ASCII)
-_RESPONSE: Final = re.compile(rf"response-({_ID})(?:-[0-9a-f]{{16}})?\.json", re.ASCII)
-_BESIDE: Final = re.compile(rf"(?:claim|settled)-({_ID})\.json", re.ASCII)
-_WHOLE_ID: Final = re.compile(_ID, re.ASCII)
-_REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
+_REQUEST: Final = lazy(rf"request-({_ID})\.json", re.ASCII)
+_RESPONSE: Final = lazy(rf"response-({_ID})(?:-[0-9a-f]{{16}})?\.json", re.ASCII)
+_BESIDE: Final = lazy(rf"(?:claim|settled)-({_ID})\.json", re.ASCII)
+_WHOLE_ID: Final = lazy(_ID, re.ASCII)
+_REVIEWER: Final = lazy(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
 _UNKNOWN: Final = ("the proxy that asks does not say that it is harmless",)
 

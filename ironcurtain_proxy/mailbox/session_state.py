@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.mailboxes import object_in
 from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Json, lazy, object_of
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.strict_json import strict_json
@@ -146,7 +146,7 @@ GrantsAction: TypeAlias = Literal["revoke", "clear"]
 GRANTS_NAME: Final = "grants.json"
 MAX_GRANTS_BYTES: Final = 64 * 1024 * 1024
 _STEP_SECONDS: Final = 0.01
-_COMMAND: Final = re.compile(r"grants-command-[0-9a-f-]{1,64}\.json", re.ASCII)
+_COMMAND: Final = lazy(r"grants-command-[0-9a-f-]{1,64}\.json", re.ASCII)
 
 
 def is_grants_command(name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.values import Json, RealPath, words
+from ironcurtain_proxy.model.values import Json, RealPath, lazy, words
 
 NameSets: TypeAlias = tuple[frozenset[str], frozenset[str]]
 """Patterns of names, and names that are exempt although a pattern describes them."""
@@ -95,8 +95,8 @@ def host_patterns(entries: Iterable[str]) -> frozenset[str]:
 
 _MOST_STARS: Final = 3
 """The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
-_CHOICE: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_CHOICE: Final = lazy(r"\{[^{}]*,[^{}]*\}")
+_SCHEME: Final = lazy(r"[a-z][a-z0-9+.-]*", re.ASCII)
 _OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
@@ -143,9 +143,9 @@ def read_uri(node: ConditionSpot) -> str:
 # --- hosts
 
 
-_IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
-_NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
-_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
+_IP_V4: Final = lazy(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
+_NUMBER: Final = lazy(r"\d+|0x[0-9a-f]*", re.ASCII)
+_LABEL: Final = lazy(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 SPECIAL_ENDINGS: Final = words(
     """

@@ -44,7 +44,7 @@ from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.signing import Quorum, folded
-from ironcurtain_proxy.model.values import BootMoment, Json
+from ironcurtain_proxy.model.values import BootMoment, Json, lazy
 from ironcurtain_proxy.steady_clock import seconds_left
 
 # --- the bundle of the fleet
@@ -63,7 +63,7 @@ _LAYER_NAMES: Final = (
     *(MAXIMUM_NAME, REVOKED_NAME, "reviewers.json", "managed.json"),
 )
 _FOLDERS: Final[Mapping[str, str]] = {"packs": r"[a-z0-9-]{1,64}\.json", "pins": r"\w{1,80}\.json"}
-_NAME: Final = re.compile(
+_NAME: Final = lazy(
     "|".join(
         [
             *[re.escape(name) for name in _LAYER_NAMES],
@@ -78,7 +78,7 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 _LARGEST_NOTE: Final = 64 * 1024
 EVERYBODY: Final = "*"
 FINGERPRINT: Final = r"SHA256:[A-Za-z0-9+/]{43}"
-_GRANT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GRANT: Final = lazy(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CLOCK: Final = timedelta(minutes=5)
 """The most by which this machine's clock may differ from the repository's."""
 

@@ -12,7 +12,6 @@ never names another action: `read_query` is not suggested for `write_query`, nor
 `create_table`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.values import Json, words
+from ironcurtain_proxy.model.values import Json, lazy, words
 
 # --- problems
 
@@ -392,7 +391,7 @@ _CUTOFF: Final = 0.6
 _MISSPELT: Final = 0.7
 """The similarity of a verb and its misspelling."""
 _CHOICES: Final = 20
-_TOKEN: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_TOKEN: Final = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _OPPOSITES: Final = ("un", "de", "dis", "re", "in")
 """Prefixes that turn a verb into its opposite."""
 

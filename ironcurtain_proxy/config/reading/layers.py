@@ -6,7 +6,6 @@ write all variables they know. Paths are the operator's, as written; the agent's
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there, parse, read_document
-from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.model.values import Json, RealPath, lazy
 
 # --- environment
 
@@ -37,7 +36,7 @@ _Parser: TypeAlias = Callable[[str], Json]
 
 _TRUE: Final = frozenset({"true", "1", "on", "yes"})
 _FALSE: Final = frozenset({"false", "0", "off", "no"})
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NUMBER: Final = lazy(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
 def _number(text: str) -> Json:

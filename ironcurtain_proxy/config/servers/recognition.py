@@ -19,7 +19,7 @@ import orjson
 from msgspec import Struct
 from msgspec.json import decode
 
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, lazy
 from ironcurtain_proxy.shell.launchers import Launched, container_image, launched, source_of
 
 # --- pack
@@ -151,14 +151,14 @@ _NPM: Final = frozenset({"filesystem", "memory", "everything"})
 _PYPI: Final = frozenset({"git", "fetch", "time"})
 
 _NODE: Final = frozenset({"node", "nodejs", "bun", "deno"})
-_INTERPRETER: Final = re.compile(r"(node|nodejs|bun|deno|python[0-9.]*|py)")
+_INTERPRETER: Final = lazy(r"(node|nodejs|bun|deno|python[0-9.]*|py)")
 _SUBCOMMANDS: Final = frozenset({"run"})
 _OPTIONS_WITH_VALUE: Final = frozenset(
     {"-r", "--require", "--import", "--loader", "-X", "-W", "--config", "--cwd"}
 )
-_VERSION: Final = re.compile(r"(?<=.)(@|[=<>!~]=?|\[).*$")
+_VERSION: Final = lazy(r"(?<=.)(@|[=<>!~]=?|\[).*$")
 
-_TAG: Final = re.compile(r"(:[^/]*)?(@.*)?$")
+_TAG: Final = lazy(r"(:[^/]*)?(@.*)?$")
 
 
 def recognised(command: str, args: Sequence[str]) -> str | None:
