@@ -30,9 +30,11 @@ from ironcurtain_proxy.shell.elsewhere import (
     names_elsewhere,
     opens_files,
     reads_elsewhere,
+    runs_one_of,
     shows_no_content,
     takes_names,
     tells,
+    written,
 )
 from ironcurtain_proxy.shell.grammar import (
     MOVED,
@@ -143,6 +145,8 @@ def _with_what_is_told(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if not told:
         return parts
     takes = [part for part in parts if part not in told and takes_names(part.command)]
+    files = frozenset[str]().union(*[written(part.command) for part in told]) - {""}
+    takes += [part for part in parts if files and runs_one_of(part.command, files)]
     others = [part for part in parts if opens_files(part.command)]
     found = [
         part

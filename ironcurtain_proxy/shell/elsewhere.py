@@ -84,7 +84,10 @@ def shows_no_content(command: SimpleCommand) -> bool:
     if name != "git":
         return name in SHOW_NO_CONTENT
     path = sub_commands(command.words[1:])
-    texts = [word.text or "-p" for word in command.words[1:]]
+    # What is only known at run time may be `-p`, but for the value of `--grep=$x`.
+    texts = [
+        word.text or (word.prefix if "=" in word.prefix else "-p") for word in command.words[1:]
+    ]
     if path[:1] == ["status"] and any(one.startswith(("-v", "--v")) for one in texts):
         return False
     if not {*path[:1]} <= word_set("git-shows-no-content") or any(map(_CONTENT.match, texts)):
@@ -98,7 +101,7 @@ def shows_no_content(command: SimpleCommand) -> bool:
 _SCRIPT: Final = re.compile(r"(?:\.(?:sh|bash|zsh)|/activate|/env|/\.\w+)$")
 _STATISTICS: Final = word_set("names-only") | {"--no-patch", "-s", "-t", "--batch-check"}
 _CONTENT: Final = re.compile(
-    r"-[^-]*[puUcmWLSG]|--(?:pa(?!re)|un(?!t)|fun|word|color-|bin|subm|te|ext|cc|che|rem|diff-m|pi)"
+    r"-[^-]*[puUcmWLSG]|--(?:pa(?!re)|un(?!t|r)|fun|word|color-|bin|subm|te|ext|cc|che|rem|diff-m|pi)"
 )
 """Options, also shortened ones, with which git shows content beside names."""
 
@@ -133,7 +136,8 @@ def tells(command: SimpleCommand, place: CommandPlace) -> bool:
     """Return whether a command hands on a name of a file elsewhere, without its content."""
     name = name_of(command)
     texts = [one.target for one in command.redirections if one.operator == "<<<"]
-    if any(names_elsewhere(one, place) for one in texts):
+    texts += [] if not written(command) else _documents(command)
+    if any(names_elsewhere(one, place, runs=True) for one in texts):
         return True
     if any(_SAYS_HOME.search(one.prefix) for one in command.words[1:]):
         return True
@@ -153,6 +157,24 @@ def tells(command: SimpleCommand, place: CommandPlace) -> bool:
     above = name == "dirname" and any("PWD" in one.variables for one in words)
     holds = name in _WALKS and any(_holds_homes(one, place) for one in words)
     return above or holds or (_is_there(place) and bool(command.words))
+
+
+def _documents(command: SimpleCommand) -> list[Word]:
+    return [one.target for one in command.redirections if one.operator == "<<"]
+
+
+def written(command: SimpleCommand) -> frozenset[str]:
+    """Return the files that a command writes its output to: `r.sh` of `echo x > ./r.sh`."""
+    targets = [one.target for one in command.redirections if one.operator in {">", ">>", ">|"}]
+    targets += command.words[1:] if name_of(command) == "tee" else []
+    return frozenset([(one.text or "").removeprefix("./") for one in targets])
+
+
+def runs_one_of(command: SimpleCommand, files: frozenset[str]) -> bool:
+    """Return whether a command may run one of these files."""
+    runs = name_of(command) in {"source", ".", "make", *_RUN_TEXTS}
+    given = command.words if runs else command.words[:1]
+    return any((one.text or "").removeprefix("./") in files for one in given)
 
 
 _SAYS_HOME: Final = re.compile(r"\b(?:HOME|OLDPWD)\b")
