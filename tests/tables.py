@@ -6,9 +6,11 @@ Commands stand in them as a person types them, without the quotes of a second la
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar  # noqa: TID251  the columns of a table are its test's
 
 import msgspec
+import pytest
+from _pytest.mark import ParameterSet
 
 _Rows = TypeVar("_Rows")
 
@@ -19,6 +21,11 @@ def table(name: str, kind: type[_Rows]) -> _Rows:
     """Return the rows of `FOLDER/FILE.KEY`, held to the type that the test declares."""
     file, _, key = name.rpartition(".")
     return msgspec.convert(_read(file)[key], kind)
+
+
+def named(name: str, kind: type[tuple[Any, ...]]) -> list[ParameterSet]:
+    """Return the rows of a table whose keys are the names of its cases, for `parametrize`."""
+    return [pytest.param(*row, id=key) for key, row in table(name, dict[str, kind]).items()]  # type: ignore[valid-type]
 
 
 @cache

@@ -15,6 +15,7 @@ from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from tests.audit.specimens import NOON, intent, record
+from tests.tables import table
 
 Command = Callable[..., tuple[int, str, str]]
 DENIED = {"effect": "deny", "rule": "protected-path", "result": ResultSummary(status="denied")}
@@ -52,20 +53,7 @@ def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.mark.parametrize(
     ("conditions", "chosen"),
-    [
-        ((), ["1", "2", "4", "5", "6", "7"]),
-        (("--denied",), ["2"]),
-        (("--decision", "allowed", "--server", "git"), ["5", "7"]),
-        (("--by", "person"), ["4"]),
-        (("--by", "human"), ["4"]),
-        (("--tool", "git_*"), ["5", "7"]),
-        (("--tool", "filesystem/write_file"), ["2"]),
-        (("--client", "editor"), ["5"]),
-        (("--grep", "ID_RSA"), ["2"]),
-        (("--since", "2026-11-21T00:00:00+00:00"), ["2", "4", "5", "6", "7"]),
-        (("--until", "2026-11-21T00:00:00+00:00"), ["1"]),
-        (("--session", "nobody"), []),
-    ],
+    table("audit/selecting.a_condition_chooses_the_same", list[tuple[tuple[str, ...], list[str]]]),
 )
 def test_a_condition_chooses_the_same_calls_everywhere(
     audit: Command, conditions: tuple[str, ...], chosen: list[str]

@@ -16,6 +16,7 @@ from tests.architecture.no_io import no_io
 from tests.auto_approver.test_target_check import ANY, PUSH_ROLES, SCENARIOS, call, push
 from tests.examples import examples
 from tests.strategies import requests
+from tests.tables import table
 
 WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
 MIXED_UP = {
@@ -90,18 +91,7 @@ def test_the_check_does_no_io_and_never_raises(request: AccessRequest) -> None:
 
 @pytest.mark.parametrize(
     ("message", "branch", "passes"),
-    [
-        ("push the login branch", "feature/login", True),
-        ("push my login branch to origin, please", "me/fix/login", True),
-        ("commit a.py and push the login branch", "feature/login", True),
-        ("push the login branch", "login", True),
-        ("push the login branch", "login-form", False),
-        ("push the login branch", "feature/logins", False),
-        ("push the login branch", "login/feature", False),
-        ("push the main branch", "feature/main", False),
-        ("push it to login", "feature/login", False),
-        ("push the login branch to upstream", "feature/login", False),
-    ],
+    table("auto_approver/target_words.the_last_part_of_a", list[tuple[str, str, bool]]),
 )
 def test_the_last_part_of_a_branch_is_a_name_of_it(
     message: str, branch: str, *, passes: bool

@@ -11,6 +11,7 @@ from tuf.api.metadata import Metadata, Root, Targets
 from ironcurtain_proxy.bundle.contents import BundleError
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.bundle.fleet import FIRST, Fleet, key, now
+from tests.tables import table
 
 
 @pytest.fixture
@@ -84,17 +85,7 @@ def test_new_keys_need_two_signatures_of_the_old_ones_and_machines_follow(fleet:
 
 @pytest.mark.parametrize(
     ("name", "text", "why"),
-    [
-        ("policy.yaml", "allow time: {tool: x}\n", "unknown key"),
-        ("maximum.yaml", "base: coding\n", "base"),
-        ("revoked.json", '{"principal": ["*"]}', "unknown key"),
-        ("revoked.json", '{"keys": ["256 SHA256:AAAA ada (ED25519)"]}', "takes nothing back"),
-        ("revoked.json", '{"grants": ["7db5443e"]}', "takes nothing back"),
-        ("managed.json", '{"keep": ["pin"]}', "keep"),
-        ("packs/git.json", "{}", "servers"),
-        ("notes.txt", "x", "has no place in a bundle"),
-        ("packs/../policy.yml", "x", "has no place in a bundle"),
-    ],
+    table("bundle/signing.what_no_machine_could_read", list[tuple[str, str, str]]),
 )
 def test_what_no_machine_could_read_is_not_proposed(
     fleet: Fleet, name: str, text: str, why: str

@@ -189,21 +189,7 @@ def test_a_command_neither_waits_for_what_is_no_file_nor_breaks(line: str, tmp_p
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [
-        ("reviewers --json", '{"quorum":null,"reviewers":[]}'),
-        ("bundle show --json", "{}"),
-        ("report --log log --json", '{"wrote":"ironcurtain-report.html"}'),
-        ("policy replay --candidate policy.json --json", "no such audit log"),
-        ("policy suggest --json", "no such audit log"),
-        (
-            "audit export --json",
-            "proxy audit: error: unrecognized arguments: --json",
-        ),
-        (
-            "audit ship --to there --json",
-            "proxy audit: error: unrecognized arguments: --json",
-        ),
-    ],
+    table("cli/main.json_is_printed_as_such", list[tuple[str, str]]),
 )
 def test_json_is_printed_as_such_or_not_at_all(line: str, says: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}

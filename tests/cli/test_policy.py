@@ -11,6 +11,7 @@ from ironcurtain_proxy.cli.policy_change import write_policy
 from ironcurtain_proxy.config.policy.proposing import with_rule
 from ironcurtain_proxy.errors import ConfigurationError
 from tests import program
+from tests.tables import table
 
 
 class Place:
@@ -121,22 +122,7 @@ def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("# mine\nask s: a\n", "# mine\nallow s: t\nask s: a\n"),
-        ("allow s: a\n", "allow s: [t, a]\n"),
-        (
-            "# mine\nallow s: [a, {tools: b, within: /x}]\n",
-            "# mine\nallow s: [t, a, {tools: b, within: /x}]\n",
-        ),
-        ("deny s: x\nallow s: a\n", "allow: {s: t}\ndeny s: x\nallow s: a\n"),
-        ("allow s:\n  - a\n", "allow: {s: t}\nallow s:\n  - a\n"),
-        (
-            "deny x: b\n\n# mine\nallow s: a\nask s: c\n",
-            "deny x: b\n\n# mine\nallow s: [t, a]\nask s: c\n",
-        ),
-        ('ask "*": b\nallow s: a\n', 'allow: {s: t}\nask "*": b\nallow s: a\n'),
-        ("base: none\nask s: a # why\n", "base: none\nallow s: t\nask s: a # why\n"),
-    ],
+    table("cli/policy.a_rule_is_added_where", list[tuple[str, str]]),
 )
 def test_a_rule_is_added_where_it_is_asked_first_and_nothing_else_changes(
     text: str, expected: str

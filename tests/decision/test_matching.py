@@ -10,25 +10,12 @@ from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, TextValue
 from tests.decision.test_authorizer import request
+from tests.tables import named
 
 
 @pytest.mark.parametrize(
     ("domain", "pattern", "expected"),
-    [
-        pytest.param("github.com", "github.com", True, id="a host matches itself"),
-        pytest.param("github.com/acme/w", "github.com", True, id="a host covers every path on it"),
-        pytest.param("github.com/acme/w", "github.com/acme/w", True, id="host and path, exactly"),
-        pytest.param("github.com/acme/ww", "github.com/acme/w", False, id="not a longer path"),
-        pytest.param("github.com/acme/w/x", "github.com/acme/w", False, id="not a path below"),
-        pytest.param("api.github.com", "*.github.com", True, id="a wildcard covers what is below"),
-        pytest.param("github.com", "*.github.com", True, id="a wildcard covers the host itself"),
-        pytest.param("notgithub.com", "*.github.com", False, id="not a look-alike ending"),
-        pytest.param("github.com.evil.net", "*.github.com", False, id="not a look-alike start"),
-        pytest.param("a.b.github.com", "*.github.com", True, id="a wildcard covers two levels"),
-        pytest.param("example.com", "*", True, id="a star stands for a public host"),
-        pytest.param("", "*", False, id="a star does not stand for nothing"),
-        pytest.param("", "", True, id="an empty pattern is only itself"),
-    ],
+    named("decision/matching.host_patterns", tuple[str, str, bool]),
 )
 def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:
     assert host_matches(domain, frozenset({pattern})) is expected

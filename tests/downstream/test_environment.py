@@ -18,6 +18,7 @@ from ironcurtain_proxy.downstream.environment import (
 from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import running, scripted, text_of
+from tests.tables import table
 
 
 def spec(
@@ -170,19 +171,7 @@ def test_a_way_to_the_network_with_credentials_in_it_stays_here() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "UV_PUBLISH_TOKEN",
-        "UV_INDEX_COMPANY_PASSWORD",
-        "NPM_CONFIG__AUTH",
-        "npm_config_//npm.company/:_authToken",
-        "NPM_TOKEN",
-        "PIP_CLIENT_CERT",
-        "NODE_OPTIONS",
-        "NODE_TLS_REJECT_UNAUTHORIZED",
-        "GIT_SSL_NO_VERIFY",
-        "PYTHONPATH",
-        "ssl_cert_file",
-    ],
+    table("downstream/environment.tokens_and_what_loads_code", list[str]),
 )
 def test_tokens_and_what_loads_code_stay_here(name: str) -> None:
     assert child_environment(spec(env={}, credentials={}), {name: "x"}) == {}

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.downstream.environment import MARK, Masker
+from tests.tables import named
 
 # Secrets of few letters, that begin, end and contain each other.
 _SECRET = st.text("ab", min_size=1, max_size=6)
@@ -46,20 +47,7 @@ def test_no_more_is_held_back_than_could_become_a_secret(secrets: list[str], dat
 
 @pytest.mark.parametrize(
     ("secrets", "text", "expected"),
-    [
-        pytest.param(
-            ["abc", "abcdef"], "xabcdefx", "x***REDACTED***x", id="the longer one is meant"
-        ),
-        pytest.param(["ä€"], "xä€x", "x***REDACTED***x", id="not ASCII"),
-        pytest.param([".*"], "abc.*", "abc***REDACTED***", id="no regular expression"),
-        pytest.param([""], "abc", "abc", id="an empty one is none"),
-        pytest.param(
-            ["-----BEGIN KEY-----\nMIIEvQIBADANBg\nab\n"],
-            "x MIIEvQIBADANBg y ab\n",
-            "x ***REDACTED*** y ab\n",
-            id="a line of a key",
-        ),
-    ],
+    named("downstream/masking.what_counts_as_the_secret", tuple[list[str], str, str]),
 )
 def test_what_counts_as_the_secret(secrets: list[str], text: str, expected: str) -> None:
     assert masked(secrets, text.encode()) == expected.encode()

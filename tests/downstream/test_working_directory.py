@@ -9,6 +9,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import a_call, running, scripted
+from tests.tables import table
 
 
 def spec(*args: str, command: str = "node", cwd: str | None = None) -> ServerSpec:
@@ -28,17 +29,7 @@ def test_what_the_operator_said_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("argument", "becomes_absolute"),
-    [
-        ("node_modules/x/index.js", True),
-        ("./node_modules/x/index.js", True),
-        (".", True),
-        ("missing/file", False),
-        ("@scope/package", False),
-        ("index.js", False),
-        ("--dir=node_modules/x", False),
-        ("/etc/hosts", False),
-        ("a\0/b", False),
-    ],
+    table("downstream/working_directory.made_absolute", list[tuple[str, bool]]),
 )
 def test_arguments_that_name_something_where_they_were_written_are_made_absolute(
     tmp_path: Path, argument: str, becomes_absolute: bool

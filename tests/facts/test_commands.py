@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.request import (
 from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.families import sought
+from tests.tables import table
 
 
 def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: Json) -> Facts:
@@ -56,16 +57,7 @@ def test_a_command_runs_where_its_server_does_unless_the_call_says(project: Path
 
 @pytest.mark.parametrize(
     ("command", "where"),
-    [
-        ("git push", [""]),
-        ("cd src && git push", [""]),
-        ("cd other && git push", ["other"]),
-        ("git -C other push origin topic", ["other"]),
-        ("cd other/deep; git add . && git commit -m x && git push", ["other"]),
-        ("git push; cd other && git push", ["", "other"]),
-        ("cd $X && git push", [""]),
-        ("git status", []),
-    ],
+    table("facts/commands.the_commit_of_a_push", list[tuple[str, list[str]]]),
 )
 def test_the_commit_of_a_push_is_that_of_the_repository_it_runs_in(
     project: Path, command: str, where: list[str]

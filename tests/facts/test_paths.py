@@ -23,7 +23,7 @@ from ironcurtain_proxy.facts.paths import (
 from ironcurtain_proxy.model.values import RealPath
 from tests.facts.conftest import Tree
 from tests.facts.unprivileged import without_privileges
-from tests.tables import table
+from tests.tables import named, table
 
 
 def judged(tree: Tree, text: str) -> str:
@@ -41,19 +41,7 @@ def spelled(tree: Tree, text: str) -> str:
 
 @pytest.mark.parametrize(
     ("text", "leads_to"),
-    [
-        pytest.param("a.txt", "/work/a.txt", id="a file is itself"),
-        pytest.param("new.txt", "/work/new.txt", id="a new file lies in its directory"),
-        pytest.param("in/b.txt", "/work/sub/b.txt", id="a link inside is followed"),
-        pytest.param("in/new", "/work/sub/new", id="a new file behind a link"),
-        pytest.param("out/x/y", "/out/data/x/y", id="a link outside is followed"),
-        pytest.param("chain", "/out/data", id="a chain is followed to its end"),
-        pytest.param("in/../a.txt", "/work/a.txt", id="dots go before links"),
-        pytest.param("self/self/a.txt", "/work/a.txt", id="a link met again is no cycle"),
-        pytest.param("a.txt/x", "/work/a.txt/x", id="what lies below a file is kept"),
-        pytest.param("loop_a/x", "/work/loop_a/x", id="a cycle is judged where it begins"),
-        pytest.param("loop_self", "/work/loop_self", id="a link to itself"),
-    ],
+    named("facts/paths.links_are_followed", tuple[str, str]),
 )
 def test_links_are_followed(tree: Tree, text: str, leads_to: str) -> None:
     assert judged(tree, text) == leads_to

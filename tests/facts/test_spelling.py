@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.facts.arguments import LOOK_ALIKES, Refusal, Speller
+from tests.tables import named
 
 SPELLER = Speller(home="/home/me", workspace="/srv/work", cwd="/srv/cwd", alias="/workspace")
 SERVED = Speller(home="/home/me", workspace=None, cwd=None, alias="/workspace")
@@ -15,32 +16,7 @@ SERVED = Speller(home="/home/me", workspace=None, cwd=None, alias="/workspace")
 
 @pytest.mark.parametrize(
     ("text", "spelled"),
-    [
-        pytest.param("/etc/passwd", "/etc/passwd", id="an absolute path is itself"),
-        pytest.param("/a/./b//c/", "/a/b/c", id="dots, doubled and trailing slashes go"),
-        pytest.param("//etc/x", "/etc/x", id="two leading slashes are one"),
-        pytest.param("/a/link/../b", "/a/b", id="dots go before links are looked at"),
-        pytest.param("/../..", "/", id="nothing lies above the root"),
-        pytest.param("", "/srv/work", id="nothing is the workspace"),
-        pytest.param("x/../../y", "/srv/y", id="a relative path is meant in the workspace"),
-        pytest.param("~", "/home/me", id="a lone tilde is home"),
-        pytest.param("~/x", "/home/me/x", id="a tilde is home"),
-        pytest.param("~//etc", "/home/me/etc", id="a tilde does not give way to the root"),
-        pytest.param("~bob/x", "/srv/cwd/~bob/x", id="a named tilde is a name"),
-        pytest.param("/workspace", "/srv/work", id="the alias is the workspace"),
-        pytest.param("/workspace/", "/srv/work", id="the alias with a slash"),
-        pytest.param("/workspace/x", "/srv/work/x", id="the alias with a path"),
-        pytest.param("/workspacefoo", "/workspacefoo", id="another name is not the alias"),
-        pytest.param("/workspace/../x", "/srv/x", id="the alias goes before the dots"),
-        pytest.param("%2e%2e/x", "/srv/work/%2e%2e/x", id="a percent sign is a percent sign"),
-        pytest.param("...", "/srv/work/...", id="three dots are a name"),
-        pytest.param("file:///etc/passwd", "/etc/passwd", id="a file URL is its path"),
-        pytest.param("FILE:/etc/x", "/etc/x", id="a file URL in other letters"),
-        pytest.param("file://LocalHost/etc/x", "/etc/x", id="a file URL on this host"),
-        pytest.param("file:///a%20b/%C3%BC", "/a b/ü", id="escapes are decoded"),
-        pytest.param("file:///a/%2e%2e/b", "/b", id="escaped dots are dots"),
-        pytest.param("file:///workspace/x", "/srv/work/x", id="the alias in a file URL"),
-    ],
+    named("facts/spelling.a_path_is_spelled_absolutely", tuple[str, str]),
 )
 def test_a_path_is_spelled_absolutely(text: str, spelled: str) -> None:
     """G4."""

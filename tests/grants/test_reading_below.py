@@ -16,16 +16,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.mark.parametrize(
     ("command", "below"),
-    [
-        ("cat ~/other/a.txt | head", "other"),
-        ("cd ~/other && sed -n 1,20p sub/a.txt", "other"),
-        ("cd ~/other && cat sub/a.txt top.txt", "other"),
-        ("cat ~/other/*.txt", "other"),
-        ("cat ~/other/Makefile", "other"),
-        ("cat ~/other/.git/hooks/post-commit | head", "other/.git/hooks"),
-        ("grep -n x ~/other/docs", "other/docs"),
-        ("cat ~/other/.github/a.yml", "other/.github"),
-    ],
+    table("grants/reading_below.the_question_names_the_directory", list[tuple[str, str]]),
 )
 def test_the_question_names_the_directory_below_which_commands_may_read(
     project: Project, command: str, below: str

@@ -71,16 +71,7 @@ def test_the_data_of_its_repository_is_read_in_a_worktree_as_in_the_repository(
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "cat {0}/../.env",
-        "cat {0}/../README.md",
-        "cat {0}/credentials",
-        "cat {0}config",
-        "cp a {0}/hooks/post-commit",
-        "sed -i s/a/b/ {0}/HEAD",
-        "cat {0}/HEAD > {0}/index",
-        "cat {0}/$X",
-    ],
+    table("grants/worktree_grants.nothing_else_of_the_repository", list[str]),
 )
 def test_nothing_else_of_the_repository_is_read_in_a_worktree(
     project: Project, command: str

@@ -23,6 +23,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
 )
 from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 Message = dict[str, Json]
 
@@ -110,20 +111,7 @@ def test_headers_from_a_client_are_held_against_arguments_as_the_sdk_holds_them(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a",
-        "",
-        " a",
-        "a ",
-        "a b",
-        "é",
-        "a\r\nb: c",
-        "\t",
-        "=?base64?YQ==?=",
-        "=?base64?",
-        "\x7f",
-        "😀",
-    ],
+    table("jsonrpc/headers.every_text_stands_in_a", list[str]),
 )
 def test_every_text_stands_in_a_header_and_comes_out_as_it_was(text: str) -> None:
     value = header_value(text)

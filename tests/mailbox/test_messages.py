@@ -24,6 +24,7 @@ from ironcurtain_proxy.mailbox.messages import (
 from ironcurtain_proxy.model.decision import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import an_id, escalation, within
+from tests.tables import table
 
 EXPECTED = Expected(digest="d" * 64, require_digest=False, candidates=2, session="session-1")
 STRICT = Expected(digest="d" * 64, require_digest=True, candidates=2, session="session-1")
@@ -289,16 +290,7 @@ def test_only_what_its_proxy_calls_harmless_is_approved_together(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "request-../../x.json",
-        "request-.json",
-        "request-1.json",
-        "request-7DB5443E-0000-4000-8000-000000000000.json",
-        "request-7db5443e-0000-4000-8000-000000000000.json.tmp",
-        "request-7db5443e-0000-4000-8000-000000000000.json\n",
-        ".request-7db5443e-0000-4000-8000-000000000000.json",
-        "user-context.json",
-    ],
+    table("mailbox/messages.other_names_are_no_requests", list[str]),
 )
 def test_other_names_are_no_requests(name: str) -> None:
     assert request_id(name) is None

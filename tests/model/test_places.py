@@ -4,6 +4,7 @@ import pytest
 
 from ironcurtain_proxy.model.request import PathValue, TextValue, may_be_a_place
 from ironcurtain_proxy.model.values import RealPath
+from tests.tables import table
 
 
 def test_a_path_or_a_url_may_be_a_place() -> None:
@@ -33,17 +34,7 @@ def test_a_path_or_a_url_may_be_a_place() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "task-1",
-        "a/b",
-        "v1.2..3",
-        "me@example.org",
-        "urn:x:1",
-        "A:1",
-        "100% sure",
-        "file: report",
-    ],
+    table("model/places.a_name_is_no_place", list[str]),
 )
 def test_a_name_is_no_place(text: str) -> None:
     assert not may_be_a_place(TextValue(text))

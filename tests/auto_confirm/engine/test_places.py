@@ -17,6 +17,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
 from ironcurtain_proxy.auto_confirm.engine.settings import NightMode
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.values import RealPath
+from tests.tables import table
 
 PLACES = SessionPlaces(
     workspace=RealPath.from_text("/srv/project"), home=RealPath.from_text("/Users/ann")
@@ -29,17 +30,7 @@ def at(text: str) -> RealPath:
 
 @pytest.mark.parametrize(
     ("path", "public"),
-    [
-        ("/srv/project/a", True), ("/srv/project/.github/a", True), ("/srv/project/.env", False),
-        ("/srv/project/.env.local", False), ("/srv/project/tls/server.key", False),
-        ("/home/bob/a", False), ("/home/bob/.bashrc", False), ("/home/bob/.ssh/config", False),
-        ("/home/bob/My-Credentials.txt", False), ("/Users/ann/a", True), ("/Users/bob/a", False),
-        ("/tmp/a", True), ("/tmpfoo/a", False), ("/srv/projects/a", False), ("/etc/passwd", False),
-        ("/home/bob/id_ed25519", False), ("/etc/shadow", False), ("/Users/ann/.bashrc", False),
-        ("/Users/ann/pw.txt", False), ("/Users/ann/seed phrase.txt", False),
-        ("/Users/ann/mail.mbox", False), ("/Users/ann/dump.sql", False),
-        ("/Users/ann/Documents", False), ("/tmp/other", False), ("/tmp/a/.x", False),
-    ],
+    table("auto_confirm/engine/places.public_is_what_anyone_in", list[tuple[str, bool]]),
 )  # fmt: skip
 @pytest.mark.requirement("B-18", "B-74")
 def test_public_is_what_anyone_in_the_project_may_read(path: str, public: bool) -> None:

@@ -11,6 +11,7 @@ from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
+from tests.tables import table
 
 NOW = CLOCK.now()
 
@@ -105,18 +106,7 @@ def test_a_line_answers(line: str, given: ReviewerAnswer) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "approve 1",
-        "/Approve 1",
-        "/approve",
-        "/approve 0",
-        "/approve ²",
-        "/approve -1",
-        "/approve+0 1",
-        "/approve+22 1",
-        "y",
-        "/x 1",
-    ],
+    table("cli/review_screen/plain_review.anything_else_answers_nothing", list[str]),
 )
 def test_anything_else_answers_nothing(line: str) -> None:
     talk = Talk()

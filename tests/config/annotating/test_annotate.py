@@ -7,6 +7,7 @@ import pytest
 from ironcurtain_proxy.config.annotating.annotate import annotate, as_annotations, known_servers
 from ironcurtain_proxy.config.annotating.texts import ReadTool
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 TEXT: dict[str, Json] = {"type": "string"}
 
@@ -320,16 +321,7 @@ def test_a_server_with_countless_tools_is_read_so_far() -> None:
 
 @pytest.mark.parametrize(
     ("server", "tool_name", "kind"),
-    [
-        ("filesystem", "list_allowed_directories", "looks"),
-        ("time", "convert_time", "looks"),
-        ("memory", "read_graph", "looks"),
-        ("memory", "delete_entities", "keeps"),
-        ("everything", "get-env", "unknown"),
-        ("everything", "gzip-file-as-resource", "fetches"),
-        ("git", "git_commit", "files"),
-        ("fetch", "fetch", "fetches"),
-    ],
+    table("config/annotating/annotate.the_tools_of_known_servers", list[tuple[str, str, str]]),
 )
 def test_the_tools_of_known_servers_are_what_the_shipped_policy_takes_them_for(
     server: str, tool_name: str, kind: str

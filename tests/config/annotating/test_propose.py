@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.annotating.described import described
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.annotating.texts import ProposedTool
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 PATHS = {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
 URLS = {"fetch-url", "git-remote-url"}
@@ -360,16 +361,7 @@ def test_a_word_for_options_alone_may_name_a_place_a_program_or_a_thing(
 
 @pytest.mark.parametrize(
     ("name", "effect"),
-    [
-        ("charge", "sends"),
-        ("refund_payment", "sends"),
-        ("transfer", "sends"),
-        ("nachricht_senden", "sends"),
-        ("termin_loeschen", "destroys"),
-        ("verzeichnis_leeren", "destroys"),
-        ("befehl_ausfuehren", "runs"),
-        ("list_charges", "reads"),
-    ],
+    table("config/annotating/propose.payments_and_german_verbs_tell", list[tuple[str, str]]),
 )
 def test_payments_and_german_verbs_tell_the_effect(name: str, effect: str) -> None:
     assert tool(name).effect == effect

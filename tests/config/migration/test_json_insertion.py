@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.config.migration import Insertion, inserted
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 MODE = Insertion(("security", "interceptor"), "approvalPolicy", "configured")
 OFF = Insertion((), "autoApprove", {"enabled": False})
@@ -52,19 +53,7 @@ def test_the_object_is_found_wherever_it_stands(before: str) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [
-        "",
-        "{",
-        "[]",
-        "{} and more",
-        "{}",
-        '{"security": []}',
-        '{"security": {"interceptor": null}}',
-        '{"security": {"interceptor": {"approvalPolicy": null}}}',
-        '{"security": {"interceptor": {"approvalPolicy": "configured"}}}',
-        '{"security": ["interceptor", {"x": 1}]}',
-        '{"security": {"interceptor": {"x": 1}}, "security": {"interceptor": {"y": 2}}}',
-    ],
+    table("config/migration/json_insertion.where_it_does_not_fit", list[str]),
 )
 def test_where_it_does_not_fit_nothing_is_inserted(before: str) -> None:
     assert inserted(before.encode(), [MODE]) is None

@@ -8,6 +8,7 @@ from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 
 def read(entry: Json, *, foreign: bool = False) -> tuple[tuple[ServerSpec, ...], list[str]]:
@@ -35,20 +36,7 @@ def test_a_clients_entry_is_read_as_it_stands() -> None:
 
 @pytest.mark.parametrize(
     ("url", "problem"),
-    [
-        ("ftp://a.example/", "must begin with https"),
-        ("not a url", "is not a URL"),
-        ("https://user:pw@a.example/", "no user and password"),
-        ("https://a.example/#x", "no fragment"),
-        ("http://0x7f.1/mcp", "can be read in two ways"),
-        ("http://127.1/mcp", "can be read in two ways"),
-        ("http://2130706433/mcp", "can be read in two ways"),
-        ("http://[::ffff:7f00:1]/mcp", "can be read in two ways"),
-        ("https://a.example\\@b.example/", "can be read in two ways"),
-        ("https://\uff41.example/", "can be read in two ways"),
-        ("http://a.example/mcp", "must be https"),
-        ("http://8.8.8.8/mcp", "must be https"),
-    ],
+    table("config/servers/remote_entry.a_url_that_somebody_could", list[tuple[str, str]]),
 )
 def test_a_url_that_somebody_could_read_otherwise_is_refused(url: str, problem: str) -> None:
     _, problems = read({"url": url})
