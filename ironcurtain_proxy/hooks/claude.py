@@ -167,7 +167,7 @@ DIALECT: Final = HookDialect(
     paths=PathForm(has_home=True, sought=lambda _, path: path.endswith((" AM.png", " PM.png"))),
     asks="always",
     # In `bypassPermissions`, `ask` opens no dialog for what the client itself calls sensitive, such
-    # as `rm -rf .git`: the call runs.
+    # as `rm -rf .git`: the call runs. In `auto` a check of its maker's answers that instead.
     asking_modes=frozenset({"", "default", "acceptEdits", "plan"}),
     before=AnswerForms(
         approve=before_call("allow"), ask=before_call("ask"), refuse=before_call("deny")
@@ -177,7 +177,8 @@ DIALECT: Final = HookDialect(
         refuse=own_question({"behavior": "deny", "message": WHY}),
     ),
     entry=lambda line: line.hook(command=line.words[0], args=[*line.words[1:]]),
-    notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox",
+    notice="`ironcurtain-proxy doctor` says whether its commands run in a sandbox. In its auto "
+    "mode (new versions begin so) its dialog does not ask for us: only a reviewer approves there",
     project_files=(".claude/settings.json", ".claude/settings.local.json"),
     server_files=((".mcp.json", "mcpServers"), (".claude/agents/**/*.md", "")),
     settings=AnswerForms(refuse={"decision": "block", "reason": WHY}),

@@ -82,10 +82,8 @@ async def serve_at(place: Path, serve: Callable[[SocketStream], Awaitable[None]]
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
     """Return the process and the user at the other side of a unix socket."""
-    size = struct.calcsize("3i")
-    pid, uid, _ = struct.unpack(
-        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    )
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", raw)
     return pid, uid
 
 

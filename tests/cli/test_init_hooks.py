@@ -173,7 +173,8 @@ def test_what_hooks_install_added_is_known_to_the_next_init(tmp_path: Path) -> N
     assert "doctor" not in done.stdout
     words[words.index("gemini")] = "claude"
     done = program.run(words, machine.environ, machine.workspace)
-    assert "`ironcurtain-proxy doctor` says whether its commands run in a sandbox" in done.stdout
+    assert "`ironcurtain-proxy doctor` says whether its commands run in a sandbox." in done.stdout
+    assert "its dialog does not ask for us: only a reviewer approves there" in done.stdout
     assert program.run([*PROXY, "hooks", "remove", "claude"], machine.environ).returncode == 0
     assert machine.run("--undo")[0] == 0
     code, said, faults = machine.run("--yes")
