@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -423,6 +424,19 @@ class Leads:
             self._follow(f"{top}/{path}", top=top)
         for said in self._hooks if is_pointer else ():
             self._start(said, [top])
+
+    def would_run(self, top: str, before_ns: float = inf) -> bool:
+        """Return whether a new repository had hooks, or what they start, that are there already.
+
+        They are the user's, to be left alone, or were judged as data: it is not to come about.
+
+        Args:
+            top: the directory of the repository.
+            before_ns: when they have changed last, at the latest.
+        """
+        places = [f"{top}/{one}" for one in self._in_each]
+        found = [*places, *[f"{place}/{one}" for place in places for one in entries_of(place)]]
+        return any(os.path.isfile(one) and os.lstat(one).st_ctime_ns < before_ns for one in found)  # noqa: PTH113  text
 
     def _follow(self, path: str, *, top: str | None) -> None:
         """Add a path, what lies on the way to it, and where the configuration at it leads to."""

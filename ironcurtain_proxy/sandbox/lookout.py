@@ -17,6 +17,7 @@ The methods block, and may be called from any thread.
 import os
 import re
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -126,6 +127,7 @@ class ControlLookout:
     """The accepted state of each index of git."""
     guards: Collection[Found] = ()
     """The user's hooks and configurations of git, without which git passes over the hooks."""
+    _began_ns: int = field(default=0, init=False)
     _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
     """The control files that were there before any server ran."""
     _first: Mapping[str, ControlFile] = field(default_factory=dict, init=False)
@@ -155,7 +157,7 @@ class ControlLookout:
         """Accept the present state as the user's own. Called before any server runs."""
         for approved in self.names.values():
             self.settled.update(approved.read())
-        leads = self._survey.leads
+        leads, self._began_ns = self._survey.leads, time.time_ns()
         leads.of_outside()
         self._survey.learns = True
         found: list[Found] = []
@@ -288,8 +290,7 @@ class ControlLookout:
             if is_closed and before is not None and before.links == 1:
                 # Every sandbox closes it under its only name: only the user can have changed it.
                 continue
-            now = read_control_file(one.path, one.kind)
-            if now is None:
+            if (now := read_control_file(one.path, one.kind)) is None:
                 continue
             kinds = _SEEN if one.path in self.approved else _ALLOWED
             is_approved = one.path in allowed and one.kind in kinds
@@ -451,13 +452,14 @@ class ControlLookout:
             # that came later every remote and branch counts as new.
             # At the place of one of the user's they do not: that one may have been renamed away.
             own = before if one.key in self._own else self._first.get(one.path)
+            if own is None and self.leads.would_run(_holder(one.anchor), self._began_ns):
+                return False
             was = own.content if own else None
             return is_harmless(was, now) and keeps_worktree(one.anchor, was, now)
         if inner.endswith(".lock") and "/" not in inner:
             # Git reads none; the name is taken while a file is written.
             return True
-        worktree = _WORKTREE_FILE.fullmatch(one.path)
-        if worktree is None:
+        if (worktree := _WORKTREE_FILE.fullmatch(one.path)) is None:
             return False
         text = os.fsdecode(now).rstrip("\n")
         if worktree[1] == "gitdir":
@@ -473,9 +475,7 @@ class ControlLookout:
                 whole.setdefault(taken, _why(one))
             else:
                 by_directory[_holder(one.path)].append(one)
-        did = False
-        for path, why in whole.items():
-            did |= self._put_back(path, None, why)
+        did = True in [self._put_back(path, None, why) for path, why in whole.items()]
         for directory, those in by_directory.items():
             if len(those) > _MOST_SINGLE and self._take_directory(directory, those):
                 did = True

@@ -242,9 +242,20 @@ class Control:
         if is_repository:
             self._leads.of_git(directory_of_git(f"{here}/.git"), here)
 
-    def begins(self, parts: RelativeParts) -> None:
-        """Learn that a directory holds a repository, which has hooks by the user's settings."""
+    def begins(self, parts: RelativeParts, host: int | None = None) -> bool:
+        """Learn that a directory holds a repository, which has hooks by the user's settings.
+
+        Args:
+            parts: the directory.
+            host: the same in the workspace, opened, or None if there is none.
+
+        Returns:
+            Whether it is new, and what these settings run is there already, judged as data.
+        """
+        is_new = host is not None and files.look(host, b".git") is None
+        spoils = is_new and self._leads.would_run(self._absolute(parts))
         self._leads.of_repository(self._absolute(parts), is_pointer=False)
+        return spoils
 
     def _why_link(self, entry: Judged) -> str | None:
         """Return why a new link may not lead where it does, or None if it may."""

@@ -167,7 +167,7 @@ class Walk(Struct, eq=False):
             status = entry.stat(follow_symlinks=False)
             host = None if place.host is None else files.look(place.host, name)
             status = self._closed_to_others(place, name, status, host)
-            if spoils and entry.name in REPOSITORY_PARTS:
+            if spoils and entry.name in {*REPOSITORY_PARTS, ".git"}:
                 self._keep_back(place, name, BECOMES)
             elif _is_whiteout(status):
                 self._whiteout(place, name, host)
@@ -206,8 +206,8 @@ class Walk(Struct, eq=False):
         """Tell the rules what the directory holds."""
         if place.host is not None:
             self.control.follow(place.parts, place.host)
-        if ".git" in names:
-            self.control.begins(place.parts)
+        if ".git" in names and self.control.begins(place.parts, place.host):
+            return True
         if place.host is None or place.is_new:
             return self.control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
         host = self._judged_as[place.path] = names_that_decide(place.host)

@@ -61,29 +61,6 @@ def repository(w: Watched, name: str = ".git") -> None:
         (w.top / name / directory).mkdir()
 
 
-@pytest.mark.parametrize("beside", [(), (".npmrc",), (".nvmrc", ".envrc", "x/.npmrc")])
-@pytest.mark.parametrize("looks", ["at the end", "meanwhile"])
-@pytest.mark.parametrize("top", ["", "x/"])
-def test_no_file_of_the_users_is_taken_away_because_its_directory_becomes_a_repository(
-    w: Watched, top: str, looks: str, beside: tuple[str, ...]
-) -> None:
-    names = ["README", "hooks/useTimer.ts", "config", "sequencer/a", "x/a.py", "x/deep/b", *beside]
-    for name in names:
-        w.put(name, f"the user's {name}")
-    w.begin()
-    for directory in ("objects", "refs"):
-        (w.top / top / directory).mkdir()
-    w.put(f"{top}HEAD", "ref: refs/heads/x\n")
-    for _ in range(3 * (looks == "meanwhile")):
-        w.lookout.look_for_later()
-    assert [one.partition(" ")[0] for one in w.look()] == [str(w.top / top / "HEAD")]
-    for name in names:
-        assert (w.top / name).read_text() == f"the user's {name}", name
-    # What the user saves later stays, too.
-    w.put("x/later")
-    assert w.look() == []
-
-
 @pytest.mark.parametrize(
     "name", [".git/config.worktree", ".git/commondir", ".claude/settings.local.json"]
 )

@@ -279,6 +279,20 @@ def test_a_repository_made_by_pieces_in_the_data_of_another_one_is_judged(
     assert said(found.kept_back) == [f"{place}/{one}" for one in ("HEAD", "objects", "refs")]
 
 
+@pytest.mark.parametrize("name", ["hooks", "scripts/lint.sh"])
+def test_no_repository_comes_in_around_what_the_users_settings_would_run_there(
+    w: Workbench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("HOME", str(w.base))
+    w.write("../.gitconfig", "[core]\n\thooksPath = hooks\n\tfsmonitor = scripts/lint.sh\n")
+    file = f"n/{name}/pre-commit" if name == "hooks" else f"n/{name}"
+    assert not w.run(f"mkdir -p $(dirname {file}) o; echo id > {file}").kept_back
+    found = w.run("git init -q n; git init -q o")
+    assert "n/.git" in said(found.kept_back)
+    there = [(w.ws / one).exists() for one in (file, "n/.git", "o/.git")]
+    assert there == [True, False, True]
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_commands_at_once_make_no_repository_that_neither_could_make(
     w: Workbench, first: int
