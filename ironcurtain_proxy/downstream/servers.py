@@ -339,26 +339,9 @@ class DownstreamServers:
         if roots:
             return self._send_to(first, confinement, call, on_progress, roots)
         if first.spec.remote is None:
-            return self._send_as_allowed(first, confinement, call, on_progress)
+            return self._send(first, confinement, call, on_progress, may_open=True)
         send = partial(self._send, first, confinement, call, on_progress)
         return send_again_if_forgotten(first, call, send)
-
-    async def _send_as_allowed(
-        self,
-        first: Supervisor,
-        confinement: "Confinement | None",
-        call: AuthorizedCall,
-        on_progress: ProgressListener | None,
-    ) -> ToolResult:
-        """Send a call that nobody was asked about; again, if the server wants more roots for it.
-
-        A rule may allow one file, which a server takes for no root, or name no directory.
-        """
-        answer = await self._send(first, confinement, call, on_progress)
-        roots = needed_roots(answer, call.request) if answer.has_failed else ()
-        if not roots:
-            return answer
-        return await self._send_to(first, confinement, call, on_progress, roots)
 
     async def _send_to_second(
         self,
@@ -408,6 +391,8 @@ class DownstreamServers:
         confinement: "Confinement | None",
         call: AuthorizedCall,
         on_progress: ProgressListener | None,
+        *,
+        may_open: bool = False,
     ) -> ToolResult:
         params = wire_params(call)
         connection = supervisor.connection
@@ -423,6 +408,9 @@ class DownstreamServers:
             if load is None or load.ended == ended:
                 raise
             raise CallLostError(f"{error}: {load.last}") from None
+        # A rule may allow one file, which a server takes for no root, or name no directory.
+        if may_open and result.has_failed and (roots := needed_roots(result, call.request)):
+            return await self._send_to(supervisor, confinement, call, on_progress, roots)
         if load is not None and load.ended > ended and result.result is not None:
             from ironcurtain_proxy.sandbox.denials import told_of_limits  # noqa: PLC0415  only for servers in a sandbox
 
