@@ -522,8 +522,7 @@ class ControlLookout:
     def _bring_back(self, path: str, file: ControlFile, why: str) -> bool:
         """Restore a file whose directory may be gone as well. Return whether that was done."""
         try:
-            os.makedirs(_holder(path), exist_ok=True)  # noqa: PTH103  text
-            restore(path, file)
+            restore(path, file, makes=True)
         except OSError as error:
             self._fail(path, why, "put back", error)
             return False

@@ -197,8 +197,10 @@ def shown(path: str) -> str:
 
 
 @contextmanager
-def opened(directory: str) -> Iterator[int]:
+def opened(directory: str, *, makes: bool = False) -> Iterator[int]:
     """Open a directory without following any link, because a server may exchange links.
+
+    `makes`: it is made, if it is not there.
 
     Raises:
         OSError: there is none, or a link is on the way.
@@ -207,6 +209,9 @@ def opened(directory: str) -> Iterator[int]:
     try:
         for name in directory.split("/"):
             if name:
+                if makes:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=descriptor)
                 inner = os.open(name, _PASSED, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
@@ -389,8 +394,8 @@ def remove(path: str) -> None:
         os.unlink(name, dir_fd=place)
 
 
-def restore(path: str, item: ControlFile) -> None:
-    """Restore a file, byte for byte.
+def restore(path: str, item: ControlFile, *, makes: bool = False) -> None:
+    """Restore a file, byte for byte. `makes`: also the directories above it.
 
     Raises:
         OSError: it cannot be written.
@@ -399,7 +404,7 @@ def restore(path: str, item: ControlFile) -> None:
     content = item.content
     if content is None:
         return
-    with opened(parent) as place:
+    with opened(parent, makes=makes) as place:
         if item.is_link:
             os.symlink(os.fsdecode(content), name, dir_fd=place)
             return

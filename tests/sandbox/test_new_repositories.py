@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.sandbox.test_lookout import Watched
+from tests.sandbox.test_lookout import Watched, repository
 
 
 @pytest.mark.parametrize("looks", ["at the end", "meanwhile"])
@@ -54,3 +54,15 @@ def test_no_file_of_the_users_is_taken_away_because_its_directory_becomes_a_repo
     # What the user saves later stays, too.
     w.put("x/later")
     assert w.look() == []
+
+
+def test_no_directory_is_made_where_a_link_leads_that_took_the_place_of_a_repository(
+    w: Watched,
+) -> None:
+    repository(w)
+    w.put(".git/hooks/pre-commit")
+    w.begin()
+    (w.top / ".git").rename(w.top / "away")
+    (w.top / ".git").symlink_to(w.elsewhere)
+    assert w.look()
+    assert list(w.elsewhere.iterdir()) == []
