@@ -52,6 +52,8 @@ class ToolRoles(Struct, frozen=True):
     possible: frozenset[ArgumentRole]
     certain: frozenset[ArgumentRole]
     """The roles that the arguments have in every case."""
+    sends: bool
+    """Whether what the arguments name leaves this machine."""
 
     @classmethod
     def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
@@ -60,6 +62,7 @@ class ToolRoles(Struct, frozen=True):
         return cls(
             frozenset([role for spec in specs for roles in _cases(spec) for role in roles]),
             frozenset().union(*[frozenset.intersection(*_cases(spec)) for spec in specs]),
+            annotation.effect == "sends",
         )
 
     @property
@@ -79,12 +82,10 @@ class Subjects(Struct, frozen=True):
     @classmethod
     def of(cls, annotations: Annotations) -> "Subjects":
         """Return the subjects of the annotations in force."""
-        by_server: dict[str, set[str]] = {}
-        for server, tool in annotations:
-            by_server.setdefault(server, set()).add(tool)
+        servers = {server for server, _ in annotations}
         return cls(
             {key: ToolRoles.of(annotation) for key, annotation in annotations.items()},
-            {server: frozenset(tools) for server, tools in by_server.items()},
+            {one: frozenset([tool for at, tool in annotations if at == one]) for one in servers},
         )
 
     def tools_of(self, servers: Iterable[str] | None) -> frozenset[str]:
@@ -218,14 +219,20 @@ class _Linter(Struct, frozen=True):
                 self._warn((*place, "if", *inner), "is empty: the rule can never match")
 
     def _breadth(self, rule: Rule, place: DocumentPlace, subjects: Iterable[RuleSubject]) -> None:
-        if rule.effect != "allow" or any(one.narrows for one in rule.conditions):
+        if rule.effect != "allow":
             return
-        if all(one is None for one in (rule.roles, rule.servers, rule.tools)):
-            self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
-        # So did rules that an earlier `init` wrote.
-        for tool in sorted({one for _, one, role in subjects if rule.tools and role in PATH_ROLES}):
-            what = f"{_named(rule)} lets {tool} reach every path that is not protected"
-            self._warn((*place, "if"), f"{what}: name paths, or run `init --undo` and `init`")
+        # Rules that an earlier `init` wrote did both.
+        on_paths = {one[:2] for one in subjects if rule.tools and one[2] in PATH_ROLES}
+        sending = {one for one in on_paths if self.subjects.roles[one].sends}
+        lets = sending if sending < on_paths else set()
+        what = "send files that other tools only read: leave it out"
+        if not any(one.narrows for one in rule.conditions):
+            if all(one is None for one in (rule.roles, rule.servers, rule.tools)):
+                self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
+            lets, what = on_paths, "reach every path that is not protected: name paths"
+        for _, tool in sorted(lets):
+            said = f"{_named(rule)} lets {tool} {what}, or run `init --undo` and `init`"
+            self._warn((*place, "if"), said)
 
     def _containment(self, rule: Rule, place: DocumentPlace) -> None:
         if rule.effect != "escalate" and not rule.contained:
@@ -249,14 +256,10 @@ class _Linter(Struct, frozen=True):
         subjects: frozenset[RuleSubject],
         rules: tuple[Rule, ...],
     ) -> None:
-        covering: set[int] = set()
-        for subject in subjects:
-            index = self._settled_by(subject, rule)
-            if index is None:
-                return
-            covering.add(index)
-        if covering:
-            names = ", ".join([shown(rules[index].name) for index in sorted(covering)])
+        covering = {self._settled_by(subject, rule) for subject in subjects}
+        known = sorted([index for index in covering if index is not None])
+        if known and len(known) == len(covering):
+            names = ", ".join([shown(rules[index].name) for index in known])
             what = f"{_named(rule)} is never reached: its calls are decided before, by {names}"
             self._warn(place, what)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.lint import lint_rules
@@ -155,6 +156,21 @@ def test_an_allow_rule_that_names_tools_and_no_paths_is_pointed_out(
     for narrower in (within, pathless):
         assert lint(tmp_path, annotations, {**named, **narrower}, then="allow") == []
     assert lint(tmp_path, annotations, named) == []
+
+
+def test_an_allow_rule_for_tools_of_files_that_lets_one_upload_is_pointed_out(
+    tmp_path: Path, annotations: Annotations
+) -> None:
+    key, other = ("hub", "upload"), annotations[("filesystem", "read_file")]
+    given = {**annotations, key: replace(other, server="hub", tool="upload", effect="sends")}
+    within: Json = {"roles": ["read-path"], "within": "/x"}
+    both: dict[str, Json] = {"tool": ["read_file", "upload"], "paths": within}
+    what = 'rule "r0" lets upload send files that other tools only read: leave it out'
+    assert lint(tmp_path, given, both, then="allow") == [
+        f"$.rules[0].if: {what}, or run `init --undo` and `init`"
+    ]
+    assert lint(tmp_path, given, {**both, "tool": ["upload"]}, then="allow") == []
+    assert lint(tmp_path, given, both) == []
 
 
 def test_an_allow_rule_without_conditions_is_pointed_out(
