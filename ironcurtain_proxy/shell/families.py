@@ -71,6 +71,7 @@ from ironcurtain_proxy.shell.places import (
     is_of_project,
     is_protected_name,
     is_within,
+    may_write,
     path_of,
 )
 from ironcurtain_proxy.shell.programs import word_set
@@ -170,7 +171,8 @@ def _found(
     parts = [part for part in all_parts if part.effect != "reads"]
     # A quiet assignment keeps an answer, under a name that changes no other part.
     keeping = [part for part in parts if held and not part.command.words and is_quiet(part)]
-    changing = [part for part in parts if not _only_reads_elsewhere(part) and part not in keeping]
+    quiet = [part for part in parts if _only_reads_elsewhere(part, held=held)]
+    changing = [part for part in parts if part not in quiet and part not in keeping]
     found: list[tuple[Family, frozenset[Disturbance], Part]] = []
     for part in parts:
         if held and is_quiet(part):
@@ -178,7 +180,8 @@ def _found(
         # By parts behind it, too: a part in the background may run first.
         beside = [one for one in changing if one is not part]
         others = disturbances(beside)
-        family = family_of(replace(part, place=_known_beside(beside, part.place)), all_parts)
+        known = replace(part, place=_known_beside(beside, part.place))
+        family = family_of(known, all_parts, held=held)
         if family is None:
             return None
         leads_on = part.effect == "outward" and may_lead_elsewhere(part.command)
@@ -244,17 +247,19 @@ NO_REPOSITORY: Final = "absent"
 """The meaning of a family of git outside a repository."""
 
 
-def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
+def family_of(part: Part, parts: Sequence[Part] = (), *, held: bool = False) -> Family | None:
     """Return the family of one part of a command; None if a word of it is only known when it runs.
 
     Args:
         part: of the command.
         parts: all parts of the command: one may be a `cat` that gives it a message or a secret.
+        held: whether a sandbox holds the command.
     """
-    return reading_of_files(part) or reading_of_a_secret(part, parts) or _family_of(part, parts)
+    found = reading_of_files(part) or reading_of_a_secret(part, parts)
+    return found or _family_of(part, parts, held=held)
 
 
-def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
+def _family_of(part: Part, parts: Sequence[Part], *, held: bool) -> Family | None:
     command, place = part.command, part.place
     around = _redirected(command, place)
     if around is None:
@@ -268,7 +273,9 @@ def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
     words = _plain_words(command, parts)
     if words is None:
         return _of_service(command, place, around) if _is_at_home(place) else None
-    found = _of_words(words, place)
+    is_plain = held and not around
+    elsewhere = None if _is_at_home(place) else _reading_elsewhere(words, place, held=is_plain)
+    found = elsewhere or _of_words(words, place)
     return replace(found, around=tuple([one for one in around if not _says_nothing(one, found)]))
 
 
@@ -322,9 +329,6 @@ def _of_task(
     `launcher` is None if the program that it starts is not known.
     """
     outside = not _is_at_home(place)
-    elsewhere = _reading_elsewhere(words, place) if outside else None
-    if elsewhere is not None:
-        return elsewhere
     files = () if task is None else task.files
     at = place.directory if files else None
     defined = tuple(posixpath.join(at, name) for name in files) if at else ()
@@ -363,17 +367,18 @@ def _without_own_name(kept: tuple[str, ...], place: CommandPlace) -> tuple[str, 
     return () if (own[0], kept, directory) == ("", (f"--repo={own[2]}",), place.directory) else kept
 
 
-def _only_reads_elsewhere(part: Part) -> bool:
+def _only_reads_elsewhere(part: Part, *, held: bool) -> bool:
     """Return whether a part changes nothing, whatever else it needs an approval for."""
     if part.command.assignments or _redirected(part.command, part.place) != []:
         return False
-    return _reading_elsewhere(part.command.words, part.place) is not None
+    return _reading_elsewhere(part.command.words, part.place, held=held) is not None
 
 
-def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | None:
+def _reading_elsewhere(words: Sequence[Word], place: CommandPlace, *, held: bool) -> Family | None:
     """Return the family of all reading git commands of one repository elsewhere.
 
     git runs what the configuration of that repository says: the family holds while it is unchanged.
+    If it is not known, as in a worktree or a subdirectory, only a sandbox can hold what git runs.
     """
     there = place.directory
     if there is None or is_inside(there, place) or is_protected_name(there):
@@ -386,9 +391,11 @@ def _reading_elsewhere(words: Sequence[Word], place: CommandPlace) -> Family | N
     names = (OTHER_REPOSITORY, "/.git/config", "/.git/config.worktree")
     defined = tuple([there + name for name in names])
     found = Family(program=("git", ONLY_READS), directory=there, defined_in=defined)
-    # Where there is no such repository, an approval holds for the identical command alone.
-    is_unclear = place.meanings is not None and place.meaning_of(found) is None
-    return None if is_unclear else found
+    if place.meanings is None or place.meaning_of(found) is not None:
+        return found
+    # INVARIANT: where an agent writes, it could put a link to any repository.
+    is_fixed = not may_write(there, place) and not is_within(there, place.workspace or "/")
+    return replace(found, defined_in=()) if held and is_fixed else None
 
 
 _MOST_PARTS: Final = 256

@@ -100,7 +100,9 @@ class Project:
 
     def approve(self, command: str, cwd: str = "", *, kind: int = 0, **more: Json) -> None:
         """Approve a command and remember one of what is offered."""
-        chosen = self.offered(command, cwd, **more)[kind]
+        self.remember(self.offered(command, cwd, **more)[kind])
+
+    def remember(self, chosen: Candidate) -> None:
         assert isinstance(chosen, FamilyPattern | CallPattern)
         self.grants += [
             Grant(id=GrantId(f"g{len(self.grants)}{n}"), pattern=one, created=NOW, source="q",
