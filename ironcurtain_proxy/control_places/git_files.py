@@ -25,7 +25,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ironcurtain_proxy.control_places.rules import read_names
+from ironcurtain_proxy.control_places.rules import folded, read_names
 from ironcurtain_proxy.model.values import lazy
 
 # --- git states
@@ -115,7 +115,7 @@ class UnreadableIndexError(ValueError):
 
 def is_index(name: str) -> bool:
     """Return whether a file of this name in a directory of git holds entries of an index."""
-    lower = name.lower()
+    lower = folded(name)
     return lower == "index" or lower.startswith("sharedindex.")
 
 

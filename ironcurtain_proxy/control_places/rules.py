@@ -96,6 +96,22 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
 _REPOSITORY: Final = ".git"
 _STEERS_GIT: Final = frozenset({_REPOSITORY, "config", "config.worktree", "hooks"})
 _DATA_PARTS: Final = frozenset({"objects", "refs"})
+_NOT_SEEN: Final = frozenset({"Cf", "Mn"})
+"""The kinds of signs that such file systems pass over, and some more."""
+
+
+def folded(name: str) -> str:
+    """Return a name as a file system compares it that makes no difference of case.
+
+    There `Head` is `HEAD`, and `.g\u200dit` and `ob\u212aects` are read as what they look like. It
+    is done on every file system: nobody knows where a mount or a link leads git.
+    """
+    if name.isascii():
+        return name.lower()
+    from unicodedata import category, normalize  # noqa: PLC0415  hardly ever needed
+
+    seen = [one for one in normalize("NFKD", name) if category(one) not in _NOT_SEEN]
+    return "".join(seen).casefold()
 
 
 def looks_like_repository(names: Collection[str]) -> bool:
@@ -104,7 +120,8 @@ def looks_like_repository(names: Collection[str]) -> bool:
     This is wider than git, which also looks into `HEAD`. The directory of a worktree has
     `commondir` in place of `objects` and `refs`.
     """
-    return "HEAD" in names and (_DATA_PARTS.issubset(names) or "commondir" in names)
+    known = {folded(one) for one in names}
+    return "head" in known and (known >= _DATA_PARTS or "commondir" in known)
 
 
 def control_of(
@@ -127,13 +144,13 @@ def control_of(
             repository, or was approved for this project.
     """
     for end in range(len(path), 0, -1):
-        name = path[end - 1].lower()
+        name = folded(path[end - 1])
         if name == _REPOSITORY and end == len(path) and not is_directory:
             return ControlPlace("pointer", path)
         if name == _REPOSITORY or (end < len(path) and is_repository(path[:end])):
             found = _in_repository(path[:end], path[end:], is_link=is_link)
             # Whoever makes a directory look like a repository must not hide settings in its data.
-            is_git = any(one.lower() == _REPOSITORY for one in path[:end])
+            is_git = any(folded(one) == _REPOSITORY for one in path[:end])
             return found if is_git or found else _by_name(path, is_settled)
     found = _in_repository((), path, is_link=is_link) if is_repository(()) else None
     return found or _by_name(path, is_settled)
@@ -145,9 +162,9 @@ def may_be_control(directory: str, name: str) -> bool:
     This is what a caller asks first of each entry of a large tree: most have no such name.
     """
     return (
-        name.startswith(".")
+        folded(name).startswith(".")
         or is_acted_on(name)
-        or directory.lower() in read_names().acted_on.within
+        or folded(directory) in read_names().acted_on.within
         or _is_run_by_name((directory, name))
     )
 
@@ -159,14 +176,14 @@ def may_steer(name: str, *, is_written: bool) -> bool:
         name: of an entry of any directory.
         is_written: whether it was written in a directory that holds control places.
     """
-    git, lower = read_names().git, name.lower()
+    git, lower = read_names().git, folded(name)
     is_data = lower.endswith(".lock") or lower in git.data_files
     return lower in _STEERS_GIT or is_acted_on(name) or (is_written and not is_data)
 
 
 def is_acted_on(name: str) -> bool:
     """Return whether programs of the host act on a file or a directory of this name."""
-    table, lower = read_names().acted_on, name.lower()
+    table, lower = read_names().acted_on, folded(name)
     return (
         lower in table.names
         or lower.endswith(table.endings)
@@ -184,14 +201,14 @@ def _is_run_by_name(inner: RelativeParts) -> bool:
     table = read_names().acted_on
     return (
         len(inner) == len(("bin", "git"))
-        and inner[1].lower() in table.programs
-        and inner[0].lower() in table.program_directories
+        and folded(inner[1]) in table.programs
+        and folded(inner[0]) in table.program_directories
     )
 
 
 def looks_activated(path: Sequence[str]) -> bool:
     """Return whether a path is a tree that a shell activates, or its directory of programs."""
-    names, lower = read_names(), [one.lower() for one in path[-2:]]
+    names, lower = read_names(), [folded(one) for one in path[-2:]]
     return lower[-1] in names.harmless.cache_trees or (
         lower[0] in names.harmless.cache_trees and lower[-1] in names.acted_on.program_directories
     )
@@ -200,7 +217,7 @@ def looks_activated(path: Sequence[str]) -> bool:
 def _is_document(inner: RelativeParts) -> bool:
     """Return whether a file below a directory of settings is one that nothing loads."""
     table = read_names().harmless
-    *above, name = [one.lower() for one in inner]
+    *above, name = [folded(one) for one in inner]
     loads = any(one in table.loads_each or one.endswith(".d") for one in above)
     return name in table.documents and not loads
 
@@ -212,7 +229,7 @@ def _is_version(lower: str) -> bool:
 
 def is_in_cache(path: Iterable[str]) -> bool:
     """Return whether a path lies in a tree of a tool's own, whose hidden names are not judged."""
-    return any(one.lower() in read_names().harmless.cache_trees for one in path)
+    return any(folded(one) in read_names().harmless.cache_trees for one in path)
 
 
 def is_inert_hook(name: str) -> bool:
@@ -227,7 +244,7 @@ def _in_repository(
     if not inner:
         return None
     git = read_names().git
-    lower = tuple(name.lower() for name in inner)
+    lower = tuple(folded(name) for name in inner)
     whole, first = "/".join(lower), lower[0]
     if first in git.state:
         return ControlPlace("state", (*repository, inner[0]))
@@ -251,15 +268,15 @@ def _by_name(
     """Judge a path outside of every repository's own directory by the names on the way to it."""
     names = read_names()
     for end, name in enumerate(path, 1):
-        lower, below = name.lower(), path[end:]
+        lower, below = folded(name), path[end:]
         if lower in names.harmless.cache_trees:
             return ControlPlace("acted-on", path) if _is_run_by_name(below) else None
         beginnings = names.acted_on.within.get(lower)
-        if beginnings is not None and below and below[0].lower().startswith(beginnings):
+        if beginnings is not None and below and folded(below[0]).startswith(beginnings):
             return ControlPlace("acted-on", path[: end + 1])
         if is_acted_on(name):
             return None if below and _is_document(below) else ControlPlace("acted-on", path)
-        if not name.startswith(".") or beginnings is not None or _is_harmless(lower):
+        if not lower.startswith(".") or beginnings is not None or _is_harmless(lower):
             continue
         if not below and _is_version(lower):
             return ControlPlace("version", path)

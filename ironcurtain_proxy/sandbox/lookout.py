@@ -67,7 +67,7 @@ from ironcurtain_proxy.sandbox.putting_back import (
     shown,
 )
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
-from ironcurtain_proxy.sandbox.survey import Survey, follow, lies_in, may_point
+from ironcurtain_proxy.sandbox.survey import Survey, follow, head_of, lies_in, may_point
 
 _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox: with 1,000 it starts in 15 seconds, with 2,000 not at all."""
@@ -495,7 +495,7 @@ class ControlLookout:
             return one.path
         if one.is_bare and one.inode not in self._accepted:
             # It may be a directory of the user's, with files that are none of git's.
-            return f"{one.anchor}/HEAD"
+            return head_of(one.anchor)
         if one.kind == "state":
             state = one.inner.partition("/")[0]
             own = [inner for inode, inner in self._own if inode == one.inode]

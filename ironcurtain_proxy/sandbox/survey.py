@@ -23,6 +23,7 @@ from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache
 from ironcurtain_proxy.control_places.python_modules import decoded
 from ironcurtain_proxy.control_places.rules import (
     control_of,
+    folded,
     looks_like_repository,
     may_be_control,
 )
@@ -38,7 +39,7 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
         content = file.content or b""
         text = os.fsdecode(content) if file.is_link else decoded(content)
         holder, _, name = found.path.rpartition("/")
-        is_git = found.anchor.lower().endswith("/.git")
+        is_git = folded(found.anchor).endswith("/.git")
         top = found.anchor.rpartition("/")[0] if is_git else found.anchor
         if file.is_link:
             # A repository is looked at as any other.
@@ -55,7 +56,7 @@ def follow(leads: Leads, files: Iterable[tuple[Found, ControlFile]]) -> None:
 
 def may_point(one: Found, text: bytes, roots: Collection[str], *, is_end: bool) -> bool:
     """Return whether a new `.git` file leads to a repository that is looked at, too."""
-    if not one.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
+    if not folded(one.path).endswith("/.git") or not text.startswith(b"gitdir: "):
         # A file that is just being written is empty.
         return not is_end and not text
     written = os.fsdecode(text.removeprefix(b"gitdir: ").removesuffix(b"\n"))
@@ -69,7 +70,7 @@ def may_point(one: Found, text: bytes, roots: Collection[str], *, is_end: bool) 
         return False
     with suppress(OSError):
         return looks_like_repository(os.listdir(target)) or (  # noqa: PTH208  names
-            not is_end and "/.git/" in target
+            not is_end and "/.git/" in folded(target)
         )
     return False
 
@@ -77,6 +78,15 @@ def may_point(one: Found, text: bytes, roots: Collection[str], *, is_end: bool) 
 def lies_in(path: str, roots: Iterable[str]) -> bool:
     """Return whether a path lies in one of some directories, and is none of them."""
     return any(path.startswith(f"{root}/") for root in roots)
+
+
+def head_of(repository: str) -> str:
+    """Return the path of the file whose removal makes a bare repository none, or the next one."""
+    with suppress(OSError):
+        heads = [one for one in os.listdir(repository) if folded(one) == "head"]  # noqa: PTH208
+        # Capitals come first: git looks for `HEAD` where names are compared as they are.
+        return f"{repository}/{min(heads, default='HEAD')}"
+    return f"{repository}/HEAD"
 
 
 def _is_repository(link: str) -> bool:
@@ -150,7 +160,9 @@ class _Judge(Struct, frozen=True):
             return self.context.kind
         if is_link and self.leads_away(entry.path):
             return "pointer"
-        is_asked = self.is_searched or name in _ALWAYS or (is_link and self.context.repository)
+        is_asked = (
+            self.is_searched or folded(name) in _ALWAYS or (is_link and self.context.repository)
+        )
         if self.is_searched and not is_directory and not is_link and is_index(name):
             return "index"
         if is_asked or may_be_control(self.parts[-1] if self.parts else "", name):
@@ -334,7 +346,7 @@ def _inner(entry: "os.DirEntry[str]", kind: FileKind | None, context: _Context) 
     """Return the context of a directory in a directory, by its name."""
     if context.kind is not None:
         return context
-    if entry.name.lower() == ".git":
+    if folded(entry.name) == ".git":
         return _Context(entry.path, _inode(entry), repository=entry.path)
     if kind in {"acted-on", "led-to"}:
         return _Context(entry.path, _inode(entry), kind)
@@ -349,7 +361,7 @@ def _owner(path: str) -> int | None:
 
 def _is_whole(context: _Context) -> bool:
     """Return whether a directory holds no other files, as a bare repository may."""
-    return context.kind is not None or "/.git" in context.repository.lower()
+    return context.kind is not None or "/.git" in folded(context.repository)
 
 
 def _inode(entry: "os.DirEntry[str]") -> Inode:

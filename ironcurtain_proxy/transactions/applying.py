@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from ironcurtain_proxy.control_places.rules import looks_like_repository
+from ironcurtain_proxy.control_places.rules import folded, looks_like_repository
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack, Step
@@ -179,13 +179,13 @@ def repositories_since(
     for step in steps:
         if step.act != "remove":
             above, _, name = step.path.rpartition(b"/")
-            made.setdefault(above, set()).add(os.fsdecode(name))
+            made.setdefault(above, set()).add(folded(os.fsdecode(name)))
     found: list[bytes] = []
     for path, before in judged_as.items():
         with suppress(OSError), files.below(host, path) as directory:
             now = names_that_decide(directory)
             together = now | made.get(path, set())
-            is_by_name = path.rpartition(b"/")[2].lower() == b".git"
+            is_by_name = folded(os.fsdecode(path.rpartition(b"/")[2])) == ".git"
             if not is_by_name and not now.issubset(before) and looks_like_repository(together):
                 found.append(path)
     return found

@@ -38,6 +38,7 @@ from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
     control_of,
+    folded,
     is_in_cache,
     looks_like_repository,
     may_be_control,
@@ -47,8 +48,8 @@ from ironcurtain_proxy.transactions.changes import KeptBack
 
 _ANYWHERE: Final = "/\0"
 """Stands for the directory of the workspace: no path leads back into it."""
-REPOSITORY_PARTS: Final = frozenset({"HEAD", "objects", "refs", "commondir"})
-"""The entries by which git knows a repository."""
+REPOSITORY_PARTS: Final = frozenset({"head", "objects", "refs", "commondir"})
+"""The entries by which git knows a repository, as `folded` returns them."""
 _CONTROL_PARTS: Final = frozenset(
     {"config", "config.worktree", "hooks", "info", "modules", "worktrees", "commondir", "gitdir"}
     | {"branches", "remotes", "objects"}
@@ -161,9 +162,9 @@ class Control:
         self._repositories.add(parts)
         self.begins(parts)
         # Not what lies in one: its directories of data may hold any file.
-        was_one = looks_like_repository(host) or [one.lower() for one in parts[-1:]] == [".git"]
+        was_one = looks_like_repository(host) or [*map(folded, parts[-1:])] == [".git"]
         # Each file of the user's would count as a setting of git, or as data that git reads.
-        return not was_one and not REPOSITORY_PARTS.issuperset(host)
+        return not was_one and not REPOSITORY_PARTS.issuperset(map(folded, host))
 
     def why_kept_back(self, entry: Judged) -> str | None:
         """Return why a change does not come into the workspace, or None if it does."""
@@ -290,15 +291,19 @@ class Control:
     def is_in_repository(self, parts: RelativeParts) -> bool:
         """Return whether a path lies in a directory of git."""
         return any(
-            parts[end].lower() == ".git" or parts[: end + 1] in self._repositories
+            folded(parts[end]) == ".git" or parts[: end + 1] in self._repositories
             for end in range(len(parts))
         )
 
 
 def names_that_decide(directory: int) -> frozenset[str]:
-    """Return the names in a directory that make it a repository, or steer one that it is."""
-    every = {*REPOSITORY_PARTS, *_CONTROL_PARTS}
-    return frozenset([one for one in every if files.look(directory, one.encode()) is not None])
+    """Return the names in a directory that make it a repository, or steer one that it is.
+
+    They are asked for as git does: a file system that makes no difference of case finds each.
+    """
+    every = {one: one for one in REPOSITORY_PARTS | _CONTROL_PARTS} | {"head": "HEAD"}
+    found = [one for one, name in every.items() if files.look(directory, name.encode()) is not None]
+    return frozenset(found)
 
 
 def _is_harmless_configuration(entry: Judged, before: bytes | None) -> bool:

@@ -342,6 +342,20 @@ def content(directory: int, name: bytes) -> bytes:
         return content_of(opened)
 
 
+def content_or_none(directory: int | None, name: bytes) -> bytes | None:
+    """Return what a regular file holds, or None where it cannot be read or there is none."""
+    with suppress(OSError):
+        return None if directory is None else content(directory, name)
+    return None
+
+
+def target(directory: int, name: bytes) -> str:
+    """Return where a link leads, or nothing if it is none."""
+    with suppress(OSError):
+        return os.fsdecode(os.readlink(name, dir_fd=directory))
+    return ""
+
+
 def content_of(opened: int) -> bytes:
     """Return what an opened regular file holds, from its beginning.
 

@@ -24,7 +24,7 @@ from ironcurtain_proxy.control_places.git_files import (
     merged,
     notes_of,
 )
-from ironcurtain_proxy.control_places.rules import looks_like_repository
+from ironcurtain_proxy.control_places.rules import folded, looks_like_repository
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import KeptBack, Step
 from ironcurtain_proxy.transactions.journal import Prepared, write_prepared
@@ -144,7 +144,8 @@ def _each_of(step: Step, upper: int, host: int, judged: dict[bytes, frozenset[st
     with suppress(OSError), files.below(host, step.path) as theirs:
         with files.below(upper, step.path) as ours:
             names = os.listdir(ours)  # noqa: PTH208  of a descriptor
-            if step.path.rpartition(b"/")[2].lower() == OWN or looks_like_repository(names):
+            own = folded(os.fsdecode(step.path.rpartition(b"/")[2])) == ".git"
+            if own or looks_like_repository(names):
                 return [step]
             for name in sorted(map(os.fsencode, names)):
                 found += _one_of(step.path + b"/" + name, ours, theirs, (upper, host), judged)

@@ -28,6 +28,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from ironcurtain_proxy.control_places.python_modules import is_compiled
+from ironcurtain_proxy.control_places.rules import folded
 from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
@@ -167,7 +168,7 @@ class Walk(Struct, eq=False):
             status = entry.stat(follow_symlinks=False)
             host = None if place.host is None else files.look(place.host, name)
             status = self._closed_to_others(place, name, status, host)
-            if spoils and entry.name in {*REPOSITORY_PARTS, ".git"}:
+            if spoils and folded(entry.name) in {*REPOSITORY_PARTS, ".git"}:
                 self._keep_back(place, name, BECOMES)
             elif _is_whiteout(status):
                 self._whiteout(place, name, host)
@@ -206,13 +207,14 @@ class Walk(Struct, eq=False):
         """Tell the rules what the directory holds."""
         if place.host is not None:
             self.control.follow(place.parts, place.host)
-        if ".git" in names and self.control.begins(place.parts, place.host):
+        known = frozenset(map(folded, names))
+        if ".git" in known and self.control.begins(place.parts, place.host):
             return True
         if place.host is None or place.is_new:
-            return self.control.enter(place.parts, [n for n in names if n in REPOSITORY_PARTS], ())
+            return self.control.enter(place.parts, known & REPOSITORY_PARTS, ())
         host = self._judged_as[place.path] = names_that_decide(place.host)
         # What the view removes is counted: the judgement errs on the side of a repository.
-        view = {*names, *host}.intersection(REPOSITORY_PARTS)
+        view = (known | host) & REPOSITORY_PARTS
         return bool(view) and self.control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
 
     def _whiteout(self, place: _Place, name: bytes, host: os.stat_result | None) -> None:
@@ -234,7 +236,7 @@ class Walk(Struct, eq=False):
         if stat.S_ISDIR(host.st_mode):
             why = self.control.why_no_removal(judged.parts)
             # As a whole a repository steers nothing once it is gone.
-            if why is not None or judged.parts[-1].lower() == ".git":
+            if why is not None or folded(judged.parts[-1]) == ".git":
                 return why
             if self.control.is_in_repository(judged.parts):
                 return self._why_removal_inside(place, name)
@@ -388,7 +390,7 @@ class Walk(Struct, eq=False):
             self.indexes.append(place.path_of(name))
             return True
         # It comes in with the repository. What it says of files is believed as little.
-        rewrite_index(place.upper, _read(place.host, b"config") if place.host else b"")
+        rewrite_index(place.upper, files.content_or_none(place.host, b"config"))
         return False
 
     def _is_left(
@@ -485,10 +487,10 @@ class Walk(Struct, eq=False):
             is_link,
             is_removed,
             place.settled + (settled and place.settled == len(place.parts)),
-            partial(_read, place.upper, name),
-            partial(_read, place.host, name),
-            partial(_read, place.host, b"config"),
-            partial(_target, place.upper, name),
+            partial(files.content_or_none, place.upper, name),
+            partial(files.content_or_none, place.host, name),
+            partial(files.content_or_none, place.host, b"config"),
+            partial(files.target, place.upper, name),
         )
 
     def _keep_back(self, place: _Place, name: bytes, why: str | None) -> None:
@@ -586,15 +588,3 @@ def _is_whiteout(status: os.stat_result) -> bool:
 
 def _present(directory: int, name: bytes) -> os.stat_result:
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
-
-
-def _read(directory: int | None, name: bytes) -> bytes | None:
-    with suppress(OSError):
-        return None if directory is None else files.content(directory, name)
-    return None
-
-
-def _target(directory: int, name: bytes) -> str:
-    with suppress(OSError):
-        return os.fsdecode(os.readlink(name, dir_fd=directory))
-    return ""

@@ -139,7 +139,12 @@ def test_a_workspace_that_is_itself_a_repository_s_directory_is_judged_as_one() 
     [
         ({"HEAD", "objects", "refs"}, True),
         ({"HEAD", "commondir"}, True),
+        ({"head", "Objects", "REFS"}, True),
+        ({"Head", "CommonDir"}, True),
+        ({"HEAD", "objects", "ref\u017f"}, True),
+        ({"HE\u200bAD", "objects", "refs"}, True),
         ({"HEAD", "objects"}, False),
+        ({"head", "Objects", "r\u00e9f"}, False),
         ({"objects", "refs", "config"}, False),
     ],
 )

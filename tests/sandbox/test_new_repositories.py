@@ -36,8 +36,9 @@ def test_a_new_repository_goes_and_not_what_the_users_settings_would_run_in_it(
 @pytest.mark.parametrize("beside", [(), (".npmrc",), (".nvmrc", ".envrc", "x/.npmrc")])
 @pytest.mark.parametrize("looks", ["at the end", "meanwhile"])
 @pytest.mark.parametrize("top", ["", "x/"])
+@pytest.mark.parametrize("head", ["HEAD", "head"])
 def test_no_file_of_the_users_is_taken_away_because_its_directory_becomes_a_repository(
-    w: Watched, top: str, looks: str, beside: tuple[str, ...]
+    w: Watched, head: str, top: str, looks: str, beside: tuple[str, ...]
 ) -> None:
     names = ["README", "hooks/useTimer.ts", "config", "sequencer/a", "x/a.py", "x/deep/b", *beside]
     for name in names:
@@ -45,10 +46,10 @@ def test_no_file_of_the_users_is_taken_away_because_its_directory_becomes_a_repo
     w.begin()
     for directory in ("objects", "refs"):
         (w.top / top / directory).mkdir()
-    w.put(f"{top}HEAD", "ref: refs/heads/x\n")
+    w.put(f"{top}{head}", "ref: refs/heads/x\n")
     for _ in range(3 * (looks == "meanwhile")):
         w.lookout.look_for_later()
-    assert [one.partition(" ")[0] for one in w.look()] == [str(w.top / top / "HEAD")]
+    assert [one.partition(" ")[0] for one in w.look()] == [str(w.top / top / head)]
     for name in names:
         assert (w.top / name).read_text() == f"the user's {name}", name
     # What the user saves later stays, too.
