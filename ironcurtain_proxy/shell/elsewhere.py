@@ -49,7 +49,20 @@ def reads_elsewhere(command: SimpleCommand, place: CommandPlace) -> bool:
     if any(words_elsewhere(command, place)) or _sets_elsewhere(command, place):
         return True
     # `cd ~/other && grep -rn x` reads what `grep -rn x ~/other` does.
-    return _is_there(place) and bool(command.words) and _files(command) != ()
+    is_there = _is_there(place) and not _shows_own_history(command, place)
+    return is_there and bool(command.words) and _files(command) != ()
+
+
+def _shows_own_history(command: SimpleCommand, place: CommandPlace) -> bool:
+    """Return whether git shows what the workspace's repository holds, from its first worktree.
+
+    In the workspace it shows the same. What is not committed there is shown by other sub-commands.
+    """
+    # INVARIANT: an option before the sub-command, or a variable, may name another repository.
+    is_led = command.assignments or any(one.startswith("GIT_") for one in command.set_before)
+    first = " ".join([one.text or "" for one in command.words[:2]])
+    is_own = place.repository == f"{place.directory}/.git"
+    return is_own and not is_led and first in {"git log", "git show"}
 
 
 def _is_there(place: CommandPlace) -> bool:
@@ -84,6 +97,8 @@ def shows_no_content(command: SimpleCommand) -> bool:
     if name != "git":
         return name in SHOW_NO_CONTENT
     path = sub_commands(command.words[1:])
+    if command.words[1:2] and command.words[1].text in word_set("git-shows-names"):
+        return True
     # What is only known at run time may be `-p`, but for the value of `--grep=$x`.
     texts = [
         word.text or (word.prefix if "=" in word.prefix else "-p") for word in command.words[1:]

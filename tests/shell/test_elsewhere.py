@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of
@@ -30,6 +31,17 @@ def test_a_file_elsewhere_is_asked_about(command: str) -> None:
 @pytest.mark.parametrize("command", table("shell/elsewhere.unasked", list[str]))
 def test_what_shows_no_content_elsewhere_is_not_asked_about(command: str) -> None:
     assert effect(command) in {"reads", "local", "unknown"}
+
+
+def test_the_history_of_the_own_repository_is_read_from_its_first_worktree_too() -> None:
+    place = replace(PROJECT, repository="/home/u/main/.git")
+    for command in table("shell/elsewhere.own_history", list[str]):
+        assert (effect(command, place), effect(command)) == ("local", "beyond"), command
+
+
+@pytest.mark.parametrize("command", table("shell/elsewhere.other_history", list[str]))
+def test_nothing_else_of_the_first_worktree_is_read(command: str) -> None:
+    assert effect(command, replace(PROJECT, repository="/home/u/main/.git")) == "beyond"
 
 
 def _spellings(home: str) -> Iterator[str]:
