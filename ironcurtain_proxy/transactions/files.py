@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import stat
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
@@ -31,6 +32,10 @@ ACCESS_LISTS: Final = frozenset({"system.posix_acl_access", DEFAULT_LIST})
 OVERLAY_ATTRIBUTE: Final = "user.overlay."
 """The beginning of the extended attributes in which an overlay keeps its own notes."""
 ORIGIN: Final = f"{OVERLAY_ATTRIBUTE}origin"
+
+
+_GRAIN_NS: Final = 1000
+"""How exactly the kernel's clocks agree."""
 
 
 def identity(status: os.stat_result) -> EntryIdentity:
@@ -193,6 +198,37 @@ def directory(parent: int, name: bytes) -> Iterator[int]:
         os.close(opened)
 
 
+def remove_tree(parent: int, name: bytes) -> None:
+    """Remove a directory of ours, however deep and whatever modes the directories in it have.
+
+    No file gets another mode: it may have a second name, outside. Each directory is moved to the
+    top before it is emptied, so that no depth is too deep. Nobody else may write there.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    moved = 0
+    with closed_after(_opened_by_owner(parent, name, 0)) as top:
+        while left := os.listdir(top):  # noqa: PTH208  of a descriptor
+            for one in map(os.fsencode, left):
+                if not _is_directory(top, one):
+                    os.unlink(one, dir_fd=top)
+                    continue
+                with closed_after(_opened_by_owner(top, one, 0)) as opened:
+                    for inner in map(os.fsencode, os.listdir(opened)):  # noqa: PTH208  as above
+                        if _is_directory(opened, inner):
+                            move(opened, inner, top, b"%d~" % moved)
+                            moved += 1
+                        else:
+                            os.unlink(inner, dir_fd=opened)
+                os.rmdir(one, dir_fd=top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _is_directory(parent: int, name: bytes) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
 def attribute(directory: int, name: bytes, one: str) -> bytes | None:
     """Return an extended attribute of an entry, or None if it has none of this name."""
     with suppress(OSError):
@@ -282,6 +318,22 @@ def handle(directory: int, name: bytes) -> bytes:
 def handle_in(origin: bytes) -> bytes:
     """Return the kernel's own name of an entry from what an overlay noted as its origin."""
     return origin[_BEFORE_HANDLE:]
+
+
+def booted_ns() -> int:
+    """Return when the machine started, by the clock as it is set now."""
+    now = time.time_ns()
+    return now - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def sure_time(started_ns: int, booted_before_ns: int) -> int:
+    """Return a time after which changes came, or 0 if the clock was set back since.
+
+    Then a change may look as if it came before, and all that is there counts as changed. A pause
+    between the two readings makes the first one too early, and this one too late: never a doubt.
+    """
+    running = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return 0 if time.time_ns() - running < booted_before_ns - _GRAIN_NS else started_ns
 
 
 def newest_change(

@@ -45,13 +45,15 @@ class Prepared(Struct, frozen=True, array_like=True):
     inode: int
     """Of the workspace: another directory at its path is left alone."""
     started_ns: int
-    """The time of the file system before the command began."""
+    """The time of the file system before the command began; see `files.sure_time`."""
     changes: Changes
     indexes: dict[bytes, str]
     """The changed indexes of git, with the files that hold what they were, or empty if it is not
     known."""
     call: str = ""
     """The request id of the call whose changes are committed."""
+    booted_ns: int = 0
+    """See `files.booted_ns`, before the command began."""
 
 
 def write_prepared(directory: Path, prepared: Prepared) -> None:

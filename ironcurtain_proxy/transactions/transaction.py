@@ -17,7 +17,6 @@ import os
 import secrets
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,6 +70,7 @@ class CommandView:
             os.close(self._host)
             raise
         self._started_ns = (self.directory / _UPPER).stat().st_ctime_ns
+        self._booted_ns = files.booted_ns()
         below = f"{workspace}/"
         self._indexes = Indexes(
             self._host,
@@ -109,7 +109,8 @@ class CommandView:
             closed_after(os.open(self.directory / _UPPER, files.DIRECTORY)) as upper,
             closed_after(os.open(self.directory / _ASIDE, files.DIRECTORY)) as aside,
         ):
-            walk = Walk(upper, self._host, aside, self._started_ns, control)
+            started_ns = files.sure_time(self._started_ns, self._booted_ns)
+            walk = Walk(upper, self._host, aside, started_ns, control)
             found = walk.changes()
         if found.is_nothing:
             return found
@@ -117,9 +118,10 @@ class CommandView:
         prepared = Prepared(
             os.fsencode(self.workspace),
             host.st_ino,
-            self._started_ns,
+            started_ns,
             found,
             self._indexes.keep(self.directory, walk.indexes),
+            booted_ns=self._booted_ns,
         )
         write_prepared(self.directory, prepared)
         return found
@@ -141,6 +143,8 @@ def commit(directory: Path, call: str = "") -> list[KeptBack]:
         msgspec.MsgspecError: what is written there is damaged.
     """
     prepared = read_prepared(directory)
+    sure_ns = files.sure_time(prepared.started_ns, prepared.booted_ns)
+    prepared = replace(prepared, started_ns=sure_ns)
     with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
         prepared, late = merge(directory, prepared, upper, host)
         changes = prepared.changes
@@ -192,17 +196,8 @@ def discard(directory: Path) -> None:
     with suppress(OSError, RecursionError):
         journal.forget(directory)
         shutil.rmtree(directory)
-    for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
-        if not os.path.lexists(directory):
-            return
-        with suppress(OSError):
-            subprocess.run(  # noqa: S603  an argument list of ours
-                [*words, "--", str(directory)],
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+    with suppress(OSError), closed_after(os.open(directory.parent, files.DIRECTORY)) as store:
+        files.remove_tree(store, os.fsencode(directory.name))
 
 
 class SessionViews:

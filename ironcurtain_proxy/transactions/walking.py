@@ -60,6 +60,7 @@ _SET_USER: Final = 0o4000
 _WITH_MODE: Final = frozenset({stat.S_IFREG, stat.S_IFDIR})
 _OTHERS_WRITE: Final = 0o022
 _CHANGED: Final = "it was changed in the workspace while the command ran"
+_SET_BACK: Final = "the clock was set back meanwhile: nobody knows whether it was changed"
 _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
 _OPEN: Final = "the right of all users to write there; the rest of it came in"
@@ -105,7 +106,7 @@ class Walk(Struct, eq=False):
     aside: int
     """A directory on the same file system for what does not come into the workspace."""
     started_ns: int
-    """The time of the file system before the command began."""
+    """The time of the file system before the command began; see `files.sure_time`."""
     control: Control
     """Judges the control places."""
     left: int = MOST_ENTRIES
@@ -443,7 +444,8 @@ class Walk(Struct, eq=False):
             newest = max(newest, files.newest_change(place.host, name))
         if newest <= self.started_ns and not place.is_late:
             return True
-        self._conflicts.append(KeptBack(place.path_of(name), _CHANGED))
+        why = _CHANGED if self.started_ns else _SET_BACK
+        self._conflicts.append(KeptBack(place.path_of(name), why))
         return False
 
     def _is_kept_back(self, place: _Place, name: bytes, status: os.stat_result) -> bool:

@@ -2,7 +2,11 @@
 
 import os
 import stat
+import subprocess
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,9 @@ from ironcurtain_proxy.transactions.transaction import commit, discard
 from ironcurtain_proxy.transactions.walking import Walk
 from tests.tables import table
 from tests.transactions.bench import Workbench, names_in, said, steps
+
+_ORDINARY = os.getuid() or 65534
+"""A user who is not root."""
 
 
 def test_the_workspace_sees_nothing_of_a_command_until_its_changes_are_brought_in(
@@ -149,6 +156,74 @@ def test_names_in_any_bytes_come_in(w: Workbench) -> None:
 
 def _quoted(name: bytes) -> str:
     return "".join(f"\\x{byte:02x}" for byte in name)
+
+
+def test_a_file_with_a_name_outside_keeps_its_mode_when_a_view_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    place = tmp_path / "view/upper/closed"
+    for number in range(1200):
+        (place / "d").mkdir(parents=True)
+        if number % 400 == 0:
+            (place / "file").hardlink_to(outside)
+        monkeypatch.chdir(place)
+        place = Path("d")
+    outside.chmod(0o400)
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["chown", "-R", str(_ORDINARY), "."], check=True)
+    for closed in ("view/upper/closed/d", "view/upper/closed"):
+        Path(closed).chmod(0)
+    if (child := os.fork()) == 0:
+        # Root removes anything without a change of modes.
+        with suppress(PermissionError):
+            os.setuid(_ORDINARY)
+        discard(Path("view"))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not Path("view").exists()
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize("when", ["before the look", "before the commit"])
+def test_what_the_user_saves_after_the_clock_was_set_back_stays(
+    w: Workbench, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    for name in ("file", "tree/file"):
+        w.write(name)
+    view = w.view("cd $PWD; echo call > file; rm -r tree; echo x > new")
+    # An hour in which all that anybody writes looks older than the command.
+    hour = 3600 * 10**9
+    view._started_ns += hour
+    view._booted_ns += hour
+    now = time.time_ns
+    if when == "before the commit":
+        monkeypatch.setattr(time, "time_ns", lambda: now() + hour)
+        assert not view.prepare(Control()).conflicts
+        monkeypatch.setattr(time, "time_ns", now)
+    for name in ("file", "tree/file"):
+        w.write(name, "user")
+    late = w.bring_in(view) if when == "before the look" else commit(view.directory)
+    assert said(late) == ["file", "tree"]
+    assert [(w.ws / one).read_text() for one in ("file", "tree/file")] == ["user", "user"]
+    assert (w.ws / "new").exists()
+
+
+def test_the_clock_is_not_taken_as_set_back_in_a_pause_between_two_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, paused = time.clock_gettime_ns, [10**9]
+
+    def late(clock: int) -> int:
+        return real(clock) + (paused.pop() if paused else 0)
+
+    monkeypatch.setattr(time, "clock_gettime_ns", late)
+    booted = files.booted_ns()
+    assert files.sure_time(7, booted) == 7
+    # It may be set forward, or the machine may have slept.
+    assert files.sure_time(7, booted - 10**12) == 7
+    assert files.sure_time(7, booted + 10**10) == 0
 
 
 def test_a_second_name_of_a_file_becomes_a_file_of_its_own(w: Workbench) -> None:
