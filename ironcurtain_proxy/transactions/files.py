@@ -34,8 +34,8 @@ OVERLAY_ATTRIBUTE: Final = "user.overlay."
 ORIGIN: Final = f"{OVERLAY_ATTRIBUTE}origin"
 
 
-_GRAIN_NS: Final = 1000
-"""How exactly the kernel's clocks agree."""
+_GRAIN_NS, _TICK_NS = 1000, 20_000_000
+"""How exactly the kernel's clocks agree, and how old the time of a change may be at once."""
 
 
 def identity(status: os.stat_result) -> EntryIdentity:
@@ -322,18 +322,18 @@ def handle_in(origin: bytes) -> bytes:
 
 def booted_ns() -> int:
     """Return when the machine started, by the clock as it is set now."""
-    now = time.time_ns()
-    return now - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def sure_time(started_ns: int, booted_before_ns: int) -> int:
-    """Return a time after which changes came, or 0 if the clock was set back since.
+    """Return a time that no change since the start is before, also if the clock was set back.
 
-    Then a change may look as if it came before, and all that is there counts as changed. A pause
-    between the two readings makes the first one too early, and this one too late: never a doubt.
+    It is the start, or earlier by as much as the clock was set back. A pause between the two
+    readings makes the first one too early, and this one too late: never a doubt.
     """
     running = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return 0 if time.time_ns() - running < booted_before_ns - _GRAIN_NS else started_ns
+    back_ns = booted_before_ns - (time.time_ns() - running)
+    return started_ns if back_ns <= _GRAIN_NS else started_ns - back_ns - _TICK_NS
 
 
 def newest_change(

@@ -109,16 +109,15 @@ class CommandView:
             closed_after(os.open(self.directory / _UPPER, files.DIRECTORY)) as upper,
             closed_after(os.open(self.directory / _ASIDE, files.DIRECTORY)) as aside,
         ):
-            started_ns = files.sure_time(self._started_ns, self._booted_ns)
-            walk = Walk(upper, self._host, aside, started_ns, control)
+            sure_ns = files.sure_time(self._started_ns, self._booted_ns)
+            walk = Walk(upper, self._host, aside, sure_ns, control, self._started_ns - sure_ns)
             found = walk.changes()
         if found.is_nothing:
             return found
-        host = os.fstat(self._host)
         prepared = Prepared(
             os.fsencode(self.workspace),
-            host.st_ino,
-            started_ns,
+            os.fstat(self._host).st_ino,
+            sure_ns,
             found,
             self._indexes.keep(self.directory, walk.indexes),
             booted_ns=self._booted_ns,

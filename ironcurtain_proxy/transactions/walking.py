@@ -109,6 +109,8 @@ class Walk(Struct, eq=False):
     """The time of the file system before the command began; see `files.sure_time`."""
     control: Control
     """Judges the control places."""
+    doubt_ns: int = 0
+    """The time after that in which a change may also have come before the command."""
     left: int = MOST_ENTRIES
     """The entries that it may still look at."""
     left_to_copy: int = MOST_COPIED
@@ -444,8 +446,8 @@ class Walk(Struct, eq=False):
             newest = max(newest, files.newest_change(place.host, name))
         if newest <= self.started_ns and not place.is_late:
             return True
-        why = _CHANGED if self.started_ns else _SET_BACK
-        self._conflicts.append(KeptBack(place.path_of(name), why))
+        is_unsure = self.started_ns < newest <= self.started_ns + self.doubt_ns
+        self._conflicts.append(KeptBack(place.path_of(name), _SET_BACK if is_unsure else _CHANGED))
         return False
 
     def _is_kept_back(self, place: _Place, name: bytes, status: os.stat_result) -> bool:
