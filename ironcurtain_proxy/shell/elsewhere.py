@@ -255,9 +255,9 @@ def names_elsewhere(word: Word, place: CommandPlace, *, runs: bool = False) -> b
         place: where the command runs.
         runs: whether a text of several words may be run, so that each part of it counts.
     """
-    if not word.variables.isdisjoint(_ABOVE) or ("PWD" in word.variables and not word.template):
+    if not word.variables.isdisjoint(_ABOVE):
         return True
-    for text in told_by(word) if word.expansions else (_text(word, place),):
+    for text in told_by(word):
         if runs and _CODE.search(text):
             parts, is_known = [*loose_paths(text)], False
         elif "/" in text or "~" in text or ".." in text:
@@ -273,16 +273,6 @@ _ABOVE: Final = frozenset({"HOME", "OLDPWD"})
 """Variables that are not replaced where they could be set otherwise."""
 _CODE: Final = re.compile(r"[\s(){}'\"`;|&<>]")
 _OPTION: Final = re.compile(r"--?[\w-]*?(?=[/~]|\.\.(?:/|$))")
-
-
-def _text(word: Word, place: CommandPlace) -> str:
-    if word.text is not None:
-        return word.text
-    if word.template and "PWD" in word.variables:
-        known = {"PWD": place.directory or "*"}
-        parts = [(one.text, known.get(one.text, "*"), one.is_variable) for one in word.template]
-        return "".join([value if is_variable else text for text, value, is_variable in parts])
-    return word.pattern
 
 
 def _named(text: str) -> list[str]:

@@ -335,10 +335,17 @@ def read_word(reading: TextReading, node: "Node") -> Word:
         found = _joined([*before, _Piece(None, quoted=False)])
         return replace(found, expansions=_expansions(pieces))
     found = _joined(pieces)
-    if any(piece.default for piece in pieces):
-        other = "".join([one.default or "*" if one.text is None else one.text for one in pieces])
+    if any(piece.default or piece.variable == "PWD" for piece in pieces):
+        other = "".join([_unknown(one) if one.text is None else one.text for one in pieces])
         found = replace(found, expansions=(other,))
     return found
+
+
+def _unknown(piece: _Piece) -> str:
+    """Return the pattern of a part that is known when it runs; `${PWD%/*}` leads anywhere."""
+    if piece.variable == "PWD":
+        return "." if piece.is_plain else "/*"
+    return piece.default or "*"
 
 
 def told_by(word: Word) -> tuple[str, ...]:
@@ -356,7 +363,7 @@ def _expansions(pieces: list[_Piece]) -> tuple[str, ...]:
 
     Which brace belongs to which does not matter here: more words than a shell makes are harmless.
     """
-    text = "".join([one.default or "*" if one.text is None else _marked(one) for one in pieces])
+    text = "".join([_unknown(one) if one.text is None else _marked(one) for one in pieces])
     found = [text]
     at = 0
     while at < len(found) <= _MOST:

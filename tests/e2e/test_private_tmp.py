@@ -74,8 +74,10 @@ def test_a_link_in_tmp_leads_nowhere_that_the_sandbox_closes(
     installation, agent = session
     target = installation.home / "precious"
     target.write_text("kept")
+    # A command that names the place by itself is asked about.
     code = f"import os; os.symlink('{installation.home}', '/tmp/door')"
-    done(shell(agent, f'python3 -c "{code}"; echo gone > /tmp/door/precious'))
+    (installation.workspace / "door.py").write_text(code)
+    done(shell(agent, "python3 door.py; echo gone > /tmp/door/precious"))
     assert last(installation)["decidedBy"] == "containment"
     assert target.read_text() == "kept"
 
