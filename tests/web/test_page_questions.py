@@ -90,6 +90,8 @@ async def test_a_long_command_stands_once(
         box.asked(asked[0], PATIENCE),
         box.asked(asked[1], PATIENCE),
     ):
+        # What comes to a card that is shown gets a card of its own.
+        await expect(page.locator("#count")).to_have_text("2")
         await page.reload()
         await expect(page.locator("#body")).to_contain_text("And 2 of 2: files/run_command")
         for heading in ("#headline", "#body h3:last-of-type"):
