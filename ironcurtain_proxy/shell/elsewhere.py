@@ -24,7 +24,7 @@ from ironcurtain_proxy.shell.outward import (
     name_of,
     sub_commands,
 )
-from ironcurtain_proxy.shell.places import is_within, may_write
+from ironcurtain_proxy.shell.places import is_within, may_write, normal
 from ironcurtain_proxy.shell.programs import word_set
 from ironcurtain_proxy.shell.statements import TEXT_RUNNERS
 from ironcurtain_proxy.shell.words import told_by
@@ -316,13 +316,7 @@ def _absolute(text: str, place: CommandPlace) -> str | None:
         if place.directory is None or ".." not in text.split("/"):
             return None
         text = f"{place.directory}/{text}"
-    parts: list[str] = []
-    for part in text.split("/"):
-        if part == "..":
-            parts[-1:] = []
-        elif part not in {"", "."}:
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return normal(text)
 
 
 def _homes(place: CommandPlace) -> tuple[str, ...]:

@@ -205,14 +205,14 @@ def path_of(word: Word, place: CommandPlace) -> str | None:
     if text is None or text.startswith("~"):
         return None
     if text.startswith("/"):
-        return None if ".." in text.split("/") else _normal(text)
+        return None if ".." in text.split("/") else normal(text)
     # `..` after a name could follow a link. At the start of a path its target is known.
     if place.directory is None or not _climbs_first(text):
         return None
-    return _normal(f"{place.directory}/{text}")
+    return normal(f"{place.directory}/{text}")
 
 
-def _normal(path: str) -> str:
+def normal(path: str) -> str:
     """Return an absolute path without `.`, `..` and empty names, as text."""
     parts: list[str] = []
     for part in path.split("/"):
