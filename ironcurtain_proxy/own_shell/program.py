@@ -41,7 +41,7 @@ from ironcurtain_proxy.own_shell.tools import (
     whole,
 )
 from ironcurtain_proxy.private_files import closed_after
-from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
+from ironcurtain_proxy.sandbox.private_tmp import STEADY, PrivateTmp
 from ironcurtain_proxy.sandbox.shell_setup import (
     META,
     ClientCommand,
@@ -70,8 +70,8 @@ _LOADER: Final = (
 restrictions heeds them under our names, and no other command can change them on the way."""
 _KEPT: Final = frozenset(
     {
-        *("TMPDIR", "GIT_SSH_COMMAND", "npm_config_cache", "npm_config_update_notifier"),
-        *("NO_UPDATE_NOTIFIER", "NODE_OPTIONS", "NODE_USE_ENV_PROXY", "PWD", "OLDPWD", "_"),
+        *STEADY,
+        *("TMPDIR", "GIT_SSH_COMMAND", "NODE_OPTIONS", "NODE_USE_ENV_PROXY", "PWD", "OLDPWD", "_"),
     }
 )
 """The variables that are the sandbox's to set."""

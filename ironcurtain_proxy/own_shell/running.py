@@ -36,6 +36,7 @@ from ironcurtain_proxy.sandbox.launch import (
     with_pools,
 )
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.private_tmp import steady
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
@@ -57,7 +58,6 @@ _SSH: Final = (
     "ssh -o ControlMaster=no -o ControlPath=none "
     f"-o ProxyCommand='socat - PROXY:127.0.0.1:%h:%p,proxyport={_PORT}'"
 )
-_QUIET: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 _UNTIDIED: Final = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "maintenance.auto",
@@ -137,7 +137,7 @@ class CommandRestrictions:
         user, network = self._spaces
         return RestrictedCommand(
             argv=[*restrictions, "--seccomp", str(calls), "--chdir", directory, "--", *command],
-            environment={**_own_settings(), **_QUIET, **self._own_places(), **_to_gate()},
+            environment={**self._variables(), **_to_gate()},
             # Root enters no user namespace, and the command must not inherit one.
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
@@ -177,11 +177,11 @@ class CommandRestrictions:
             launch=launch,
         )
 
-    def _own_places(self) -> Mapping[str, str]:
-        if self._setup.private is None:
-            return {}
-        place = self._setup.private.places[0]
-        return {"TMPDIR": place, "npm_config_cache": f"{place}/npm"}
+    def _variables(self) -> Mapping[str, str]:
+        private = self._setup.private
+        place = "" if private is None else private.places[0]
+        own = {"TMPDIR": place} if place else {}
+        return {**steady(place), **_own_settings(), **own}
 
 
 def _own_settings() -> dict[str, str]:

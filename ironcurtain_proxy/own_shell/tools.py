@@ -148,6 +148,10 @@ def whole(given: Mapping[str, Json], name: str, standard: int, least: int) -> in
     return value
 
 
+_LINKED_ANEW: Final = "fatal: hardlink different from source"
+"""To an ordinary user a file of a view seems to be another one once it has a second name."""
+
+
 def text_of(output: str, ended: Ended) -> str:
     """Return what the agent reads of a command that has ended."""
     lines = [output] if output else []
@@ -155,6 +159,8 @@ def text_of(output: str, ended: Ended) -> str:
         lines.append(f"[{ended.why}]")
     if ended.status:
         lines.append(f"[exit status {ended.status}]")
+        if _LINKED_ANEW in output:
+            lines.append("[git clone: use --no-hardlinks here]")
     if ended.changes is not None:
         lines += _notes(ended.changes)
     return "\n".join([line.removesuffix("\n") for line in lines]) or "[no output]"

@@ -21,13 +21,10 @@ from ironcurtain_proxy.sandbox.directory import (
     sealed_content,
 )
 from ironcurtain_proxy.sandbox.installed import beyond_agents
-from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
+from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp, steady
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_pairs
 from ironcurtain_proxy.sandbox.shell_setup import Credentials, ShellSetup, Views, encoded
 
-_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
-"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
-to leave, and asked about when it is made again."""
 _ALONE: Final = "IRONCURTAIN_INSIDE_"
 """Before the name of a variable that `inside` gives to the server, and that srt does not heed."""
 NODE_PROXY: Final = str(Path(__file__).with_name("node_proxy.cjs"))
@@ -144,9 +141,7 @@ def confine(spec: ServerSpec, confinement: Confinement) -> Launch:
     # is shared where it does.
     temporary = own_tmp.places[0] if own_tmp else confinement.temporary or spec.cwd
     own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
-    if own_tmp is not None and temporary is not None and "npm_config_cache" not in spec.env:
-        # The user's own cache is closed, and npm does nothing without one.
-        own["npm_config_cache"] = f"{temporary}/npm"
+    further = steady("" if own_tmp is None else own_tmp.places[0])
     return Launch(
         # Without `--` srt would take the server's own options for its own.
         (
@@ -158,7 +153,7 @@ def confine(spec: ServerSpec, confinement: Confinement) -> Launch:
         ),
         sandboxed=True,
         environment={
-            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
+            **{name: value for name, value in further.items() if name not in spec.env},
             **{
                 _ALONE + name: value
                 for name, value in {

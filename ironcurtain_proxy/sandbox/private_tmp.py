@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,31 @@ from ironcurtain_proxy.sandbox.profile import SandboxProfile, is_in
 PLACES: Final = ("/tmp", "/var/tmp")  # noqa: S108  what is mounted over, never opened
 SUFFIX: Final = ".tmp"
 """The suffix of a server's directory in the session's."""
+_STEADY: Final = {
+    # Programs ask the network for their own newest version. `npm test` would be a call that tried
+    # to leave, and asked about when it is made again.
+    "npm_config_update_notifier": "false",
+    "NO_UPDATE_NOTIFIER": "1",
+    # A file with a second name may be changed under that one, and no cache lies beside a project.
+    "UV_LINK_MODE": "copy",
+}
+CACHES: Final = {
+    "BUN_INSTALL_CACHE_DIR": "bun",
+    "CCACHE_DIR": "ccache",
+    "GOCACHE": "go",
+    "PIP_CACHE_DIR": "pip",
+    "PNPM_HOME": "pnpm",
+    "UV_CACHE_DIR": "uv",
+    "YARN_CACHE_FOLDER": "yarn",
+    "YARN_GLOBAL_FOLDER": "berry",
+    "npm_config_cache": "npm",
+    "pnpm_config_store_dir": "pnpm/store",
+}
+"""Where package managers and compilers keep what they made or fetched. The user's own place is
+closed, and most do nothing without one, or take one in the workspace. Versions of pnpm read one
+variable or the other."""
+_CACHE: Final = ".cache"
+"""All of it does not count as what a session keeps in `/tmp`: the disk has a limit of its own."""
 MOST_BYTES: Final = 2 << 30
 MOST_ENTRIES: Final = 20_000
 
@@ -54,6 +79,7 @@ class PrivateTmp(Struct, frozen=True):
     def is_full(self) -> bool:
         """Return whether it holds more than a session may keep, or the size is unknown."""
         entries, size, pending = 0, 0, [self.directory]
+        caches = f"{self.directory}/{_CACHE}"
         try:
             while pending:
                 with os.scandir(pending.pop()) as found:
@@ -62,7 +88,7 @@ class PrivateTmp(Struct, frozen=True):
                         size += entry.stat(follow_symlinks=False).st_blocks * 512
                         if entries > MOST_ENTRIES or size > MOST_BYTES:
                             return True
-                        if entry.is_dir(follow_symlinks=False):
+                        if entry.is_dir(follow_symlinks=False) and entry.path != caches:
                             pending.append(entry.path)
         except FileNotFoundError:
             # A process there may be deleting files.
@@ -161,6 +187,21 @@ def private_tmp(
         if path != place and is_in(path, place)
     }
     return PrivateTmp(directory, tuple(places), tuple(sorted(shown)))
+
+
+def steady(temporary: str) -> Mapping[str, str]:
+    """Return variables by which package managers and compilers work in a sandbox.
+
+    Args:
+        temporary: the directory for what they keep, or empty if there is none of its own.
+    """
+    if not temporary:
+        return _STEADY
+    return _STEADY | {name: f"{temporary}/{_CACHE}/{one}" for name, one in CACHES.items()}
+
+
+STEADY: Final = frozenset({*_STEADY, *CACHES})
+"""Their names."""
 
 
 def named_paths(words: Sequence[str]) -> list[str]:

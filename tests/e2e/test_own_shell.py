@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.private_tmp import CACHES
 from tests.e2e.confined_installation import PATH, done, escalations, known_sandbox, refused
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
@@ -111,6 +112,27 @@ def test_a_command_that_changed_nothing_has_no_point(
     record = last(installation)
     assert "point" not in record
     assert "changed" not in record
+
+
+def test_package_managers_find_a_place_for_what_they_keep_and_share_no_file_with_the_workspace(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    places = " ".join(f'"${name}"' for name in sorted(CACHES))
+    command = f"for p in {places}; do mkdir -p $p && echo x > $p/f || exit 1; ln $p/f .; done"
+    assert done(run(agent, f"{command}; echo $UV_LINK_MODE")).count("cross-device") == len(CACHES)
+    assert "changed" not in last(installation)
+    assert done(run(agent, "cat $UV_CACHE_DIR/f $pnpm_config_store_dir/f")) == "x\nx"
+
+
+def test_what_package_managers_keep_does_not_end_containment(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    many = "import os; [os.link('x', str(n)) for n in range(20001)]"
+    done(run(agent, f'mkdir -p $GOCACHE/a; cd $GOCACHE/a; touch x; python3 -c "{many}"'))
+    done(run(agent, "echo more > /tmp/more"))
+    assert last(installation)["decidedBy"] == "containment"
 
 
 def test_git_tidies_up_neither_beside_a_command_nor_after_it_and_leaves_no_lock(

@@ -57,6 +57,17 @@ def test_what_other_programs_keep_in_tmp_is_neither_seen_nor_changed(
     assert foreign.read_text() == "theirs"
 
 
+def test_what_uv_and_pnpm_keep_lies_there_and_shares_no_file_with_the_workspace(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    link = "mkdir -p $UV_CACHE_DIR $PNPM_HOME; echo x > $UV_CACHE_DIR/f; ln $UV_CACHE_DIR/f . 2>&1"
+    said = done(shell(agent, f"{link}; echo $UV_CACHE_DIR $PNPM_HOME $UV_LINK_MODE"))
+    assert "cross-device" in said
+    assert "/tmp/.cache/uv /tmp/.cache/pnpm copy" in said
+    assert last(installation)["decidedBy"] == "containment"
+
+
 def test_what_of_tmp_the_server_needs_is_not_writable_and_is_not_opened(
     session: tuple[Installation, RawClient],
 ) -> None:

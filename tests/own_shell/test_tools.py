@@ -4,8 +4,8 @@ import pytest
 
 from ironcurtain_proxy.config.servers.recognition import read_pack, schema_digest
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.own_shell.running import MOST_OUTPUT, Output
-from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arguments
+from ironcurtain_proxy.own_shell.running import MOST_OUTPUT, Ended, Output
+from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arguments, text_of
 
 
 def test_our_pack_describes_the_tools_as_they_are() -> None:
@@ -44,3 +44,9 @@ def test_of_a_long_output_the_beginning_and_the_end_are_kept() -> None:
     assert "bytes left out" in said
     assert said.endswith("the end")
     assert output.take() == ""
+
+
+def test_a_clone_that_fails_by_the_view_is_told_how_it_works() -> None:
+    said = "fatal: hardlink different from source at 'b/.git/objects/1f/0a'\n"
+    assert "--no-hardlinks" in text_of(said, Ended(status=128))
+    assert "--no-hardlinks" not in text_of("fatal: not a repository\n", Ended(status=128))

@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.directory import SandboxSettings, sealed, unsafe_no_sandbox
 from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine, with_pools
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import (
     SandboxProfile,
     SandboxSurroundings,
@@ -128,6 +129,7 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
             "TMPDIR": launch.directory.path,
             "NO_UPDATE_NOTIFIER": "1",
             "npm_config_update_notifier": "false",
+            "UV_LINK_MODE": "copy",
             "IRONCURTAIN_INSIDE_NODE_USE_ENV_PROXY": "1",
             "IRONCURTAIN_INSIDE_NODE_OPTIONS": f'--require="{NODE_PROXY}"',
             "IRONCURTAIN_INSIDE_PYTHONPATH": with_pools(""),
@@ -138,6 +140,15 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
     bare = unsafe_no_sandbox(spec())
     assert (bare.argv, bare.sandboxed, bare.descriptors) == (("run", "-x", "a b"), False, ())
     assert bare.directory is None
+
+
+def test_a_cache_that_an_entry_names_is_used() -> None:
+    own = replace(spec(), env={"UV_CACHE_DIR": "/data/uv"})
+    launch = confine(own, Confinement(("srt",), SandboxProfile(), private=PrivateTmp(CWD)))
+    launch.close()
+    launch.remove()
+    assert "UV_CACHE_DIR" not in launch.environment
+    assert launch.environment["PNPM_HOME"] == "/tmp/.cache/pnpm"
 
 
 def test_limits_are_those_of_the_entry_and_shown_by_what_they_are() -> None:
