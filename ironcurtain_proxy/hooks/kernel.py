@@ -242,9 +242,15 @@ def _is_project(here: RealPath, settings: Settings) -> bool:
 
 
 def directory_of(pid: int) -> RealPath | None:
-    """Return the directory of a process; None if it cannot be read or has vanished."""
+    """Return the directory of a client, or the one in which it started us if it hides its own.
+
+    It is None if that has vanished.
+    """
     with suppress(OSError):
-        found = Path(f"/proc/{pid}/cwd").readlink()
+        try:
+            found = Path(f"/proc/{pid}/cwd").readlink()
+        except PermissionError:
+            found = Path("/proc/self/cwd").readlink()
         return RealPath.from_text(str(found)) if found.is_dir() else None
     return None
 
@@ -475,11 +481,15 @@ class _Listener(Struct, frozen=True):
         with suppress(OSError):
             self.place.note_event()
             note_event(self.proxy.settings.state_dir, self.dialect.client)
-        pids, home = (peer_of(raw_socket)[0], self.place.client.pid), self.proxy.settings.home
-        door.steering = steering_variables(self.dialect, *pids, home, self.file)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
-        if self.dialect.events[event] in GATES and len(raw) > _MOST_BYTES:
-            fault = f"it has more than {_MOST_BYTES} bytes"
+        if self.dialect.events[event] in GATES:
+            pids, home = (peer_of(raw_socket)[0], self.place.client.pid), self.proxy.settings.home
+            try:
+                door.steering = steering_variables(self.dialect, *pids, home, self.file)
+            except OSError:
+                fault = "the hook has ended"
+            if len(raw) > _MOST_BYTES:
+                fault = f"it has more than {_MOST_BYTES} bytes"
         if fault:
             answer = await door.refuse_unread(event, raw, fault)
         else:

@@ -22,6 +22,7 @@ from ironcurtain_proxy.config.reading.reading import read_text
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import stub
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
+from ironcurtain_proxy.mailbox.mailboxes import parent_of
 from ironcurtain_proxy.model.values import Json, object_of
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -48,6 +49,8 @@ _SERVERS: Final = re.compile("mcp[-_]?servers", re.IGNORECASE)
 """What begins the servers of a sub-agent's file, a text that is not read further."""
 _IN_TIME: Final = 10
 """Seconds by which an answer comes before the client stops waiting."""
+_LEVELS: Final = 8
+"""The most processes above a client of which one may be looked into."""
 _REACHES: Final = re.compile(
     r"\b(?:LD_(?:AUDIT|DEBUG|LIBRARY_PATH|PRELOAD|SHOW_AUXV|TRACE_LOADED_OBJECTS)"
     r"|SHELLOPTS|BASH_ENV|GCONV_PATH|LOCPATH)\b"
@@ -60,6 +63,15 @@ _STEERS: Final = re.compile(
     r"|(?i:npm_config_\w+)|PYTHON\w+|PERL5\w+|RUBY\w+"
 )
 """Variables that choose the programs which a command runs that only reads, or what these run."""
+_USUAL: Final = re.compile(
+    r"LESS(?:OPEN=\|{0,2}-? ?/usr/bin/lesspipe(?:\.sh)? %s|CLOSE=/usr/bin/lesspipe %s %s)"
+    r"|LESS=[-FRXMSi ]*|LESS(?:_TERMCAP_\w+|CHARSET)=.*|LESSHISTFILE=-|\w*PAGER=(?:less|cat)?"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|IOENCODING|UTF8|HASHSEED|FAULTHANDLER)=.*"
+    r"|NODE_OPTIONS=--max[-_]old[-_]space[-_]size=\d+|XDG_CONFIG_DIRS=(?:/etc/[^:]*(?::|\Z))+"
+    r"|GIT_(?:AUTHOR|COMMITTER|PS1|TERMINAL)_\w+=.*|GIT_EDITOR=(?:true|vim?|nano|code --wait)",
+    re.DOTALL,
+)
+"""What these are in many a session, or a project sets, without a program that it could choose."""
 _COMMENT: Final = re.compile(
     r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
 )
@@ -184,6 +196,20 @@ def variables_of(pid: int) -> dict[str, str]:
     return dict(one.split("=", 1) for one in texts if "=" in one)
 
 
+def seen_from(pid: int) -> int:
+    """Return the nearest process from this one up that may be looked into, or 0.
+
+    A client may hide itself from its user. What started it has its variables, or fewer, and no
+    project has set them.
+    """
+    for _ in range(_LEVELS):
+        with suppress(PermissionError):
+            variables_of(pid)
+            return pid
+        pid = parent_of(pid)
+    return 0
+
+
 def steering_variables(
     dialect: HookDialect, hook: int, client: int, home: Path, file: Path
 ) -> Mapping[str, str]:
@@ -197,18 +223,21 @@ def steering_variables(
         client: the client's process: what it was started with is its user's.
         home: the user's, also where a variable names it.
         file: the user's own settings of the client.
+
+    Raises:
+        OSError: one of the two has ended.
     """
-    found: dict[str, str] = {}
-    with suppress(OSError):
-        given, own = variables_of(hook), variables_of(client)
-        known = [dialect.sets, own, dict.fromkeys(given, str(home))]
-        new = [name for name in given if given[name] not in [one.get(name) for one in known]]
-        found = {name: given[name] for name in new if _STEERS.fullmatch(name)}
-        # Clients put their own directories into it, and only one of the project counts.
-        added = {*found.get("PATH", "").split(":")} - {*own.get("PATH", "").split(":")}
-        here = f"/proc/{client}/cwd"
-        if "PATH" in found and all(_is_fixed(one, os.path.realpath(here)) for one in added):
-            del found["PATH"]
+    given, seen = variables_of(hook), seen_from(client)
+    own = variables_of(seen) if seen else {}
+    known = [dialect.sets, own, dict.fromkeys(given, str(home))]
+    new = [name for name in given if given[name] not in [one.get(name) for one in known]]
+    found = {name: given[name] for name in new if _STEERS.fullmatch(name)}
+    found = {name: found[name] for name in found if not _USUAL.fullmatch(f"{name}={found[name]}")}
+    # Clients put their own directories into it, and only one of the project counts.
+    added = {*found.get("PATH", "").split(":")} - {*own.get("PATH", "").split(":")}
+    here = os.path.realpath(f"/proc/{client if seen == client else hook}/cwd")
+    if "PATH" in found and all(_is_fixed(one, here) for one in added):
+        del found["PATH"]
     if found:
         with suppress(OSError, ConfigurationError, ValueError):
             chosen = object_of(object_of(orjson.loads(read_text(file))).get("env"))

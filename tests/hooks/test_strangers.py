@@ -6,16 +6,22 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.launching import STUB, hook_words, launcher
+from ironcurtain_proxy.hooks.kernel import directory_of
+from ironcurtain_proxy.hooks.launching import STUB, hook_words, launcher, steering_variables
 from ironcurtain_proxy.mailbox.mailboxes import start_of
+from tests.facts.unprivileged import without_privileges
 from tests.hooks.hooked import HookedHome, decision_in, until
 
 pytestmark = pytest.mark.timeout(180)
+PR_SET_DUMPABLE = 4
 
 
 def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_path: Path) -> None:
@@ -127,3 +133,49 @@ def test_a_shell_that_would_run_nothing_runs_the_launcher(home: HookedHome, tmp_
     assert done.stdout == b"ran\n"
     found = hook_words(DIALECTS["claude"], "PreToolUse", home.state)
     assert found[: found.index("-c")] == launcher()
+
+
+@contextmanager
+def hidden_process() -> Iterator[int]:
+    """A process that lets its user look at neither its variables nor its directory."""
+    done, waiting = os.pipe()
+    hidden, is_hidden = os.pipe()
+    child = os.fork()
+    if child == 0:
+        prctl(PR_SET_DUMPABLE, 0)
+        os.close(waiting)
+        os.close(is_hidden)
+        os.read(done, 1)
+        os._exit(0)
+    os.close(is_hidden)
+    os.read(hidden, 1)
+    yield child
+    os.close(waiting)
+    os.waitpid(child, 0)
+
+
+def test_variables_of_a_project_count_where_a_client_hides_its_own_and_usual_ones_do_not() -> None:
+    usual = {"HOME": "/home/one", "LESSOPEN": "| /usr/bin/lesspipe %s", "PATH": "/usr/bin:/bin"}
+    usual |= {"PAGER": "less", "LESS": "-FRX", "XDG_CONFIG_DIRS": "/etc/xdg/one:/etc/xdg"}
+    usual |= {"NODE_OPTIONS": "--max-old-space-size=4096", "PYTHONUNBUFFERED": "1"}
+    # What it needs of the interpreter may lie where a stranger does not get in.
+    start_of(os.getpid())
+
+    def look(place: Path) -> None:
+        os.chdir(place)
+        steers = {"PATH": f"{place}/bin:/usr/bin", "GIT_CONFIG_COUNT": "1", "LESSOPEN": "|./x %s"}
+        steers |= {"XDG_CONFIG_DIRS": f"/etc/xdg:{place}", "NODE_OPTIONS": "-r ./x.js"}
+        steers |= {"LESS": "+!./x", "PAGER": "./less"}
+        home, words, pipe = Path("/home/one"), ["/bin/sh", "-c", "echo; read x"], subprocess.PIPE
+        with hidden_process() as client:
+            for given, expected in ((usual, {}), ({**usual, **steers}, steers)):
+                with subprocess.Popen(words, env=given, stdin=pipe, stdout=pipe) as hook:
+                    assert hook.stdout
+                    hook.stdout.readline()
+                    found = steering_variables(
+                        DIALECTS["claude"], hook.pid, client, home, home / "settings.json"
+                    )
+                    assert found == expected
+            assert str(directory_of(client)) == str(place)
+
+    assert without_privileges(look) == 0
