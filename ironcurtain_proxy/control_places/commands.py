@@ -8,7 +8,7 @@ directory to which commands go, and `./lint.sh`, which is a file there.
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache, lru_cache
-from itertools import chain, dropwhile, takewhile
+from itertools import chain, dropwhile, product, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -35,7 +35,7 @@ _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
 _FROM_FILE: Final = {"-f", "-F", "--file"}
 _OPTION: Final = lazy(r"\A-\w")
-PROGRAMS_OF_GIT: Final = lazy(
+_PROGRAMS_OF_GIT: Final = lazy(
     r"(?im)^[ \t]*\w{0,30}(?:external|pager|editor|helper|program|cmd|fsmonitor|textconv|clean"
     r"|smudge|process|driver|command)[ \t]*=[ \t]*[\"!]{0,2}([\w.+-]+)"
 )
@@ -88,7 +88,7 @@ _PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
     r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|pluginpath|cliPluginsExtraDirs|scripts-append"
     r"|core\.hooksPath|--exec-path|GIT_CONFIG_VALUE_\d+|<localRepository)[\"']?"
-    r"(?:\s*[:=>]|(?<=Path)[ \t])\s*\[?\s*[\"']?([^\s\"',<]+)"
+    r"(?:\s*[:=>]|(?<=Path)[ \t](?!GIT_))\s*\[?\s*[\"']?([^\s\"',<]+)"
 )
 """Where settings say that programs, or a library that is loaded, lie."""
 _INCLUDED: Final = lazy(
@@ -145,6 +145,20 @@ _ALIASES: Final = lazy(r"(?<=alias )[ \t]*[\w.-]+=")
 _ASSIGNED: Final = lazy(r"\b(\w{1,99})=\(?([^\s;&|()=/]*/[^\s;&|()=]+)")
 _OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
 """What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
+_INTERPRETED: Final = lazy(
+    rf"(?:^|[;&|({{`\"'=/]|\b(?:then|do|else|exec))[ \t]*{_INTERPRETERS}(?:[ \t]+-[eEuvx]+)*"
+    r"(?:[ \t]+|[\"'][\s,]*(?:[\"']?args[\"']?\s*[:=]\s*)?\[?\s*[\"'](?!args))"
+    r"(\w[\w.@+-]*)(?=[\s;&|)\"',\]]|\Z)",
+    re.MULTILINE,
+)
+"""A script that has no slash: `bash run`, `"command": "node", "args": ["run"]`."""
+_AUTOLOADED: Final = lazy(r"\bautoload\b((?:[ \t]+[\w+-]+)+)")
+_OF_LIBRARIES: Final = lazy(r"\b(?:perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-[mMr]([A-Za-z][\w:/]*)")
+"""A module that lies in a place of libraries: `perl -Ilib -MOwn::X`."""
+_NAMED_BY_VARIABLES: Final = lazy(
+    r"\b(?:\w{0,40}(?:_COMMAND|PAGER|EDITOR|_SSH|ASKPASS|BROWSER|VISUAL)|LESSOPEN)"
+    r"=[\"'|]{0,2}([\w.+@-]+)"
+)
 _GLOB: Final = lazy(r"[*?\[{$]")
 _ANYTHING: Final = lazy(r"\$?\{[^}]*\}?|\$\w*|\[[^\]]*\]?|\?|\([^/]*")
 _BY_NAMES: Final = lazy(r"-i?name[ \t]+(\S+)")
@@ -253,6 +267,12 @@ def named_files(text: str) -> Iterator[tuple[bool, str]]:
     """Yield directories of hooks (True) and configurations (False) that one names."""
     for found in _NAMED.finditer(text):
         yield (found[1] or found[3]).lower() == "hookspath", (found[2] or found[4]).strip()
+
+
+def by_name(text: str) -> list[str]:
+    """Return the names of programs that a configuration of git starts."""
+    found = _PROGRAMS_OF_GIT.findall(text)
+    return [*found, *[f"git-credential-{one}" for one in found]]
 
 
 def named_programs(text: str) -> Iterator[str]:
@@ -468,6 +488,9 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     if name.startswith(".envrc"):
         return
     yield from _of_editors(name, text)
+    yield from [one + more for one in _INTERPRETED.findall(text) for more in ("", ".js")]
+    for place, one in product(_libraries_of(text), _OF_LIBRARIES.findall(text)):
+        yield from [f"{place[1]}/{one.replace('::', '/')}.{ending}" for ending in ("pm", "rb")]
     for part in _COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
@@ -516,7 +539,8 @@ def _of_envrc(text: str) -> Iterator[str]:
     yield from [path for path in loaded_by_shell(text) if not path.endswith("/")]
     yield from _of_variables(text)
     functions = [one for one in _FUNCTIONS.findall(text) if "/" in one]
-    yield from [f"{_relative(one)}/" for one in _words_in(functions)]
+    names = ["", "_*", *" ".join(_AUTOLOADED.findall(text)).split()]
+    yield from [f"{_relative(one)}/{name}" for one in _words_in(functions) for name in names]
     yield from [f"{_relative(one)}/etc/conda/activate.d/" for one in _ENVIRONMENT.findall(text)]
 
 
@@ -541,6 +565,7 @@ def _path_of(name: str, text: str) -> Iterator[str]:
 
 def _names_of(name: str, text: str) -> Iterator[str]:
     """Yield the names of programs that commands start: `npx` of `"command": "npx"`."""
+    yield from _NAMED_BY_VARIABLES.findall(text)
     for part in [text] if is_shells(name) else _COMMANDS.findall(text):
         yield from _BY_NAME.findall(part.replace('"', "").replace("'", "").lstrip("[ \n\t>|-+"))
 

@@ -18,8 +18,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from ironcurtain_proxy.control_places.commands import (
-    PROGRAMS_OF_GIT,
     Commands,
+    by_name,
     is_code,
     is_shells,
     named_files,
@@ -296,7 +296,7 @@ class Leads:
                 self._in_linked.add(named)
             path = os.path.expanduser(named)  # noqa: PTH111  text
             self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
-        self._start_by_name((), PROGRAMS_OF_GIT.findall(text))
+        self._start_by_name((), by_name(text))
         for named in named_programs(text):
             self._run(named, top, self._in_linked)
 
@@ -449,6 +449,8 @@ class Leads:
             seen.add(one)
             target = os.path.realpath(one)
             self._add_linked(one)
+            if target in self._roots:
+                self.modules.know(f"{target}/", read_names().commands["hooks_of_git"])
             self._of_hooks(target, top)
             waiting += self._named(one, target, top)
 
@@ -479,7 +481,7 @@ class Leads:
         if target.endswith(f"/{_HUSKY}"):
             yield target.rpartition("/")[0]
         text = text_of(target)
-        self._start_by_name((), PROGRAMS_OF_GIT.findall(text))
+        self._start_by_name((), by_name(text))
         for program in named_programs(text):
             self._run(program, top, self._in_each if top is None else set())
         for is_hooks, written in named_files(text):
