@@ -6,7 +6,7 @@ directory to which commands go, and `./lint.sh`, which is a file there.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain, dropwhile, product, takewhile
 from typing import Final
@@ -24,13 +24,13 @@ _NAMED: Final = lazy(
 )
 """What a configuration of git names, also in an alias: `ci = -c core.hooksPath=x commit`."""
 
-_WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
 """The words of commands, which may be paths."""
 _QUOTED: Final = (lazy(r"\"([^\"\n]{1,256})\""), lazy(r"'([^'\n]{1,256})'"))
 """A path may hold blanks, or signs that end a word."""
 _ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/nt]))")
 _MEANT: Final = {'"': "'", "/": "/", "n": ";", "t": " "}
-_SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
+SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
 _ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
 """Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
 _FROM_FILE: Final = {"-f", "-F", "--file"}
@@ -43,7 +43,7 @@ _PROGRAMS_OF_GIT: Final = lazy(
 _FILE_KEYS: Final = ("file", "path", "info", "cert")
 """How the keys of git's settings end that name a file which git believes."""
 
-_COMMANDS: Final = lazy(
+COMMANDS: Final = lazy(
     # The first letters are in both cases, as `re` then skips to the next of them.
     r"(?:[Cc](?i:ommand|md)|[Aa](?i:rgs)|[Rr](?i:un|unner)|[Ll](?i:inker)"
     r"|[Ee](?i:ntry|nter|xec(?:start\w{0,4}|stop)?)"
@@ -52,7 +52,6 @@ _COMMANDS: Final = lazy(
     r"|\"(?:[^\"\\]|\\.){0,4096}|'[^']{0,4096}|[^\n]{0,4096})"
 )
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
-_SHORT: Final = 2
 _IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]{1,255}+){1,64}+(?![/*?${\[])")
 """A path from the root of the system, but for one that goes on, such as `/a/*`, `/a/` or `/a$B`."""
 _SET: Final = lazy(
@@ -257,7 +256,7 @@ def _kept(found: re.Match[str]) -> str:
     said, options = found[3], read_names().readers[found[2]]
     if _is_shown_to_run(found):
         return found[0]
-    for one in _WORDS.finditer(said):
+    for one in WORDS.finditer(said):
         if one[0][0] == "-" and one[0] not in options and not one[0][1:].isdigit():
             return found[0] if said[0] in "\"'" else f"{found[2]} {said[one.start() :]}"
     return found[0].removesuffix(said) + said[: said[0] in "\"'"]
@@ -286,9 +285,9 @@ def named_programs(text: str) -> Iterator[str]:
         if key.endswith(_FILE_KEYS):
             yield value
         # What the user types speaks of many files.
-        ending, before = _SCRIPTS if section.startswith("alias") else _ENDING, ""
+        ending, before = SCRIPTS if section.startswith("alias") else _ENDING, ""
         yield from [one for kind in _QUOTED for one in kind.findall(value.replace("\\", ""))]
-        for word in _WORDS.findall(value):
+        for word in WORDS.findall(value):
             # A program without a slash does not lie there, but what follows it may.
             if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
                 # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash.
@@ -305,26 +304,26 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
     """
     ending, table = name.rpartition(".")[2], read_names().commands
     for kind in _QUOTED:
-        yield from [_relative(one) for one in kind.findall(text) if _WORDS.fullmatch(one) is None]
+        yield from [relative(one) for one in kind.findall(text) if WORDS.fullmatch(one) is None]
     if is_shells(name):
-        words = [*map(_relative, _WORDS.findall(text))]
+        words = [*map(relative, WORDS.findall(text))]
         yield from words
         if "node" in text.partition("\n")[0]:
             yield from [word + one for word in words for one in table["endings"]]
         return
     # What packages bring counts as data there: `.venv/bin/python`.
-    words = [*_words_in(_COMMANDS.findall(text))]
-    words = [one for one in words if not is_in_cache(_relative(one).split("/"))]
+    words = [*_words_in(COMMANDS.findall(text))]
+    words = [one for one in words if not is_in_cache(relative(one).split("/"))]
     endings = table["endings"]
     if ending in table["code"]:
-        words += [one for one in _WORDS.findall(text) if "/" in one]
+        words += [one for one in WORDS.findall(text) if "/" in one]
         endings += table["indexes"] if is_code(name) or ending == "nix" else ()
     elif ending != _NAMES_OPENED_FILES:
-        values = map(_relative, _words_of_values(text))
+        values = map(relative, _words_of_values(text))
         yield from [one for one in values if not is_in_cache(one.split("/"))]
-    for word in map(_relative, words):
+    for word in map(relative, words):
         yield word
-        if "/" in word and not _SCRIPTS.search(word):
+        if "/" in word and not SCRIPTS.search(word):
             yield from [word + one for one in endings]
 
 
@@ -337,7 +336,7 @@ def _words_of_values(text: str) -> Iterator[str]:
     for one in _VALUES.finditer(_without_spoken_of(text)):
         if one[0].endswith(":"):
             continue
-        words = _WORDS.findall(next(filter(None, one.groups()), ""))
+        words = WORDS.findall(next(filter(None, one.groups()), ""))
         if words and words[0].rpartition("/")[2] not in read_names().commands["interpreters"]:
             is_path = "/" in words[0] or len(words) == 1
             words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
@@ -355,19 +354,20 @@ def _is_data(word: str) -> bool:
 
 
 def _words_in(parts: Iterable[str]) -> Iterable[str]:
-    return chain.from_iterable(map(_WORDS.findall, parts))
+    return chain.from_iterable(map(WORDS.findall, parts))
 
 
-def _relative(word: str) -> str:
+def relative(word: str) -> str:
+    """Return a word without what stands for the directory in which it lies."""
     return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
 
 
 def is_code(name: str) -> bool:
     """Return whether a file is a script, by its name."""
-    return is_shells(name) or _SCRIPTS.search(name) is not None
+    return is_shells(name) or SCRIPTS.search(name) is not None
 
 
-def _unescaped(name: str, text: str) -> str:
+def unescaped(name: str, text: str) -> str:
     """Return a text with what JSON escapes as it is meant, and quotes in strings as apostrophes."""
     if is_shells(name) or "\\" not in text:
         return text
@@ -410,37 +410,6 @@ class Commands(Struct, frozen=True):
     """Whether Python looks for modules first where the commands start, and not beside a program."""
 
 
-def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[str] | None) -> bool:
-    """Return whether settings may name something in a directory: reading them whole is dear.
-
-    Args:
-        name: the file's.
-        text: what it holds.
-        inner: the directory's path from where commands may start, each with a slash at its end and
-            without dots at its beginning. It is empty if the text lies in the directory.
-        entries: what lies in the directory, without the dots at the beginning, or None if no
-            commands start there.
-    """
-    text = _unescaped(name, text)
-    odd = [one.rstrip("/") for one in inner if _WORDS.fullmatch(one) is None]
-    is_there = entries is not None
-    # A whole path may stand behind an option: `-r/a/b`.
-    said = [one in text for one in odd]
-    said += [f"/{one}" in text for one in inner if one.count("/") > _SHORT]
-    said += [one in text.lower() for one in read_names().commands["signs"] if is_there]
-    if any(said) or (is_there and (_COMMANDS.search(text) is not None or modules_of("", text))):
-        return True
-    for word in {*_WORDS.findall(text)}:
-        path = _relative(word).lstrip("./")
-        if f"{path}/".startswith(inner) or "/../" in path:
-            return True
-        if is_there and "/" in word and _SCRIPTS.search(word):
-            return True
-        if entries and path.partition("/")[0] in entries:
-            return True
-    return False
-
-
 @lru_cache(maxsize=512)
 def read_commands(name: str, text: str) -> Commands:
     """Read a control file, or one that a control file leads to.
@@ -449,7 +418,7 @@ def read_commands(name: str, text: str) -> Commands:
         name: the file's.
         text: what it holds. Of a long one only the beginning is read.
     """
-    text = _without_data(_unescaped(name, text[:LARGEST]))
+    text = _without_data(unescaped(name, text[:LARGEST]))
     first, _, rest = text.partition("\n")
     named = frozenset(words_of_commands(name, text))
     modules = modules_of(name, text)
@@ -462,9 +431,9 @@ def read_commands(name: str, text: str) -> Commands:
         homes=frozenset(_homes_of(text)),
         full=frozenset(_in_full(name, text)),
         modules=modules,
-        places=frozenset(map(_relative, _words_in(searched))),
+        places=frozenset(map(relative, _words_in(searched))),
         libraries=frozenset(_libraries_of(text)),
-        path=frozenset(map(_relative, _path_of(name, text))),
+        path=frozenset(map(relative, _path_of(name, text))),
         by_name=frozenset(_names_of(name, text)),
         goes=_GOES.search(text) is not None,
         # A program of Python looks beside itself.
@@ -491,14 +460,14 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     yield from [one + more for one in _INTERPRETED.findall(text) for more in ("", ".js")]
     for place, one in product(_libraries_of(text), _OF_LIBRARIES.findall(text)):
         yield from [f"{place[1]}/{one.replace('::', '/')}.{ending}" for ending in ("pm", "rb")]
-    for part in _COMMANDS.findall(text):
+    for part in COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
-    yield from [one for one in named if "/" in one and _SCRIPTS.search(one) and "*" not in one]
-    yield from [f"{_relative(one)}/" for one in _DIRECTORIES.findall(text)]
-    yield from [_relative(_ANYTHING.sub("*", one)) for one in _INCLUDED.findall(text)]
-    yield from map(_relative, _words_in(_LOADED_BY_MISE.findall(text)))
+    yield from [one for one in named if "/" in one and SCRIPTS.search(one) and "*" not in one]
+    yield from [f"{relative(one)}/" for one in _DIRECTORIES.findall(text)]
+    yield from [relative(_ANYTHING.sub("*", one)) for one in _INCLUDED.findall(text)]
+    yield from map(relative, _words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
-    yield from map(_relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
+    yield from map(relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
 
 
 def _in_full(name: str, text: str) -> Iterator[str]:
@@ -514,24 +483,24 @@ def _in_full(name: str, text: str) -> Iterator[str]:
 def _of_editors(name: str, text: str) -> Iterator[str]:
     table = read_names().commands
     for part in _RUNTIME.findall(text):
-        words = [*map(_relative, _WORDS.findall(part)), *["."][: "getcwd" in part]]
+        words = [*map(relative, WORDS.findall(part)), *["."][: "getcwd" in part]]
         is_lisp = name.endswith((".el", ".emacs"))
         inner = [""] if is_lisp else [f"{one}/" for one in table["of_editors"]]
         yield from [f"{word}/{one}" for word in words for one in inner]
     for module in _REQUIRED.findall(text) if name.endswith(".lua") else ():
-        path = _relative(module).strip(".").replace(".", "/")
+        path = relative(module).strip(".").replace(".", "/")
         yield from [form.format(path) for form in table["lua_modules"]]
 
 
 def _of_variables(text: str) -> Iterator[str]:
     words = _words_in([one for one in _STEERS.findall(text) if "/" in one])
-    yield from [one for one in map(_relative, words) if not is_in_cache(one.split("/"))]
+    yield from [one for one in map(relative, words) if not is_in_cache(one.split("/"))]
 
 
 def _homes_of(text: str) -> Iterator[str]:
     """Yield the directories out of which programs load, by a variable that is set."""
     homes = [one for name, one in _SET.findall(text) if name in read_names().homes and "/" in one]
-    words = map(_relative, _words_in(homes))
+    words = map(relative, _words_in(homes))
     yield from [f"{one}/" for one in words if not is_in_cache(one.split("/"))]
 
 
@@ -540,15 +509,15 @@ def _of_envrc(text: str) -> Iterator[str]:
     yield from _of_variables(text)
     functions = [one for one in _FUNCTIONS.findall(text) if "/" in one]
     names = ["", "_*", *" ".join(_AUTOLOADED.findall(text)).split()]
-    yield from [f"{_relative(one)}/{name}" for one in _words_in(functions) for name in names]
-    yield from [f"{_relative(one)}/etc/conda/activate.d/" for one in _ENVIRONMENT.findall(text)]
+    yield from [f"{relative(one)}/{name}" for one in _words_in(functions) for name in names]
+    yield from [f"{relative(one)}/etc/conda/activate.d/" for one in _ENVIRONMENT.findall(text)]
 
 
 def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
     for variable, those, program, one in _LIBRARIES.findall(text):
-        for word in _WORDS.findall(those or one):
+        for word in WORDS.findall(those or one):
             # Lua has `x/?.lua`.
-            place = _relative(word).partition("?")[0].rstrip("/")
+            place = relative(word).partition("?")[0].rstrip("/")
             yield variable or read_names().commands[program][0], place
 
 
@@ -566,7 +535,7 @@ def _path_of(name: str, text: str) -> Iterator[str]:
 def _names_of(name: str, text: str) -> Iterator[str]:
     """Yield the names of programs that commands start: `npx` of `"command": "npx"`."""
     yield from _NAMED_BY_VARIABLES.findall(text)
-    for part in [text] if is_shells(name) else _COMMANDS.findall(text):
+    for part in [text] if is_shells(name) else COMMANDS.findall(text):
         yield from _BY_NAME.findall(part.replace('"', "").replace("'", "").lstrip("[ \n\t>|-+"))
 
 
@@ -591,8 +560,8 @@ def _of_script(text: str) -> Iterator[str]:
     started += [value for name, value in _ASSIGNED.findall(text) if name in ran]
     if any(map(str.isdigit, ran)):
         # Whatever a function is given may be what it runs.
-        started += [one for one in _WORDS.findall(text) if _SCRIPTS.search(one)]
-    for one in map(_relative, started):
+        started += [one for one in WORDS.findall(text) if SCRIPTS.search(one)]
+    for one in map(relative, started):
         if is_in_cache(one.split("/")):
             continue  # what packages bring counts as data there
         glob = _GLOB.search(one)
@@ -619,5 +588,5 @@ def loaded_by_shell(text: str) -> Iterator[str]:
     for word in {*_words_in(paths)}:
         yield from () if _PATHS_OF_BEFORE.fullmatch(word) else (f"{word}/", f"{word}/bin/")
     table = read_names().of_envrc
-    for word in {*_WORDS.findall(text)} & table.keys():
+    for word in {*WORDS.findall(text)} & table.keys():
         yield from table[word]

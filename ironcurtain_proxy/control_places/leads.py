@@ -37,7 +37,7 @@ from ironcurtain_proxy.control_places.python_modules import (
     programs_of_system,
     text_of,
 )
-from ironcurtain_proxy.control_places.rules import is_in_cache, is_inert_hook, read_names
+from ironcurtain_proxy.control_places.rules import folded, is_in_cache, is_inert_hook, read_names
 from ironcurtain_proxy.model.values import lazy
 
 _OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
@@ -75,8 +75,10 @@ class Leads:
         """
         self._roots = roots
         self._paths: set[str] = set()
+        self._folded: set[str] = set()
+        """The same as `rules.folded` returns them, by which they are looked for."""
         self._above: set[str] = set()
-        """Directories on the way to a path. No link may come in their place."""
+        """Directories on the way to a path, folded. No link may come in their place."""
         self._inner: dict[str, tuple[str, ...]] = {}
         """The roots below a directory, from there; one empty text if it lies in a root itself."""
         self.modules = LedModules(roots, modules)
@@ -112,24 +114,24 @@ class Leads:
 
     def is_path(self, path: str, *, is_directory: bool = False, is_link: bool = False) -> bool:
         """Return whether settings lead to a path itself, or through a link at it to another."""
-        is_led = path in self._paths or self.modules.hold(path, is_directory=is_directory)
+        is_led = folded(path) in self._folded or self.modules.hold(path, is_directory=is_directory)
         return is_led or (is_link and self.is_on_the_way(path))
 
     def holds(self, path: str, *, is_directory: bool = False) -> bool:
         """Return whether settings lead to a path, or to a directory that holds it."""
         return self.is_path(path, is_directory=is_directory) or any(
-            one in self._paths for one in above(path)
+            one in self._folded for one in above(folded(path))
         )
 
     def is_on_the_way(self, path: str) -> bool:
         """Return whether a link at a path would lead to other files than those that are led to."""
-        return path in self._above or self.modules.hold_link(path)
+        return folded(path) in self._above or self.modules.hold_link(path)
 
     def is_above(self, path: str) -> bool:
         """Return whether settings lead to something that is there below a path."""
-        below = f"{path}/"
-        return path in self._above and any(
-            one.startswith(below) and os.path.lexists(one) for one in self._paths
+        below = f"{folded(path)}/"
+        return folded(path) in self._above and any(
+            folded(one).startswith(below) and os.path.lexists(one) for one in self._paths
         )
 
     @property
@@ -463,7 +465,8 @@ class Leads:
             and path not in self._paths
         ):
             self._paths.add(path)
-            self._above.update(above(path))
+            self._folded.add(folded(path))
+            self._above.update(above(folded(path)))
 
     def _add_linked(self, path: str) -> None:
         """Add a path, and each link on the way to it: it could be exchanged."""

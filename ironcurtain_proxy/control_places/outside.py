@@ -13,7 +13,7 @@ import os
 import stat
 import subprocess
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -23,12 +23,20 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.commands import is_shells, may_lead
+from ironcurtain_proxy.control_places.commands import (
+    COMMANDS,
+    SCRIPTS,
+    WORDS,
+    is_shells,
+    relative,
+    unescaped,
+)
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     above,
     entries_of,
     is_below,
+    modules_of,
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import is_acted_on, read_names
@@ -47,6 +55,7 @@ _WHOLE: Final = 3
 _DEEPEST: Final = 8
 _OF_OTHERS: Final = 2
 """The levels of a hidden directory that nobody knows, of which some names are read."""
+_SHORT: Final = 2
 _LISTS_CRONTAB: Final = "/usr/bin/crontab"
 _PTH: Final = ".local/lib/python3*/site-packages/*.pth"
 _CRONTABS: Final = ("/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/tabs")
@@ -253,3 +262,34 @@ def _spelled_out(text: str, home: str) -> str:
         if known
         else text
     )
+
+
+def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[str] | None) -> bool:
+    """Return whether settings may name something in a directory: reading them whole is dear.
+
+    Args:
+        name: the file's.
+        text: what it holds.
+        inner: the directory's path from where commands may start, each with a slash at its end and
+            without dots at its beginning. It is empty if the text lies in the directory.
+        entries: what lies in the directory, without the dots at the beginning, or None if no
+            commands start there.
+    """
+    text = unescaped(name, text)
+    odd = [one.rstrip("/") for one in inner if WORDS.fullmatch(one) is None]
+    is_there = entries is not None
+    # A whole path may stand behind an option: `-r/a/b`.
+    said = [one in text for one in odd]
+    said += [f"/{one}" in text for one in inner if one.count("/") > _SHORT]
+    said += [one in text.lower() for one in read_names().commands["signs"] if is_there]
+    if any(said) or (is_there and (COMMANDS.search(text) is not None or modules_of("", text))):
+        return True
+    for word in {*WORDS.findall(text)}:
+        path = relative(word).lstrip("./")
+        if f"{path}/".startswith(inner) or "/../" in path:
+            return True
+        if is_there and "/" in word and SCRIPTS.search(word):
+            return True
+        if entries and path.partition("/")[0] in entries:
+            return True
+    return False

@@ -20,7 +20,7 @@ from functools import cache
 from glob import glob
 from typing import Final
 
-from ironcurtain_proxy.control_places.rules import read_names
+from ironcurtain_proxy.control_places.rules import folded, read_names
 from ironcurtain_proxy.model.values import lazy
 
 _AS_MODULE: Final = lazy(r"(?<![\w-])-[bBdEiIOqsSuvx]*m[\"',\s]*([A-Za-z_][\w.]*)")
@@ -61,9 +61,14 @@ class LedModules:
             names: as the property of that name.
         """
         self._roots = roots
-        self._names = {directory: {*those} for directory, those in names.items()}
+        self._names: dict[str, set[str]] = {}
+        self._folded: dict[str, set[str]] = {}
+        """The same with directories and names of files as `rules.folded` returns them. Python finds
+        modules by their exact names on every file system."""
         self._first: set[str] = set()
         """Directories where Python looks for modules first."""
+        for directory, those in names.items():
+            self._note(directory, those)
 
     def __len__(self) -> int:
         return sum(map(len, self._names.values()))
@@ -84,30 +89,33 @@ class LedModules:
         """
         if not self._names:
             return False
-        holder, _, name = path.rpartition("/")
+        name, path = path.rpartition("/")[2], folded(path)
+        holder = path.rpartition("/")[0]
         if not is_directory and (
-            name in self._names.get(f"{holder}/", ())
-            or any(_matcher(one).fullmatch(path) for one in self._names.get(ANYWHERE, ()))
+            folded(name) in self._folded.get(f"{holder}/", ())
+            or any(_matcher(one).fullmatch(path) for one in self._folded.get(ANYWHERE, ()))
         ):
             return True
         found = _MODULE.fullmatch(name)
         holder = holder.removesuffix(f"/{COMPILED}")
-        if "." in name and name in self._names.get(holder, ()):
+        if "." in name and name in self._folded.get(holder, ()):
             return True
         if found is None or not self._is_searched(holder):
             return False
-        return found[1] in _OF_PACKAGE or found[1] in self._names.get(holder, ())
+        return found[1] in _OF_PACKAGE or found[1] in self._folded.get(holder, ())
 
     def hold_link(self, path: str) -> bool:
         """Return whether a link would lead Python to files for these modules elsewhere."""
-        holder, _, name = path.rpartition("/")
+        name, path = path.rpartition("/")[2], folded(path)
+        holder = path.rpartition("/")[0]
         is_compiled = name == COMPILED and self._is_searched(holder)
-        is_way = is_compiled or name in self._names.get(holder, ())
-        return is_way or any(is_below(one, [path]) for one in self._names)
+        is_way = is_compiled or name in self._folded.get(holder, ())
+        return is_way or any(is_below(one, [path]) for one in self._folded)
 
     def _is_searched(self, directory: str) -> bool:
         holder, _, name = directory.rpartition("/")
-        return directory in self._names or name in self._names.get(holder, ())
+        packages = map(folded, self._folded.get(holder, ()))
+        return directory in self._folded or name in packages
 
     def start(self, top: str, modules: Iterable[str]) -> Iterator[str]:
         """Add modules that Python imports by name from a directory, and the packages of each.
@@ -169,7 +177,13 @@ class LedModules:
         place = os.path.realpath(directory) + "/"[: directory.endswith("/")]
         place = directory if directory == ANYWHERE else place
         if place == ANYWHERE or is_below(place, self._roots):
-            self._names.setdefault(place, set()).update(names)
+            self._note(place, {*names})
+
+    def _note(self, place: str, names: Collection[str]) -> None:
+        self._names.setdefault(place, set()).update(names)
+        are_files = place[-1] in {"/", ANYWHERE}
+        kept = map(folded, names) if are_files else names
+        self._folded.setdefault(folded(place), set()).update(kept)
 
 
 def modules_of(name: str, text: str) -> frozenset[str]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.control_places.commands import may_lead
 from ironcurtain_proxy.control_places.leads import Leads
+from ironcurtain_proxy.control_places.outside import may_lead
 
 _KEYS = st.sampled_from(
     ["command", "Args", "RUN", "theme", "cwd", "apiKeyHelper", "source_dir", "_.path", "_.file"]

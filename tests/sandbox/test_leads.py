@@ -69,6 +69,31 @@ def test_a_directory_on_the_way_to_missing_hooks_may_be_no_link(w: Watched) -> N
     assert not os.path.lexists(w.top / "r/tools")
 
 
+@pytest.mark.parametrize("there", ["Tools/HOOKS/pre-commit", "tools/hoo\u212as/pre-commit"])
+def test_missing_hooks_are_known_by_any_name_that_a_file_system_takes_for_theirs(
+    w: Watched, there: str
+) -> None:
+    repository(w, "core.hooksPath=tools/hooks")
+    w.begin()
+    evil = w.put(f"r/{there}")
+    assert (len(w.look()), evil.exists()) == (1, False)
+    (w.top / "r" / "TOOLS").symlink_to("../evil")
+    assert len(w.look()) == 1
+
+
+def test_a_script_that_settings_lead_to_is_known_in_any_case_and_a_module_of_python_exactly(
+    w: Watched,
+) -> None:
+    w.put("../home/.bashrc", f"cd {w.top}/t && bash run\nexport PYTHONPATH={w.top}/py\n")
+    w.put("t/other")
+    w.put("py/other.py")
+    w.begin()
+    evil, data = w.put("t/RUN"), w.put("py/Json.py")
+    assert (len(w.look()), evil.exists(), data.exists()) == (1, False, True)
+    evil = w.put("PY/json.py")
+    assert (len(w.look()), evil.exists()) == (1, False)
+
+
 def test_a_directory_on_the_way_to_hooks_may_not_become_a_link(w: Watched) -> None:
     repository(w)
     w.put(".git/config", "[core]\n\thooksPath = tools/hooks\n")
