@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
@@ -323,6 +324,11 @@ def handle_in(origin: bytes) -> bytes:
 def booted_ns() -> int:
     """Return when the machine started, by the clock as it is set now."""
     return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def boot() -> str:
+    """Return the kernel's name of this start of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
 def sure_time(started_ns: int, booted_before_ns: int) -> int:

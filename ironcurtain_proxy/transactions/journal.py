@@ -54,6 +54,8 @@ class Prepared(Struct, frozen=True, array_like=True):
     """The request id of the call whose changes are committed."""
     booted_ns: int = 0
     """See `files.booted_ns`, before the command began."""
+    boot: str = ""
+    """Which start of the machine that was."""
 
 
 def write_prepared(directory: Path, prepared: Prepared) -> None:
@@ -183,13 +185,21 @@ def is_begun(directory: Path) -> bool:
 def read_begun(directory: Path) -> tuple[Prepared, int]:
     """Return what was being committed, and the time when it was written down.
 
+    The time is earlier where the clock was set back since then: what the user has changed stays. A
+    machine without a clock of its own starts in the past, which is no such case.
+
     Raises:
         msgspec.MsgspecError: both records are damaged.
         OSError: they cannot be read.
     """
     for name in (JOURNAL, PREPARED):
         try:
-            return read_prepared(directory, name), (directory / name).stat().st_mtime_ns
+            found, written_ns = (
+                read_prepared(directory, name),
+                (directory / name).stat().st_mtime_ns,
+            )
+            is_same_start = found.boot == files.boot()
+            return found, files.sure_time(written_ns, found.booted_ns if is_same_start else 0)
         except (msgspec.MsgspecError, FileNotFoundError):
             continue
     raise msgspec.DecodeError("no record is whole")

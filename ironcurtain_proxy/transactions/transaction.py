@@ -121,6 +121,7 @@ class CommandView:
             found,
             self._indexes.keep(self.directory, walk.indexes),
             booted_ns=self._booted_ns,
+            boot=files.boot(),
         )
         write_prepared(self.directory, prepared)
         return found

@@ -13,7 +13,7 @@ import pytest
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control
-from ironcurtain_proxy.transactions.transaction import commit, discard
+from ironcurtain_proxy.transactions.transaction import commit, discard, take_back
 from ironcurtain_proxy.transactions.walking import Walk
 from tests.tables import table
 from tests.transactions.bench import Workbench, names_in, said, steps
@@ -208,6 +208,23 @@ def test_what_the_user_saves_after_the_clock_was_set_back_stays(
     assert said(late) == ["file", "tree"]
     assert [(w.ws / one).read_text() for one in ("file", "tree/file")] == ["user", "user"]
     assert (w.ws / "new").exists()
+
+
+def test_what_the_user_saves_in_a_new_directory_after_the_clock_was_set_back_is_not_taken_back(
+    w: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = w.view("mkdir new; echo call > new/file")
+    hour, now = 3600 * 10**9, time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + hour)
+    view._booted_ns += hour
+    view.prepare(Control())
+    assert commit(view.directory) == []
+    monkeypatch.setattr(time, "time_ns", now)
+    for record in ("ended", "prepared"):
+        os.utime(view.directory / record, ns=(now() + hour, now() + hour))
+    w.write("new/file", "user")
+    assert said(take_back(view.directory)) == ["new"]
+    assert (w.ws / "new/file").read_text() == "user"
 
 
 def test_the_clock_is_not_taken_as_set_back_in_a_pause_between_two_readings(

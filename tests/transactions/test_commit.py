@@ -266,3 +266,13 @@ def test_an_ordinary_user_has_views(tmp_path: Path) -> None:
         assert names_in(base / "upper") == ["a", "d"]
     finally:
         shutil.rmtree(base)
+
+
+def test_hooks_that_settings_name_are_kept_back_by_any_name_that_a_file_system_takes_for_theirs(
+    w: Workbench,
+) -> None:
+    w.run("git init -q .")
+    w.write(".git/config", "[core]\n\thooksPath = tools/hooks\n")
+    found = w.run("mkdir -p Tools/HOOKS; echo id > Tools/HOOKS/pre-commit; ln -s o TOOLS; echo > o")
+    assert said(found.kept_back) == ["TOOLS", "Tools/HOOKS"]
+    assert (w.ws / "o").exists()

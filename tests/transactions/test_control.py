@@ -298,16 +298,6 @@ def test_no_repository_comes_in_around_what_the_users_settings_would_run_there(
     assert there == [True, False, True]
 
 
-def test_hooks_that_settings_name_are_kept_back_by_any_name_that_a_file_system_takes_for_theirs(
-    w: Workbench,
-) -> None:
-    w.run("git init -q .")
-    w.write(".git/config", "[core]\n\thooksPath = tools/hooks\n")
-    found = w.run("mkdir -p Tools/HOOKS; echo id > Tools/HOOKS/pre-commit; ln -s o TOOLS; echo > o")
-    assert said(found.kept_back) == ["TOOLS", "Tools/HOOKS"]
-    assert (w.ws / "o").exists()
-
-
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_commands_at_once_make_no_repository_that_neither_could_make(
     w: Workbench, first: int
