@@ -18,8 +18,6 @@ from msgspec.structs import asdict
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.display import Selection, printable
 from ironcurtain_proxy.auto_confirm.session_files import Windows
-from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
@@ -32,7 +30,7 @@ from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.report.fleet import calls_part, count_calls
-from ironcurtain_proxy.report.plots import ReportPart, page
+from ironcurtain_proxy.report.plots import page
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.metrics import Metrics
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 
 # --- the store, opened for a command --------------------------------------------------------------
-# The parts shared by `metrics`, `report` and `patterns`.
+# The parts shared by `metrics` and `patterns`.
 def opened_store(options: argparse.Namespace) -> "Store":
     """Return the store of the configuration, which must exist.
 
@@ -126,17 +124,14 @@ def run_report(options: argparse.Namespace) -> int:
         return _fleet(options)
     now = SystemClock().now()
     since = begin_of(options, now)
-    engine = _engine_part(options, now, since)
     try:
         calls = recorded_calls(logs_to_read(options.log).members(), Selection(since=since))
         day = count_calls(call.entry for call in calls)
     except FileNotFoundError as error:
-        if engine is None:
-            raise ConfigurationError(f"{error.filename}: no call was recorded yet") from error
-        day = count_calls(())
-    parts = [calls_part(day, now, local_time), *([] if engine is None else [engine])]
+        raise ConfigurationError(f"{error.filename}: no call was recorded yet") from error
     # Arguments and reasons are not for everyone: only the user can read the file.
-    write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
+    part = calls_part(day, now, local_time)
+    write_whole(options.output, page(part, now).encode("utf-8", "backslashreplace"))
     wrote = orjson.dumps({"wrote": str(options.output)}).decode()
     say(wrote if options.json else f"wrote {options.output}")
     return 0
@@ -157,26 +152,6 @@ def _fleet(options: argparse.Namespace) -> int:
     for line in fleet_lines(costs):
         say(printable(line))
     return 0
-
-
-def _engine_part(
-    options: argparse.Namespace, now: datetime, since: datetime | None
-) -> ReportPart | None:
-    settings = load_settings(os.environ.copy(), options.config)
-    if settings.auto_confirm is None and not (settings.state_dir / STORE_NAME).exists():
-        return None
-    try:
-        with store_of(settings) as store:
-            # SQLAlchemy is slow to import.
-            from ironcurtain_proxy.auto_confirm.store.report import (  # noqa: PLC0415
-                collect,
-                engine_part,
-            )
-
-            return engine_part(metrics_of(settings, store, now, since), collect(store, since))
-    except StoreError as error:
-        complain(f"the page is without the engine: {error}")
-        return None
 
 
 # --- patterns

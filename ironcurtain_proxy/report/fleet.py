@@ -214,7 +214,7 @@ def _over_time(day: Day) -> str:
     while start <= max(found):
         bars.append(plots.Bar(start, found.get(start, {})))
         start += step
-    plot = plots.stacked_over_time(bars, step, "Calls over time", PALETTE, is_wide=True)
+    plot = plots.stacked_over_time(bars, step, "Calls over time", PALETTE)
     return plot + plots.legend([bar.counts for bar in bars], PALETTE)
 
 
@@ -269,28 +269,19 @@ class FleetCosts(Struct):
     """The counts of all machines."""
 
     whole: Cost = field(default_factory=Cost)
-    rules: dict[str, Cost] = field(default_factory=dict)
-    teams: dict[str, Cost] = field(default_factory=dict)
-    machines: dict[str, Cost] = field(default_factory=dict)
+    tables: dict[str, dict[str, Cost]] = field(
+        default_factory=lambda: {"rule": {}, "team": {}, "machine": {}}
+    )
+    """The counts by name, for each kind of name."""
 
     def add(self, team: str, machine: str, entry: LogEntry) -> None:
         """Count a call of a machine."""
         self.whole.add(entry)
-        for counted_names, name in (
-            (self.rules, entry.rule or "-"),
-            (self.teams, team),
-            (self.machines, machine),
-        ):
-            key = (
-                name if name in counted_names or len(counted_names) < _MOST_FLEET_NAMES else _OTHERS
-            )
-            counted_names.setdefault(key, Cost()).add(entry)
-
-    def tables(self) -> Iterator[tuple[str, Mapping[str, Cost]]]:
-        """Yield each counted_names with its title."""
-        yield "rule", self.rules
-        yield "team", self.teams
-        yield "machine", self.machines
+        names = {"rule": entry.rule or "-", "team": team, "machine": machine}
+        for kind, name in names.items():
+            table = self.tables[kind]
+            known = name if name in table or len(table) < _MOST_FLEET_NAMES else _OTHERS
+            table.setdefault(known, Cost()).add(entry)
 
 
 def count_fleet(directory: Path) -> FleetCosts:
@@ -323,10 +314,10 @@ def _outcomes(path: Path) -> Iterator[LogEntry]:
 def fleet_lines(costs: FleetCosts, most: int = 20) -> Iterator[str]:
     """Yield the tables for people, the dearest first."""
     yield f"{costs.whole.calls} calls, {costs.whole.questions} questions"
-    for title, counted_names in costs.tables():
+    for title, names in costs.tables.items():
         yield ""
         yield f"{title:<40}{'calls':>9}{'questions':>11}{'per 100':>9}{'minutes':>9}"
-        for name, cost in _dearest(counted_names)[:most]:
+        for name, cost in _dearest(names)[:most]:
             numbers = f"{cost.calls:>9}{cost.questions:>11}{cost.per_hundred:>9.1f}"
             yield f"{name[:39]:<40}{numbers}{cost.minutes:>9.1f}"
 
@@ -342,12 +333,11 @@ def fleet_fields(costs: FleetCosts) -> dict[str, Json]:
                 "per100": round(cost.per_hundred, 2),
                 "minutes": round(cost.minutes, 2),
             }
-            for name, cost in _dearest(counted_names)
+            for name, cost in _dearest(names)
         ]
-        for title, counted_names in costs.tables()
+        for title, names in costs.tables.items()
     }
 
 
-def _dearest(counted_names: Mapping[str, Cost]) -> list[tuple[str, Cost]]:
-    items: Iterable[tuple[str, Cost]] = counted_names.items()
-    return sorted(items, key=lambda one: (-one[1].minutes, -one[1].questions, one[0]))
+def _dearest(names: Mapping[str, Cost]) -> list[tuple[str, Cost]]:
+    return sorted(names.items(), key=lambda one: (-one[1].minutes, -one[1].questions, one[0]))

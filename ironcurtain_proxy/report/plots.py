@@ -56,7 +56,7 @@ _WIDEST_BAR: Final = 40.0
 _DAY: Final = timedelta(days=1)
 
 Palette: TypeAlias = Mapping[str, str]
-"""Names in the order of the legend, each with a class of the page's style: `c1` to `c6`."""
+"""Names in the order of the legend, each with a class of the page's style: `c1` to `c5`."""
 
 
 def shown(text: str, *, longest: int = _LONGEST) -> str:
@@ -85,22 +85,16 @@ class Bar(NamedTuple):
     counts: Mapping[str, int]
 
 
-def stacked_over_time(
-    bars: Sequence[Bar], step: timedelta, title: str, palette: Palette, *, is_wide: bool = False
-) -> str:
-    """Draw counts over time, a bar for each period, in one column of the page or in both."""
-    across = _WIDE if is_wide else _WIDTH
-    parts = _stacked_parts(bars, step, palette, across)
-    return _svg(title, _HEIGHT, "".join(parts), across)
+def stacked_over_time(bars: Sequence[Bar], step: timedelta, title: str, palette: Palette) -> str:
+    """Draw counts over time, a bar for each period, as wide as the page."""
+    return _svg(title, _HEIGHT, "".join(_stacked_parts(bars, step, palette)), _WIDE)
 
 
-def _stacked_parts(
-    bars: Sequence[Bar], step: timedelta, palette: Palette, across: int
-) -> Iterator[str]:
+def _stacked_parts(bars: Sequence[Bar], step: timedelta, palette: Palette) -> Iterator[str]:
     most = _ceiling(max(sum(bar.counts.values()) for bar in bars))
-    yield from _grid([(value, str(value)) for value in _ticks(most)], most, across)
+    yield from _grid([(value, str(value)) for value in _ticks(most)], most)
     for index, bar in enumerate(bars):
-        x, width = _bar(index, len(bars), across=across)
+        x, width = _bar(index, len(bars))
         base = 0
         for name, colour in palette.items():
             count = bar.counts.get(name, 0)
@@ -110,52 +104,7 @@ def _stacked_parts(
                 high = (top - base) / most * _PLOT_HEIGHT
                 yield _rect(x, _y(top / most), width, high, colour, words)
                 base = top
-    yield from _time_axis([bar.start for bar in bars], step, across)
-
-
-class Rate(NamedTuple):
-    """A share in one period."""
-
-    start: datetime
-    part: int
-    whole: int
-
-
-def rate_over_time(rates: Sequence[Rate], step: timedelta, target: float, title: str) -> str:
-    """Draw a share over time, with its target as a line."""
-    return _svg(title, _HEIGHT, "".join(_rate_parts(rates, step, target)))
-
-
-def _rate_parts(rates: Sequence[Rate], step: timedelta, target: float) -> Iterator[str]:
-    yield from _grid([(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)], 1)
-    y = _y(target)
-    yield f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    yield _text(_WIDTH - _RIGHT, y + 14, f"target {target:.0%}", "end")
-    points = [(_bar(index, len(rates)), rate) for index, rate in enumerate(rates) if rate.whole]
-    places = [(x + width / 2, rate, rate.part / rate.whole) for (x, width), rate in points]
-    line = " ".join(f"{x:.1f},{_y(min(1.0, share)):.1f}" for x, _, share in places)
-    yield f'<polyline class="line" points="{line}"/>'
-    for x, rate, share in places:
-        words = f"{_time(rate.start, step)}: {rate.part} of {rate.whole}"
-        y = _y(min(1.0, share))
-        yield f'<circle class="c1" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{_title(words)}</circle>'
-    yield from _time_axis([rate.start for rate in rates], step)
-
-
-def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
-    """Draw a histogram. From `late_from` on, the bars have the colour for late."""
-    most = _ceiling(max(counts))
-    parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
-    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
-        x, width = _bar(index, len(counts), widest=_WIDTH)
-        colour = "c5" if index >= late_from else "c2"
-        if count:
-            words = f"{label}: {count}"
-            high = count / most * _PLOT_HEIGHT
-            parts.append(_rect(x, _y(count / most), width, high, colour, words))
-            parts.append(_text(x + width / 2, _y(count / most) - 3, str(count), "middle"))
-        parts.append(_text(x + width / 2, _HEIGHT - 10, label, "middle"))
-    return _svg(title, _HEIGHT, "".join(parts))
+    yield from _time_axis([bar.start for bar in bars], step)
 
 
 def stacked_rows(
@@ -210,21 +159,21 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{shown(words)}</text>'
 
 
-def _grid(ticks: Sequence[tuple[float, str]], most: float, across: int = _WIDTH) -> Iterator[str]:
+def _grid(ticks: Sequence[tuple[float, str]], most: float) -> Iterator[str]:
     for value, words in ticks:
         y = _y(value / most)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{across - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(_LEFT - 6, y + 4, words, "end")
 
 
-def _time_axis(starts: Sequence[datetime], step: timedelta, across: int = _WIDTH) -> Iterator[str]:
+def _time_axis(starts: Sequence[datetime], step: timedelta) -> Iterator[str]:
     every = -(-len(starts) // _LABELS)
     for index in range(0, len(starts), every):
-        x, width = _bar(index, len(starts), across=across)
+        x, width = _bar(index, len(starts))
         middle = x + width / 2
         words = _time(starts[index], step)
-        if middle > across - _LABEL_ROOM:
-            yield _text(across - _RIGHT, _HEIGHT - 8, words, "end")
+        if middle > _WIDE - _LABEL_ROOM:
+            yield _text(_WIDE - _RIGHT, _HEIGHT - 8, words, "end")
         else:
             yield _text(middle, _HEIGHT - 8, words, "middle")
 
@@ -235,12 +184,10 @@ def _time(start: datetime, step: timedelta) -> str:
     return f"{start:%m-%d %H:%M}"
 
 
-def _bar(
-    index: int, count: int, *, widest: float = _WIDEST_BAR, across: int = _WIDTH
-) -> tuple[float, float]:
+def _bar(index: int, count: int) -> tuple[float, float]:
     """Return where a bar begins, and its width."""
-    space = (across - _LEFT - _RIGHT) / count
-    width = min(widest, space - min(_GAP * 2, space / 4))
+    space = (_WIDE - _LEFT - _RIGHT) / count
+    width = min(_WIDEST_BAR, space - min(_GAP * 2, space / 4))
     return _LEFT + index * space + (space - width) / 2, width
 
 
@@ -280,10 +227,8 @@ class Tile(Struct, frozen=True):
 
     name: str
     value: str
-    aim: str
-    """The target of the figure, or the whole that it is a part of."""
-    met: bool | None = None
-    """Whether the figure meets its target, or None if it has none."""
+    about: str
+    """The whole that it is a part of, or what else makes it clear."""
 
 
 class ReportSection(Struct, frozen=True):
@@ -310,22 +255,16 @@ _WORD: Final = 14
 """The most letters of a word that is never broken."""
 
 
-def page(parts: Sequence[ReportPart], at: datetime) -> str:
-    """Return the page, complete in itself.
-
-    Args:
-        parts: the parts; the first gives the page its title.
-        at: UTC.
-    """
-    title, style = f"ironcurtain-proxy: {parts[0].title}", _STYLE.read_text("utf-8")
+def page(part: ReportPart, at: datetime) -> str:
+    """Return the page about one subject, complete in itself. The time is UTC."""
+    title, style = f"ironcurtain-proxy: {part.title}", _STYLE.read_text("utf-8")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{shown(title)}, {at:%Y-%m-%d %H:%M} UTC</title><style>{style}</style></head>"
-        f"<body><main><h1>{shown(title)}</h1>{part_of_page(parts[0])}"
-        + "".join(f"<h1>{shown(part.title)}</h1>{part_of_page(part)}" for part in parts[1:])
-        + "</main></body></html>\n"
+        f"<body><main><h1>{shown(title)}</h1>{part_of_page(part)}"
+        "</main></body></html>\n"
     )
 
 
@@ -343,10 +282,9 @@ def part_of_page(part: ReportPart) -> str:
 
 
 def _tile(tile: Tile) -> str:
-    judged = "" if tile.met is None else (" met" if tile.met else " missed")
     return (
         f'<div class="tile"><dt>{shown(tile.name)}</dt><dd>{shown(tile.value)}</dd>'
-        f'<dd class="aim{judged}">{shown(tile.aim)}</dd></div>'
+        f'<dd class="aim">{shown(tile.about)}</dd></div>'
     )
 
 

@@ -80,13 +80,13 @@ def test_each_call_is_of_one_kind_and_the_bars_add_up(day: Day) -> None:
 
 def test_a_call_that_was_refused_because_nobody_reviewed_counts_as_a_question(day: Day) -> None:
     assert day.unreviewed == 1
-    text = "".join(Parsed(page([calls_part(day, NOON, str)], NOON)).words)
+    text = "".join(Parsed(page(calls_part(day, NOON, str), NOON)).words)
     assert "1 asked, 1 refused because nobody reviewed" in text
     assert "22.2" in text
 
 
 def test_the_page_has_every_section_and_no_words_of_an_agent_as_markup(day: Day) -> None:
-    parsed = Parsed(page([calls_part(day, NOON, str)], NOON))
+    parsed = Parsed(page(calls_part(day, NOON, str), NOON))
     assert parsed.open == []
     assert parsed.tags["svg"] == 3
     assert parsed.tags["table"] == 3
@@ -98,7 +98,7 @@ def test_the_page_has_every_section_and_no_words_of_an_agent_as_markup(day: Day)
 
 
 def test_a_page_about_no_call_says_so() -> None:
-    parsed = Parsed(page([calls_part(count_calls(()), NOON, str)], NOON))
+    parsed = Parsed(page(calls_part(count_calls(()), NOON, str), NOON))
     assert parsed.words.count("Nothing yet.") == 6
 
 
@@ -119,6 +119,15 @@ def test_anybody_gets_a_report_of_their_audit_log(
     assert capsys.readouterr().out == f"wrote {target}\n"
     assert target.stat().st_mode & 0o777 == 0o600
     assert "Questions per 100 calls" in target.read_text("utf-8")
+
+
+def test_a_page_that_cannot_be_written_is_said(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["report", "--log", str(log), "--output", "/nowhere/page.html"]) == 2
+    said = "ironcurtain-proxy: /nowhere/page.html: No such file or directory\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_report_of_nothing_is_refused_with_the_reason(

@@ -1,6 +1,5 @@
-"""`metrics`, `report` and `patterns`, as a person or a program would use them."""
+"""`metrics` and `patterns`, as a person or a program would use them."""
 
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -76,21 +75,6 @@ def test_metrics_as_json_have_every_metric_of_the_document(used: Store, run: Run
 def test_metrics_can_be_written_for_prometheus(used: Store, run: Run) -> None:
     out = run("metrics", "--prometheus")[1]
     assert 'ironcurtain_decisions{decision="approved",decided_by="reviewer"} 4\n' in out
-
-
-def test_a_report_is_written_for_its_reader_alone(used: Store, run: Run, home: Path) -> None:
-    code, out, _ = run("report", "--output", "page.html", "--since", "7d")
-    assert (code, out) == (0, "wrote page.html\n")
-    page = home / "page.html"
-    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert "5 permission prompts" in page.read_text(encoding="utf-8")
-    assert stat.S_IMODE(page.stat().st_mode) == 0o600
-
-
-def test_a_report_that_cannot_be_written_is_said(used: Store, run: Run) -> None:
-    code, _, err = run("report", "--output", "/nowhere/page.html")
-    assert code == 2
-    assert err == "ironcurtain-proxy: /nowhere/page.html: No such file or directory\n"
 
 
 NAME = "file_edit in /srv/app/docs"
