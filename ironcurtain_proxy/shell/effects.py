@@ -417,6 +417,8 @@ _SPECIAL: Final[
     "find": why_not_find,
     "cd": _cd,
     "echo": _echo,
+    "basename": _echo,
+    "dirname": _echo,
     "set": _set,
     "command": _command,
 }

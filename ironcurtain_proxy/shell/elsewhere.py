@@ -26,6 +26,7 @@ from ironcurtain_proxy.shell.outward import (
 )
 from ironcurtain_proxy.shell.places import is_within, may_write, normal
 from ironcurtain_proxy.shell.programs import word_set
+from ironcurtain_proxy.shell.readers import why_not_find
 from ironcurtain_proxy.shell.statements import TEXT_RUNNERS
 from ironcurtain_proxy.shell.words import told_by
 
@@ -76,7 +77,7 @@ def words_elsewhere(command: SimpleCommand, place: CommandPlace) -> Iterator[Wor
     files = None if runs else _files(command)
     given = command.words[1:] if files is None else files
     yield from (one for one in given if names_elsewhere(one, place, runs=runs))
-    if name not in _WALKS and files != ():
+    if files != ():
         yield from (one for one in given if _holds_homes(one, place))
     for one in command.redirections:
         is_text = one.operator in {"<<", "<<<"}
@@ -95,7 +96,7 @@ def shows_no_content(command: SimpleCommand) -> bool:
     if name in {"source", "."}:
         return all(_SCRIPT.search(told_by(word)[0]) for word in command.words[1:2])
     if name != "git":
-        return name in SHOW_NO_CONTENT
+        return name in SHOW_NO_CONTENT or _only_lists(name or "", command.words[1:])
     path = sub_commands(command.words[1:])
     if command.words[1:2] and command.words[1].text in word_set("git-shows-names"):
         return True
@@ -113,6 +114,29 @@ def shows_no_content(command: SimpleCommand) -> bool:
     )
 
 
+def shows_objects(command: SimpleCommand) -> bool:
+    """Return whether git shows what its repository holds, and no file beside it, in any case.
+
+    Its further words may be known only when it runs: as a path outside, none is read.
+    """
+    shows = [one.text for one in command.words[1:2]]
+    return name_of(command) == "git" and not word_set("git-shows-objects").isdisjoint(shows)
+
+
+def _only_lists(name: str, rest: Sequence[Word]) -> bool:
+    """Return whether a program shows names alone with these options, as `find` without an action.
+
+    What is known only when it runs could be an action.
+    """
+    if name in {"find", "gfind"}:
+        return why_not_find(rest, _ANYWHERE, frozenset()) is None
+    found = reading_program(name)
+    if found is None or not (found.operands == "listed" or name in _WALKS):
+        return False
+    return not isinstance(read_options(found.grammar, rest, globs=True), str)
+
+
+_ANYWHERE: Final = CommandPlace(workspace="/", directory="/", home="/")
 _SCRIPT: Final = re.compile(r"(?:\.(?:sh|bash|zsh)|/activate|/env|/\.\w+)$")
 _STATISTICS: Final = word_set("names-only") | {"--no-patch", "-s", "-t", "--batch-check"}
 _CONTENT: Final = re.compile(
@@ -161,7 +185,7 @@ def tells(command: SimpleCommand, place: CommandPlace) -> bool:
         return directory_after(command.words[1:], place) is None and any(
             names_elsewhere(one, place) for one in command.words[1:]
         )
-    shows = shows_no_content(command) or name in _WALKS or not command.words
+    shows = shows_no_content(command) or not command.words
     if not shows and not is_symbolic_link(command):
         return False
     words = command.words[1:] if name != "export" else _exported(command)
@@ -226,7 +250,7 @@ def takes_names(command: SimpleCommand) -> bool:
         return True
     if name in {"cd", "pushd", "source", "."}:
         return any(one.text is None for one in command.words[1:])
-    if shows_no_content(command) or not command.words:
+    if shows_no_content(command) or shows_objects(command) or not command.words:
         return False
     words = command.words[1:]
     files = _files(command)

@@ -33,6 +33,7 @@ from ironcurtain_proxy.model.request import (
     Word,
 )
 from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.elsewhere import shows_objects
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
@@ -272,7 +273,9 @@ def _family_of(part: Part, parts: Sequence[Part], *, held: bool) -> Family | Non
         return Family(program=(), around=tuple(around), is_general=False)
     words = _plain_words(command, parts)
     if words is None:
-        return _of_service(command, place, around) if _is_at_home(place) else None
+        if _is_at_home(place):
+            return _of_service(command, place, around)
+        return _of_objects(command, place) if held and not around else None
     is_plain = held and not around
     elsewhere = None if _is_at_home(place) else _reading_elsewhere(words, place, held=is_plain)
     found = elsewhere or _of_words(words, place)
@@ -287,6 +290,15 @@ def _of_service(
     if service is None:
         return None
     return Family(program=(SERVICES,), kept=(service,), around=tuple(around))
+
+
+def _of_objects(command: SimpleCommand, place: CommandPlace) -> Family | None:
+    """Return the family of git in a repository elsewhere of which it shows any object.
+
+    A sandbox holds the command: an option among the unknown words may run what git is set to run.
+    """
+    words = [Word("HEAD") if one.text is None else one for one in command.words]
+    return _reading_elsewhere(words, place, held=True) if shows_objects(command) else None
 
 
 def _says_nothing(around: str, family: Family) -> bool:
@@ -371,7 +383,9 @@ def _only_reads_elsewhere(part: Part, *, held: bool) -> bool:
     """Return whether a part changes nothing, whatever else it needs an approval for."""
     if part.command.assignments or _redirected(part.command, part.place) != []:
         return False
-    return _reading_elsewhere(part.command.words, part.place, held=held) is not None
+    objects = _of_objects(part.command, part.place) if held else None
+    words = part.command.words
+    return (objects or _reading_elsewhere(words, part.place, held=held)) is not None
 
 
 def _reading_elsewhere(words: Sequence[Word], place: CommandPlace, *, held: bool) -> Family | None:

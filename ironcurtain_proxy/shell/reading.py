@@ -43,7 +43,8 @@ def reading_of_files(part: Part) -> Family | None:
     more, or names files of several directories.
     """
     command, place = part.command, part.place
-    if part.effect != "beyond" or not only_reads_elsewhere(command, place):
+    is_asked = part.effect == "beyond" or (part.effect == "local" and part.program in _WALK)
+    if not is_asked or not only_reads_elsewhere(command, place):
         return None
     named = (*command.words, *[one.target for one in command.redirections])
     files = part.program in _OF_FILES

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.shell.places import PROJECT
+from tests.shell.places import PROJECT, covers
 from tests.tables import table
 
 MARK: Final = "only the user reads this"
@@ -42,6 +43,15 @@ def test_the_history_of_the_own_repository_is_read_from_its_first_worktree_too()
 @pytest.mark.parametrize("command", table("shell/elsewhere.other_history", list[str]))
 def test_nothing_else_of_the_first_worktree_is_read(command: str) -> None:
     assert effect(command, replace(PROJECT, repository="/home/u/main/.git")) == "beyond"
+
+
+def test_an_approval_of_git_elsewhere_covers_objects_named_when_it_runs() -> None:
+    granted = families_of(parse_command("git -C ~/x show HEAD"), PROJECT, held=True) or ()
+    for covered in (True, False):
+        for command in table(f"shell/elsewhere.{'' if covered else 'no_'}objects", list[str]):
+            assert covers(granted, parse_command(command), PROJECT, held=True) == covered, command
+    # Without a sandbox an unknown word may be an option that runs a program.
+    assert not covers(granted, parse_command("git -C ~/x show $h"), PROJECT)
 
 
 def _spellings(home: str) -> Iterator[str]:
