@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-from msgspec import Struct, json
+from msgspec import Struct, json, to_builtins
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.reading.layers import (
@@ -135,7 +135,15 @@ def configuration_of(
     Raises:
         ConfigurationError: it is not known, or cannot be used.
     """
-    said = state_of(one, sessions)
+    return _configuration(state_of(one, sessions), environ)
+
+
+def configuration_by(state: "SessionState", environ: Mapping[str, str]) -> SessionConfiguration:
+    """Return the configuration of a running session; see `configuration_of`."""
+    return _configuration(to_builtins(state), environ)
+
+
+def _configuration(said: Mapping[str, object], environ: Mapping[str, str]) -> SessionConfiguration:
     own = {name: value for name, value in environ.items() if name not in SETTING_VARIABLES}
     theirs = _mapping(said.get("variables"))
     variables = {**own, **{name: theirs[name] for name in theirs if name in SETTING_VARIABLES}}

@@ -81,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             # Here, because Python only complains when the flush at its own exit fails.
             sys.stdout.flush()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if stop.args:
+            # What holds now, from whoever knows it.
+            sys.stderr.write(f"\nironcurtain-proxy: stopped: {stop}\n")
         return EXIT_INTERRUPTED
     except OSError as error:
         if error.errno not in _UNWRITABLE or error.filename is not None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.cli.explain_overlay import refuse_unknown_server
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_servers import settings_for
-from ironcurtain_proxy.cli.output import picked
+from ironcurtain_proxy.cli.output import picked, saying_what_holds
 from ironcurtain_proxy.config.annotating.described import (
     DescribedServer,
     DescribedTool,
@@ -186,6 +186,11 @@ def run(options: argparse.Namespace) -> int:
         ConfigurationError: an argument or a file cannot be used.
     """
     talk = Dialogue(yes=options.yes or options.dry_run, as_json=options.json)
+    with saying_what_holds(lambda: talk.holds):
+        return _annotated(talk, options)
+
+
+def _annotated(talk: Dialogue, options: argparse.Namespace) -> int:
     require_terminal(talk, "annotate")
     settings = _settings(options)
     spec = _chosen(settings, options.server)

@@ -21,8 +21,10 @@ from ironcurtain_proxy.cli.explain_overlay import (
     ExplainedCall,
     NamedCall,
     about_unknown_tool,
+    covering_kept,
     refuse_unknown_server,
     rehearsed,
+    step_of,
     tool_meant,
 )
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
@@ -126,7 +128,10 @@ class _Explained(Struct, frozen=True, kw_only=True):
         lines = _as_text(self.name, self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             lines += overlay_as_text(self.found, self.asked)
-        offer = ["", "to allow such calls:", f"  {self.offer}"] if self.offer else []
+        is_kept = self.found is not None and self.found.kept
+        lines[0] += "; a kept approval covers the call" if is_kept else ""
+        is_offered = self.offer and not is_kept
+        offer = ["", "to allow such calls:", f"  {self.offer}"] if is_offered else []
         # A value with a line end must not write a line of its own.
         return [visible(line) for line in (*lines, *offer, *self.notes)]
 
@@ -408,7 +413,10 @@ def rehearsed_operation(
     refuse_unknown_server(operation.server, configured)
     sandbox = find_sandbox(settings, os.environ, lambda _: None)
     rehearsal = rehearsal_for(settings, loaded, os.environ, sandbox)
-    return ExplainedCall(anyio.run(rehearsal.of_operation, operation), None)
+    found = anyio.run(rehearsal.of_operation, operation)
+    named = NamedCall(operation.server, operation.tool, settings)
+    step = step_of(found, named, operation.arguments, loaded)
+    return ExplainedCall(found, None, () if step is None else covering_kept(step, settings, loaded))
 
 
 def notes_on(operation: Operation) -> list[str]:

@@ -20,13 +20,19 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.document import nearest, shown
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import ServerCall
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.case import Judgement
-from ironcurtain_proxy.model.decision import effect_of
+from ironcurtain_proxy.model.decision import Escalate, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.grant import Grant
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+from ironcurtain_proxy.own_process import SystemClock
+from ironcurtain_proxy.rehearsal.memory import DEFINITION, EscalatedStep, Memory
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.rehearsal import RehearsedCall, rehearsal_for
+from ironcurtain_proxy.wiring.reviewers import persisted_grants
 
 # --- explain names
 
@@ -113,6 +119,8 @@ class ExplainedCall(Struct, frozen=True):
     """The decision once every server has listed its tools and no other has a tool of this name:
     lists that spare a question then count for the bare name, too. None: the decision is the same.
     """
+    kept: tuple[Grant, ...] = ()
+    """The kept grants that a new session would use for the call, so that nobody is asked."""
 
 
 def rehearsed(
@@ -135,13 +143,64 @@ def rehearsed(
         return anyio.run(rehearse, asked.server, asked.tool, arguments)
 
     certain, unique = outcome(is_unique=len(settings.servers) == 1), outcome(is_unique=True)
-    return ExplainedCall(certain, None if unique == certain else unique)
+    step = step_of(certain, asked, arguments, loaded)
+    kept = () if step is None else covering_kept(step, settings, loaded)
+    return ExplainedCall(certain, None if unique == certain else unique, kept)
+
+
+def step_of(
+    found: RehearsedCall, asked: NamedCall, arguments: Arguments, loaded: LoadedPolicy
+) -> EscalatedStep | None:
+    """Return a call that somebody is asked about, as grants see it, or None if nobody is."""
+    facts, settings = found.gathered, asked.settings
+    if not isinstance(facts, Facts) or not isinstance(found.decision, Escalate):
+        return None
+    if found.uncontained == "":
+        return None
+    (server,) = [spec.annotations for spec in settings.servers if spec.name == asked.server]
+    own = loaded.annotations.get((server, asked.tool))
+    alike = {
+        tool: (DEFINITION, own.shared_with(one))
+        for (owner, tool), one in loaded.annotations.items()
+        if own is not None and owner == server and tool != asked.tool
+    }
+    return EscalatedStep(
+        session="try",
+        call=ServerCall(asked.server, asked.tool, arguments),
+        facts=facts,
+        judged=found.judged,
+        policy=loaded.policy,
+        home=RealPath.from_text(str(settings.home)),
+        workspace=settings.workspace or RealPath(()),
+        alike={tool: shared for tool, shared in alike.items() if shared[1]},
+    )
+
+
+def covering_kept(
+    step: EscalatedStep, settings: Settings, loaded: LoadedPolicy
+) -> tuple[Grant, ...]:
+    """Return the kept grants that a new session would use for a call, or none.
+
+    The server's own description of the tool, which a grant is bound to, is not in any file.
+    """
+    keeper, _ = persisted_grants(settings, loaded, SystemClock())
+    if keeper is None:
+        return ()
+    memory = Memory()
+    for one in keeper.load():
+        memory.restore(one)
+    return memory.covering(step)
 
 
 def as_text(found: ExplainedCall, asked: NamedCall) -> list[str]:
     """Return the lines of the report."""
     lines = ["", "besides the policy", *_lines(found.certain.judged, asked)]
     lines += _in_the_sandbox(found.certain)
+    lines += ["", "kept approvals"] if found.kept else []
+    lines += [
+        f"  {one.id[:8]} covers it, so that nobody is asked: {one.pattern.description}"
+        for one in found.kept
+    ]
     if found.if_unique is not None:
         name = f'"{asked.tool}"'
         lines += ["", f"once every server has listed its tools, and no other has {name}"]
@@ -217,6 +276,7 @@ def as_json(found: ExplainedCall, asked: NamedCall) -> Mapping[str, Json]:
     fields["sandbox"] = None if blocked is None else blocked.reason
     fields["opened"] = [*found.certain.opened]
     fields["uncontained"] = found.certain.uncontained
+    fields["kept"] = [one.id for one in found.kept]
     if found.if_unique is not None:
         fields["ifNameIsUnique"] = _fields(found.if_unique.judged, asked)
     return fields

@@ -17,7 +17,12 @@ import orjson
 from msgspec import Struct, field
 
 from ironcurtain_proxy.cli.arguments import path_of
-from ironcurtain_proxy.cli.explain_overlay import NamedCall, refuse_unknown_server, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import (
+    NamedCall,
+    refuse_unknown_server,
+    rehearsed,
+    step_of,
+)
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, picked, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_file import Basis
@@ -52,12 +57,12 @@ from ironcurtain_proxy.mailbox.session_state import (
     put_command,
     read_grants,
 )
-from ironcurtain_proxy.model.decision import Allow, Escalate
+from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
-from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, Facts, ParsedCommand
+from ironcurtain_proxy.model.request import AccessRequest, CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.values import Json, RealPath, list_of, object_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.rehearsal.memory import DEFINITION, EscalatedStep, Memory
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import basis_in
@@ -498,26 +503,5 @@ def _asked(
     refuse_unknown_server(call.server, [spec.name for spec in settings.servers])
     named = NamedCall(call.server, call.tool, settings)
     found = rehearsed(named, call.arguments, loaded, os.environ).certain
-    facts = found.gathered
-    if not isinstance(facts, Facts) or not isinstance(found.decision, Escalate):
-        return None, isinstance(found.decision, Allow)
-    if found.uncontained == "":
-        return None, True
-    (server,) = [spec.annotations for spec in settings.servers if spec.name == call.server]
-    own = loaded.annotations.get((server, call.tool))
-    alike = {
-        tool: (DEFINITION, own.shared_with(one))
-        for (owner, tool), one in loaded.annotations.items()
-        if own is not None and owner == server and tool != call.tool
-    }
-    step = EscalatedStep(
-        session="try",
-        call=call,
-        facts=facts,
-        judged=found.judged,
-        policy=loaded.policy,
-        home=RealPath.from_text(str(settings.home)),
-        workspace=settings.workspace or RealPath(()),
-        alike={tool: shared for tool, shared in alike.items() if shared[1]},
-    )
-    return step, False
+    step = step_of(found, named, call.arguments, loaded)
+    return step, step is None and (isinstance(found.decision, Allow) or found.uncontained == "")

@@ -34,6 +34,7 @@ from ironcurtain_proxy.cli.init_servers import (
     with_own_shell,
 )
 from ironcurtain_proxy.cli.init_wants import short
+from ironcurtain_proxy.cli.output import saying_what_holds
 from ironcurtain_proxy.config.clients.finding import read_client_file
 from ironcurtain_proxy.config.clients.plan import (
     UndoneFile,
@@ -58,10 +59,15 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: an argument or a file cannot be used.
     """
+    talk = Dialogue(yes=options.yes, as_json=options.json)
+    with saying_what_holds(lambda: talk.holds):
+        return _run(talk, options)
+
+
+def _run(talk: Dialogue, options: argparse.Namespace) -> int:
     home = Path(os.path.realpath(options.home or home_directory(os.environ)))
     # From here on everything is as it will be when this user starts the proxy.
     os.environ["HOME"] = str(home)
-    talk = Dialogue(yes=options.yes, as_json=options.json)
     if options.undo:
         return put_back(talk, home, home / STATE_DIRECTORY)
     workspace, why = proposed_workspace(options.workspace, Path.cwd(), home)
@@ -156,6 +162,7 @@ def _put_hooks(
         question = f"Put our hooks first in {short(file, wish.home)}? Other hooks stay."
         if talk.ask(question, is_step=True) == "n":
             continue
+        talk.holds = "`ironcurtain-proxy init --undo` takes everything back"
         try:
             _add_policy(wish)
             installing.install(installing.place_for(client, wish.home, wish.state))
@@ -200,6 +207,7 @@ def _without_client(
     files = planned_files(state, preset(options.preset), servers, entries, workspace)
     for line in described(servers, preset(options.preset)):
         talk.say(line)
+    talk.holds = f"the files below {short(state, home)} may be written"
     written = write_files(files, talk.say, force=options.force)
     silent = [server.name for server in servers if server.error]
     talk.answer |= {"servers": [one.name for one in servers], "silent": [*silent]}
@@ -250,6 +258,7 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
     Raises:
         ConfigurationError: the record cannot be read, or another `init` is running.
     """
+    talk.holds = "run it again to put back what is not put back yet"
     taken = _take_hooks(talk, home, state)
     if not read_undo_record(state).entries:
         if not taken:

@@ -473,6 +473,7 @@ def _write(
     workspace = wish.workspace if configured is None else Path(configured)
     files = planned_files(wish.state, preset(wish.preset), new.servers, new.entries, workspace)
     journal = read_undo_record(wish.state)
+    talk.holds = "`ironcurtain-proxy init --undo` restores the changed files"
     if not write_files(files, talk.say, force=wish.force, own=journal.written):
         why = Failure(
             why="nothing was written: files of ours hold what init did not write",
@@ -485,13 +486,9 @@ def _write(
     try:
         write_undo_record(wish.state, journal)
         done = _change_files(talk, wish, journal, new.changed, outcome)
-    except KeyboardInterrupt:
-        talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
-        raise
     except OSError as error:
         raise ConfigurationError(
-            f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
-            "`ironcurtain-proxy init --undo` restores the changed files"
+            f"{error.filename or wish.state}: cannot be written: {error.strerror}; {talk.holds}"
         ) from None
     talk.answer["changed"] = [
         {"file": str(one.file.path), "client": one.file.client.id, "servers": [*one.servers]}

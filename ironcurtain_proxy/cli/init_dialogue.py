@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.secrets import MASK
-from ironcurtain_proxy.cli.output import counted, encodable, typed_line
+from ironcurtain_proxy.cli.output import UNCHANGED, counted, encodable, typed_line
 from ironcurtain_proxy.config.annotating.texts import ReadServer
 from ironcurtain_proxy.config.clients.plan import digest
 from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
@@ -43,6 +43,8 @@ class Dialogue(Struct):
     as_json: bool
     all_steps: bool = False
     """Whether the person has accepted all steps at once."""
+    holds: str = UNCHANGED
+    """What is said where the person stops the command now."""
     answer: dict[str, Json] = field(default_factory=dict)
     """The output of `--json`."""
 
@@ -72,7 +74,9 @@ class Dialogue(Struct):
             sys.stdout.flush()
             line = typed_line()
             if not line:
-                raise ConfigurationError("the input ended before the questions were answered")
+                raise ConfigurationError(
+                    f"the input ended before the questions were answered: {self.holds}"
+                )
             word = line.strip().lower()
             if not word:
                 return keys[0]
@@ -263,6 +267,7 @@ def install_packages(
         talk.say(f"  {clean(shlex.join(masked_arguments(command)), 300)}")
     if talk.ask(f"Install {counted(len(wanted), 'package')} first?", is_step=True) == "n":
         return {}
+    talk.holds = f"{UNCHANGED} but the packages that are installed by now"
     done: list[Json] = []
     faults: dict[str, tuple[str, str]] = {}
     for command, spec in wanted.items():

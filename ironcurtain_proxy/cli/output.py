@@ -3,12 +3,16 @@
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.model.decision import Decision, Escalate
 from ironcurtain_proxy.model.values import Json
+
+UNCHANGED: Final = "nothing was changed"
 
 
 def say(line: str) -> None:
@@ -95,10 +99,23 @@ def shortened(text: str, most: int) -> str:
 
 
 def is_confirmed(question: str) -> bool:
-    """Return whether the person answers a question with yes. Every other input is a no."""
+    """Return whether the person answers a question with yes. Every other input is a no.
+
+    It is asked before the first change.
+    """
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    return typed_line().strip().lower() in {"y", "yes"}
+    with saying_what_holds(lambda: UNCHANGED):
+        return typed_line().strip().lower() in {"y", "yes"}
+
+
+@contextmanager
+def saying_what_holds(what: Callable[[], str]) -> Iterator[None]:
+    """Have `main` say what holds now if the person interrupts the command (Ctrl-C)."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(*(stop.args or [what()])) from None
 
 
 def typed_line() -> str:

@@ -22,6 +22,7 @@ from ironcurtain_proxy.cli.output import (
     picked,
     say,
     say_json,
+    saying_what_holds,
     shortened,
     terminal_width,
 )
@@ -212,11 +213,8 @@ def take_back(
         return is_confirmed("go on?")
 
     looking = partial(looking_after, request.workspace, state, lambda text: complain(visible(text)))
-    try:
+    with saying_what_holds(lambda: "run it again to put back what is not put back yet"):
         return roll_back(request, limits, SystemClock().now, confirm, looking)
-    except KeyboardInterrupt:
-        complain("interrupted: run it again to put back what is not put back yet")
-        raise
 
 
 def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:

@@ -19,7 +19,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.values import Json, list_of
-from ironcurtain_proxy.sessions import running_sessions
+from ironcurtain_proxy.sessions import SessionState, configuration_by, running_sessions
 from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
@@ -169,9 +169,21 @@ def _sessions(settings: Settings) -> list[Json]:
     """Return the settings of running sessions, which may have other files and variables."""
     said = "pid workspace client servers config policyVersion policyProblem"
     return [
-        {**picked(one, "session openQuestions"), **picked(one.state, said)}
+        {
+            **picked(one, "session openQuestions"),
+            **picked(one.state, said),
+            "policyOfItsFiles": _policy_of_files(one.state),
+        }
         for one in running_sessions(settings.sessions_dir)
     ]
+
+
+def _policy_of_files(state: SessionState) -> str | None:
+    """Return the version of a session's files now: it has its own servers, and so descriptions."""
+    try:
+        return load_policy(configuration_by(state, os.environ).settings).version
+    except (ConfigurationError, OSError):
+        return None
 
 
 def _shown_sessions(fields: Mapping[str, Json]) -> list[str]:
@@ -184,13 +196,17 @@ def _shown_sessions(fields: Mapping[str, Json]) -> list[str]:
 def _shown_session(one: Mapping[str, Json]) -> str:
     servers = one["servers"] if isinstance(one["servers"], list) else []
     count = one["openQuestions"]
+    version, now = str(one["policyVersion"]), one["policyOfItsFiles"]
+    policy = f"policy {version[:12] or 'not known'}"
+    if version and now:
+        policy += " (as its files are)" if now == version else f" (its files: {str(now)[:12]})"
     parts = (
         str(one["session"]),
         f"client {one['client'] or 'not known yet'}",
         f"workspace {one['workspace'] or 'none'}",
         f"servers {', '.join([str(name) for name in servers]) or 'none'}",
         f"{count} open question{'' if count == 1 else 's'}",
-        f"policy {str(one['policyVersion'])[:12] or 'not known'}",
+        policy,
         *([f"its files cannot be used: {one['policyProblem']}"] if one["policyProblem"] else []),
     )
     return f"{'Session:':<{_WIDTH}}{visible('; '.join(parts))}"
@@ -200,6 +216,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
     profile = str(fields["profile"])
     if fields["profileThatHolds"] != profile:
         profile += f" ({fields['profileThatHolds']} holds)"
+    of_which = " (of the servers below)" if fields["servers"] else ""
     rows = [
         ("Workspace", fields["workspace"] or "not set: run `ironcurtain-proxy init`"),
         ("Approval Policy", fields["approvalPolicy"]),
@@ -212,7 +229,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Containment", _containment(fields)),
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Pins", fields["pins"]),
-        ("Policy version", str(fields["policyVersion"])[:12]),
+        ("Policy version", f"{str(fields['policyVersion'])[:12]}{of_which}"),
         *([("Administrator", fields["managed"])] if fields["managed"] else []),
         *[(name.capitalize(), text) for name, text in _named(fields["hooks"])],
         ("Questions in", fields["escalations"]),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.decision.authorizer import goes_by_name
 from ironcurtain_proxy.facts.client_tools import ServerCall
 from ironcurtain_proxy.facts.live_catalogue import fingerprint
-from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook, Remembered
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -32,6 +32,7 @@ from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
     FamilyPattern,
+    Grant,
     ToolPattern,
 )
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
@@ -101,6 +102,21 @@ class Memory(Struct):
                     self.approvals.grants.revoke(one.grant.id)
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
         return any(not one.use(claim, _WHEN).open for one in (self.families, self.approvals))
+
+    def restore(self, kept: Remembered) -> None:
+        """Add a kept grant, whatever its server says of the tool: no rehearsal knows that."""
+        pattern = kept.grant.pattern
+        if not isinstance(pattern, CapabilityPattern):
+            there = replace(pattern, definition=DEFINITION)
+            lasting = replace(kept.grant, pattern=there, expires=None)
+            self.approvals.grants.restore(replace(kept, grant=lasting))
+
+    def covering(self, asked: EscalatedStep) -> tuple[Grant, ...]:
+        """Return the approvals that a call would use, or none if somebody is asked."""
+        cover = self.approvals.look(
+            Claim(call=asked.escalated(), reasons=asked.judged.reasons), _WHEN
+        )
+        return () if cover.open else cover.grants
 
     def approve(self, asked: EscalatedStep) -> str:
         """Remember the first candidate. Return what it covers, or nothing if there is none."""
@@ -174,9 +190,8 @@ def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[Server
         if one.workspace not in {None, workspace} or isinstance(pattern, CapabilityPattern):
             continue
         if pattern.tool in servers:
-            there = replace(pattern, server=servers[pattern.tool], definition=DEFINITION)
-            lasting = replace(grant, pattern=there, expires=None)
-            memory.approvals.grants.restore(replace(one.remembered, grant=lasting))
+            there = replace(grant, pattern=replace(pattern, server=servers[pattern.tool]))
+            memory.restore(replace(one.remembered, grant=there))
     return memory
 
 

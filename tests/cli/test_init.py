@@ -5,7 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -221,13 +221,24 @@ def test_a_key_that_stands_twice_is_named(machine: Machine) -> None:
 
 
 @contextmanager
-def terminal(machine: Machine) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+def interruptible() -> Iterator[None]:
+    """A shell that runs the tests in the background has SIGINT ignored, by all children too."""
+    formerly = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, formerly)
+
+
+@contextmanager
+def terminal(
+    machine: Machine, command: Sequence[str] = ()
+) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*program.for_others(), "init", "--seconds", "40"],
-        env=machine.environ, cwd=machine.workspace, stdin=theirs, stdout=theirs, stderr=theirs,
-        start_new_session=True,
-    )  # fmt: skip
+    with interruptible():
+        process = subprocess.Popen(
+            [*(command or program.for_others()), "init", "--seconds", "40"],
+            env=machine.environ, cwd=machine.workspace, stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True,
+        )  # fmt: skip
     os.close(theirs)
     try:
         yield ours, process
@@ -270,20 +281,36 @@ def test_every_step_is_asked_about_and_no_changes_nothing(machine: Machine) -> N
 
 def test_an_interruption_while_servers_are_read_changes_nothing(machine: Machine) -> None:
     before = machine.give_cursor(silent=machine.silent())
-    # A shell that runs the tests in the background has the signal ignored, by all children too.
-    formerly = signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(
-        [*PROXY, "init", "--yes", "--seconds", "50"], env=machine.environ, cwd=machine.workspace,
-        stdout=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    signal.signal(signal.SIGINT, formerly)
+    with interruptible():
+        process = subprocess.Popen(
+            [*PROXY, "init", "--yes", "--seconds", "50"], env=machine.environ,
+            cwd=machine.workspace, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
     assert process.stdout is not None
     for line in process.stdout:
         if b"reading the tools" in line:
             break
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=40)
-    assert process.returncode != 0
+    _, faults = process.communicate(timeout=40)
+    assert faults.decode().splitlines()[-1] == "ironcurtain-proxy: stopped: nothing was changed"
+    assert process.returncode == 130
+    assert machine.cursor.read_bytes() == before
+    assert not (machine.home / ".ironcurtain/config.json").exists()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_ctrl_c_at_a_question_says_that_nothing_was_changed(machine: Machine, steps: int) -> None:
+    before = machine.give_cursor(files=machine.server("files"))
+    with terminal(machine, PROXY) as (screen, process):
+        for answer in (b"s\n", b"\n", b"y\n")[:steps]:
+            read_until(screen, "[Y/n")
+            os.write(screen, answer)
+        read_until(screen, "[Y/n")
+        process.send_signal(signal.SIGINT)
+        said = read_until(screen, "changed\r\n")
+        assert "ironcurtain-proxy: stopped: nothing was changed" in said
+        assert process.wait(30) == 130
     assert machine.cursor.read_bytes() == before
     assert not (machine.home / ".ironcurtain/config.json").exists()
 

@@ -242,11 +242,11 @@ def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str])
 def test_an_interrupted_rollback_says_how_it_goes_on(
     top: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(question: str) -> bool:
-        raise KeyboardInterrupt(question)
+    def stopped(_question: str) -> bool:
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("ironcurtain_proxy.cli.rollback.is_confirmed", stopped)
     code, _, err = run("--to", "bb02")
     assert (code, (top / "a").read_text()) == (130, "cc03")
-    assert "interrupted: run it again" in err
+    assert "stopped: run it again" in err

@@ -10,7 +10,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sessions import note_session
 from tests import program
 from tests.program import PROXY
 
@@ -84,3 +87,23 @@ def test_a_configuration_that_cannot_be_used_is_told_in_lines(tmp_path: Path) ->
     assert shown.returncode == 2
     assert "sandboxPolicy" in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_session_of_some_servers_is_held_against_its_own_files(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    packed: Json = {"command": "mcp-server-sqlite", "annotations": "sqlite", "sandbox": False}
+    config: Mapping[str, Json] = {"mcpServers": {"notes": packed, "clock": {"command": "true"}}}
+    file = tmp_path / "config.json"
+    file.write_bytes(orjson.dumps(config))
+    said = {"HOME": str(home), "IRONCURTAIN_CONFIG": str(file), "SERVER_FILTER": "clock"}
+    settings = load_settings(said)
+    version = load_policy(settings).version
+    note_session(settings, "a client", version)
+    shown = status(tmp_path, config)
+    assert f"policy {version[:12]} (as its files are)" in shown.stdout
+    (here,) = re.findall("Policy version: +([0-9a-f]+) \\(of the servers below\\)", shown.stdout)
+    assert here != version[:12]
+    note_session(settings, "a client", "0" * 64)
+    shown = status(tmp_path, config)
+    assert f"policy 000000000000 (its files: {version[:12]})" in shown.stdout
