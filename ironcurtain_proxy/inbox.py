@@ -25,9 +25,8 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.mailbox.messages import Credential, is_id, timestamp
-from ironcurtain_proxy.mailbox.reviewer import watch_directory
 from ironcurtain_proxy.model.grant import Candidate
-from ironcurtain_proxy.private_directory import MailboxDirectory
+from ironcurtain_proxy.private_directory import MailboxDirectory, watch_directory
 
 USER_CONTEXT: Final = "user-context.json"
 TRUSTED_SOURCE: Final = "mux-trusted-input"

@@ -1,20 +1,26 @@
-"""The mailbox's directory, and how files in it are read and written.
+"""The mailbox's directory, and how files in it are read, written and watched for.
 
 Both sides use it. Knows nothing of what the files say. Everything goes through a descriptor of the
 directory: a link put in its place later leads nowhere.
 """
 
 import errno
+import logging
 import os
 import stat
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import anyio
+
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.private_files import make_private_directory
+
+_log: Final = logging.getLogger(__name__)
 
 _PRIVATE: Final = 0o600
 _TAKEN: Final = 0o400
@@ -291,3 +297,50 @@ def _write_all(descriptor: int, raw: bytes) -> None:
     rest = memoryview(raw)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+# --- watching -----------------------------------------------------------------------------------
+
+
+_SECONDS: Final = 1.0
+"""Seconds without a change after which an empty set is returned."""
+_PAUSE: Final = 0.001
+"""Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
+_RETRY_SECONDS: Final = 0.25
+
+
+async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
+    """Yield the names of made or changed files in the directory; an empty set every second.
+
+    Where it cannot be watched (no more watches left, a strange file system), only an empty set
+    comes: whoever reads this looks for himself then. Ends when `stop` is set.
+    """
+    why: object = "the system has no watch for it"
+    try:
+        with closing(InotifyQueue()) as watch:
+            if watch.add(str(path), contents=True):
+                while not stop.is_set():
+                    await _until_something_happens(watch.descriptor, stop)
+                    yield watch.names()
+                    await anyio.sleep(_PAUSE)
+                return
+    except OSError as error:
+        why = None if error.errno == errno.ENOSYS else error
+    if why is not None:
+        _log.warning("%s cannot be watched and is polled: %s", path, why)
+    with anyio.move_on_after(_RETRY_SECONDS):
+        await stop.wait()
+    yield set()
+
+
+async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def until_stopped() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(until_stopped)
+        with anyio.move_on_after(_SECONDS):
+            await anyio.wait_readable(descriptor)
+        tasks.cancel_scope.cancel()

@@ -182,7 +182,7 @@ class Repository:
             raise ConfigurationError("\n".join([str(one) for one in problems]))
         found = read_form(content / REVOKED_NAME, RevokedForm, Report())
         if found is not None and (idle := found[1].idle()):
-            why = "write whole ids (`grants list --json`), and fingerprints such as SHA256:…"
+            why = "write whole ids (`grants list --json`) and names, fingerprints as SHA256:…, or *"
             raise ConfigurationError(f"{REVOKED_NAME}: {idle[0][:80]!r} takes nothing back: {why}")
         archive = pack(files)
         if len(archive) > MOST_ARCHIVE:

@@ -315,6 +315,22 @@ def request_bytes(
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
+_OF_ONE_PROXY: Final = words("escalationId session createdAt expiresAt expiresInBoot owner")
+"""The keys of a request that differ where another proxy asks the same."""
+
+
+def asks_the_same(raw: bytes, other: bytes) -> bool:
+    """Return whether two requests show a person the same, but for who asks and when.
+
+    Raises:
+        TypeError: one is nested too deeply.
+    """
+    shown = [object_of(strict_json(one)) for one in (raw, other)]
+    # As JSON: Python takes 1 and true for the same.
+    left = [{name: one[name] for name in one if name not in _OF_ONE_PROXY} for one in shown]
+    return len({orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in left}) == 1
+
+
 def timestamp(moment: datetime, precision: str = "milliseconds") -> str:
     """RFC 3339 in UTC, by default with milliseconds, as JavaScript writes it."""
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -6,11 +6,10 @@ none waits for another. All file work is short and done in place, so that cancel
 always withdraws it.
 """
 
-import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, closing, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
-from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.lasting import lasting
 from ironcurtain_proxy.mailbox.adoption import (
     KeptQuestion,
@@ -35,6 +33,7 @@ from ironcurtain_proxy.mailbox.messages import (
     Credential,
     Expected,
     Owner,
+    asks_the_same,
     claim_name,
     digest_of,
     invalid,
@@ -71,6 +70,7 @@ from ironcurtain_proxy.private_directory import (
     UnacceptableFileError,
     content,
     mark_taken,
+    watch_directory,
 )
 from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 
@@ -127,50 +127,6 @@ class Question(Struct, kw_only=True, eq=False):
 
 
 _log = logging.getLogger(__name__)
-
-_SECONDS: Final = 1.0
-"""Seconds without a change after which an empty set is returned."""
-_PAUSE: Final = 0.001
-"""Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
-_RETRY_SECONDS: Final = 0.25
-
-
-async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
-    """Yield the names of made or changed files in the directory; an empty set every second.
-
-    Where it cannot be watched (no more watches left, a strange file system), only an empty set
-    comes: whoever reads this looks for himself then. Ends when `stop` is set.
-    """
-    why: object = "the system has no watch for it"
-    try:
-        with closing(InotifyQueue()) as watch:
-            if watch.add(str(path), contents=True):
-                while not stop.is_set():
-                    await _until_something_happens(watch.descriptor, stop)
-                    yield watch.names()
-                    await anyio.sleep(_PAUSE)
-                return
-    except OSError as error:
-        why = None if error.errno == errno.ENOSYS else error
-    if why is not None:
-        _log.warning("%s cannot be watched and is polled: %s", path, why)
-    with anyio.move_on_after(_RETRY_SECONDS):
-        await stop.wait()
-    yield set()
-
-
-async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def until_stopped() -> None:
-            await stop.wait()
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(until_stopped)
-        with anyio.move_on_after(_SECONDS):
-            await anyio.wait_readable(descriptor)
-        tasks.cancel_scope.cancel()
-
 
 GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
 """Called with `("revoke", grant id)` or `("clear", None)` for an operator's command."""
@@ -304,7 +260,13 @@ class Mailbox:
         if found is None:
             return escalation
         self._adopted[found.id] = found
-        return found.asked(escalation, self._clock.steady())
+        with suppress(TypeError):
+            if asks_the_same(found.raw, self._written(escalation)):
+                return found.asked(escalation, self._clock.steady())
+        # What a person was shown is not what would be carried out: somebody has edited the file.
+        _log.warning("the question %s was changed since it was asked: it is asked anew", found.id)
+        self.withdraw(found.id)
+        return escalation
 
     def answered(self, identifier: EscalationId) -> None:
         """Keep a question that was answered here by an approval, and no other."""
@@ -329,23 +291,12 @@ class Mailbox:
         return True
 
     def _post(self, escalation: Escalation) -> Question:
-        credential = self._settings.credential
-        reviewer = "" if credential is None else credential.reviewer
-        shown = replace(
-            escalation,
-            created=on_the_wall(escalation.created, self._clock),
-            deadline=on_the_wall(escalation.deadline, self._clock),
-        )
-        ends = in_this_boot(escalation.deadline, self._clock)
         place = self._opened()
         kept = self._adopted.pop(escalation.id, None)
         if kept is not None:
             return self._question(escalation, place, kept.raw)
-        subject = ""
-        if self._settings.outlive:
-            subject = subject_of(escalation, self._settings.principal)
-        raw = request_bytes(shown, self._owner, reviewer, ends, subject, os.uname().nodename)
-        if credential is not None or escalation.signing is not None:
+        raw = self._written(escalation)
+        if self._settings.credential is not None or escalation.signing is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
             place.clear(request_name(escalation.id))
             place.clear(response_name(escalation.id))
@@ -355,6 +306,27 @@ class Mailbox:
             )
         place.write(request_name(escalation.id), raw)
         return self._question(escalation, place, raw)
+
+    def _written(self, escalation: Escalation) -> bytes:
+        """Return the bytes of a question.
+
+        Raises:
+            TypeError: its arguments are nested too deeply.
+        """
+        credential = self._settings.credential
+        shown = replace(
+            escalation,
+            created=on_the_wall(escalation.created, self._clock),
+            deadline=on_the_wall(escalation.deadline, self._clock),
+        )
+        return request_bytes(
+            shown,
+            self._owner,
+            "" if credential is None else credential.reviewer,
+            in_this_boot(escalation.deadline, self._clock),
+            subject_of(escalation, self._settings.principal) if self._settings.outlive else "",
+            os.uname().nodename,
+        )
 
     def _question(self, escalation: Escalation, place: MailboxDirectory, raw: bytes) -> Question:
         return Question(

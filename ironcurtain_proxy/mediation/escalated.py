@@ -57,9 +57,19 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Superseded,
 )
-from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.grant import (
+    CallPattern,
+    CapabilityPattern,
+    FamilyPattern,
+    GrantPattern,
+    Pattern,
+    SameFlag,
+    SandboxOpening,
+    ToolPattern,
+    WithinDirectory,
+)
 from ironcurtain_proxy.model.operation import QUESTION_METHODS
-from ironcurtain_proxy.model.request import Facts, PathValue, lasting
+from ironcurtain_proxy.model.request import ArgumentFact, Facts, PathValue, lasting
 from ironcurtain_proxy.model.signing import (
     NO_SIGNATORIES,
     RISKS,
@@ -233,10 +243,9 @@ class SignedAnswers(Struct, kw_only=True):
             return why
         if not answer.approved:
             return ""
-        if answer.remember is not None and question.chosen(answer.remember) is None:
-            return "it would remember what was not offered"
         need, unneeded = question.signing, "the question needs no signature"
-        return unneeded if need is None else self._may_not(known, key, question, need)
+        why = "" if answer.remember is None else _keeps_too_much(key, question, answer.remember)
+        return why or (unneeded if need is None else self._may_not(known, key, question, need))
 
     def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
         if key.id in known.revoked:
@@ -304,11 +313,58 @@ def _beyond(key: ReviewerKey, question: Escalation) -> str:
     if question.command is not None:
         return "may approve calls in some directories only, and a command may reach others"
     values = [value for fact in question.request.arguments for value in fact.values]
-    paths = [value for value in values if isinstance(value, PathValue)]
+    paths = [value.path for value in values if isinstance(value, PathValue)]
     if not paths:
         return "may approve calls in some directories only, and this call names none"
-    outside = [one for one in paths if not any(map(one.path.is_within, key.paths or ()))]
-    return f"may not approve calls on {outside[0].path}" if outside else ""
+    opened = () if question.opening is None else question.opening.paths
+    outside = [one for one in (*paths, *opened) if not _is_below(one, key)]
+    return f"may not approve calls on {outside[0]}" if outside else ""
+
+
+def _keeps_too_much(key: ReviewerKey, question: Escalation, remember: int) -> str:
+    """Return why an answer may not remember what it names; empty if it may."""
+    pattern = question.chosen(remember)
+    if pattern is None:
+        return "it would remember what was not offered"
+    further = _reaches_further(pattern, key, question)
+    return f"it would remember more than {key.person} may approve" if further else ""
+
+
+def _is_below(path: RealPath, key: ReviewerKey) -> bool:
+    return any(map(path.is_within, key.paths or ()))
+
+
+def _reaches_further(pattern: Pattern, key: ReviewerKey, question: Escalation) -> bool:
+    """Return whether a grant would settle calls that a key may not approve.
+
+    It is looked at beside the call itself, which the key may approve.
+    """
+    match pattern:
+        case CapabilityPattern():
+            # Of any server and tool.
+            return key.paths is not None or key.servers is not None or key.risk != RISKS[-1]
+        case ToolPattern() | CallPattern(digest=None) | FamilyPattern():
+            return key.paths is not None
+        case CallPattern():
+            return False
+        case GrantPattern(constraints=held, parts=parts):
+            if key.paths is None:
+                return False
+            below = [one for one in held if isinstance(one, WithinDirectory)]
+            named = {one.role for one in held if not isinstance(one, SameFlag)}
+            return (
+                not all(_is_below(one.directory, key) for one in below)
+                or any(named.isdisjoint(fact.roles) for fact in _with_paths(question))
+                or any(_reaches_further(one, key, question) for one in parts)
+            )
+        case _:
+            assert_never(pattern)
+
+
+def _with_paths(question: Escalation) -> Iterator[ArgumentFact]:
+    for fact in question.request.arguments:
+        if any(isinstance(value, PathValue) for value in fact.values):
+            yield fact
 
 
 def _has_role(key: ReviewerKey, quorum: Quorum) -> bool:

@@ -19,6 +19,7 @@ from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, STATE_DIRECTORY, real
+from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.settings import ChannelName, Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.live_catalogue import server_digest
@@ -90,10 +91,12 @@ def signed_answers(
         ConfigurationError: there is such a file, and the library that checks signatures is not.
     """
     counters = cache(partial(_counters, named.home / STATE_DIRECTORY / "passkey-counters.json"))
-    if named.path is not None and named.path.exists():
+    if named.path is not None and is_there(named.path):
         require("fleet", str(named.path))
-        # Before the first question: what is read later may be an answer to that one.
+        # Before the first question: what is read later may be an answer to that one, and a file
+        # that is removed meanwhile would be taken for none.
         counters()
+        named()
     return SignedAnswers(
         clock=clock,
         signatories=named,
@@ -121,7 +124,7 @@ class SignatoriesInForce:
     def __call__(self) -> Signatories:
         """Return it, as it is at this moment."""
         if self._file is None:
-            if self.path is None or not self.path.exists():
+            if self.path is None or not is_there(self.path):
                 return NO_SIGNATORIES
             from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile  # noqa: PLC0415
 

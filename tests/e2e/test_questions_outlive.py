@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
@@ -87,6 +88,40 @@ def test_an_answer_that_came_while_no_proxy_lived_counts_once(shared: Person) ->
     assert "isError" not in ask(second)
     assert "isError" in ask(third)
     assert identifier not in waiting(shared)
+    assert len(installation.received()) == 1
+
+
+EDITS: dict[str, tuple[str, Json]] = {
+    "arguments": ("arguments", {"text": "/srv/harmless"}),
+    "the tool": ("toolName", "look"),
+    "what it does": ("told", ["Reads a file of yours."]),
+    "why it is asked": ("reason", "it is harmless"),
+    "whom it is asked alone": ("alone", []),
+    "more": ("context", {"Working directory": "/srv/other"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_answer_to_a_question_that_was_edited_after_its_proxy_ended_does_not_count(
+    shared: Person, edit: str
+) -> None:
+    """What a person is shown is what is carried out, also where the next proxy reads it."""
+    installation = shared.installation
+    first = installation.start(**HELD)
+    ask(first)
+    (identifier,) = waiting(shared)
+    killed(first)
+    (request,) = shared.directory.glob("request-*.json")
+    name, value = EDITS[edit]
+    request.write_bytes(orjson.dumps({**orjson.loads(request.read_bytes()), name: value}))
+    assert shared.command("approve", identifier).returncode == 0
+    second = installation.start(**HELD)
+    assert texts(ask(second))[0].startswith("HELD: ")
+    assert installation.received() == []
+    (asked,) = waiting(shared)
+    assert asked != identifier
+    assert shared.command("approve", asked).returncode == 0
+    assert "isError" not in ask(second)
     assert len(installation.received()) == 1
 
 

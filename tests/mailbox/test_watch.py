@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.mailbox.reviewer import watch_directory
+from ironcurtain_proxy.private_directory import watch_directory
 
 pytestmark = pytest.mark.anyio
 

@@ -133,8 +133,11 @@ class RevokedForm(Document, frozen=True, kw_only=True):
         return f"{who}: {self.reason}" if self.reason else f"{who} by its administrators"
 
     def idle(self) -> list[str]:
-        """Return what takes nothing back on any machine: half an id, or no fingerprint."""
+        """Return what takes nothing back on any machine: half an id, no fingerprint, no name."""
         idle = {one for one in self.keys if not is_fingerprint(one)}
+        # `joe@*` and `web-*` are names that nobody has: only `*` alone stands for others.
+        names = self.principals - {EVERYBODY}
+        idle |= {one for one in names if EVERYBODY in one or not one or one != one.strip()}
         return sorted(idle | {one for one in self.grants if not _GRANT.fullmatch(one)})
 
 

@@ -41,6 +41,7 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.layers import real, rooted
+from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.signing import (
     NO_SIGNATORIES,
@@ -225,8 +226,9 @@ class ReviewersFile(Struct, kw_only=True):
         except OSError:
             stamp = ()
         if not stamp:
-            # Whoever removes the file of a running proxy must not open it by that.
-            self._read = _NOBODY if self._stamp else NO_SIGNATORIES
+            # Whoever removes the file of a running proxy must not open it by that. Nor does a link
+            # that leads nowhere, of which nothing was ever read.
+            self._read = _NOBODY if self._stamp or is_there(self.path) else NO_SIGNATORIES
         elif stamp != self._stamp:
             report = Report()
             found = read_reviewers(self.path, self.home, report)

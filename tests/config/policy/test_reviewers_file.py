@@ -3,6 +3,8 @@
 from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import orjson
 import pytest
@@ -18,7 +20,12 @@ from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.signing import PublicKey
+from ironcurtain_proxy.wiring.reviewers import SignatoriesInForce, signed_answers
 from tests.config.files import said
+from tests.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 
 HOME = Path("/home/ada")
 
@@ -104,6 +111,28 @@ def test_a_file_that_is_broken_or_removed_while_it_is_used_opens_nothing(tmp_pat
     assert len(file.now().keys) == 2
     path.unlink()
     assert (len(file.now().keys), file.now().quorum) == (0, 1)
+
+
+def test_a_link_that_leads_nowhere_opens_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "reviewers.json"
+    path.symlink_to(tmp_path / "a share that is away" / "reviewers.json")
+    assert (ReviewersFile(path=path, home=HOME).now().quorum, in_force(path)().quorum) == (1, 1)
+
+
+def test_a_file_that_is_removed_before_the_first_question_lets_nobody_approve(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "reviewers.json"
+    path.write_bytes(orjson.dumps({"reviewers": [entry()]}))
+    path.chmod(0o600)
+    judge = signed_answers(in_force(path), FakeClock(), {})
+    path.unlink()
+    assert (len(judge.signatories().keys), judge.signatories().quorum) == (0, 1)
+
+
+def in_force(path: Path) -> SignatoriesInForce:
+    files = SimpleNamespace(reviewers=path, managed=None)
+    return SignatoriesInForce(cast("LoadedPolicy", SimpleNamespace(files=files)), path.parent)
 
 
 def test_a_file_that_others_can_change_lets_nobody_approve(tmp_path: Path) -> None:
