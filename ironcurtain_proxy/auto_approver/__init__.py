@@ -5,4 +5,5 @@
 - `intent`: the question to the model and the reading of its answer.
 - `target_check`: whether a message names what a call or a command does, and to what. Its parts are
   `target_call`, `target_command` and `target_message`, whose words are in `vocabulary`.
+- `evaluation`: labelled scenarios, and how well the approver does on them.
 """

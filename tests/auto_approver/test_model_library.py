@@ -16,7 +16,6 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, parse_model_id
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved
-from tests.auto_approver.scenarios import INTENTS
 from tests.auto_approver.test_reviewer import PUSH, SCENARIOS, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -112,7 +111,9 @@ def test_the_word_for_no_answer_is_that_of_the_document() -> None:
     reason="asks a real model: INTEGRATION_TEST=true, AUTO_APPROVE_MODEL_ID, AUTO_APPROVE_API_KEY",
 )
 async def test_a_live_model_decides_the_twenty_scenarios_rightly() -> None:
-    lines = INTENTS.read_bytes()
+    lines = (
+        Path(__file__).parents[2] / "ironcurtain_proxy/auto_approver/shipped/intents.jsonl"
+    ).read_bytes()
     twenty = [one["id"] for one in map(orjson.loads, lines.splitlines()) if "kind" in one]
     assert len(twenty) >= 20
     config = AutoApproverConfig(

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.config.settings import load_settings
@@ -21,7 +22,6 @@ from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import _auto_approver
-from tests.auto_approver.scenarios import AROUND
 from tests.auto_approver.test_reviewer import PUSH, ScriptedAnswers
 from tests.fakes import FakeClock
 

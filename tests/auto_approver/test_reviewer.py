@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver import reviewer
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.intent import NO_MESSAGE, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import (
     AutoApprover,
@@ -26,13 +27,12 @@ from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.request import PathValue
 from ironcurtain_proxy.model.values import RealPath
-from tests.auto_approver.scenarios import AROUND, intents
 from tests.fakes import FakeClock, NothingNew
 from tests.llm.scripted_model import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-SCENARIOS = {one.id: one for one in intents()}
+SCENARIOS = {one.id: one for one in shipped_scenarios()}
 PUSH = SCENARIOS["ask-01"]
 READ = SCENARIOS["ask-02"]
 CONTEXT = AutoApproveContext(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.auto_approver.evaluation import shipped_scenarios
 from ironcurtain_proxy.auto_approver.intent import INVALID, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
-from tests.auto_approver.scenarios import intents
 
 pytestmark = [
     pytest.mark.anyio,
@@ -71,7 +71,7 @@ async def test_a_real_model_answers_in_the_form_that_was_asked_for(address: str)
     assert model is not None
     answered = 0
     try:
-        for one in intents()[:48:24]:
+        for one in shipped_scenarios()[:48:24]:
             context = AutoApproveContext(
                 user_message=one.message,
                 tool_name=f"{one.escalation.server}/{one.escalation.tool}",

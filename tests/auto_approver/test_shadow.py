@@ -7,6 +7,7 @@ import anyio
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.llm.litellm_model import Completion
@@ -14,12 +15,11 @@ from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.terminal import Channel, Panel
-from tests.auto_approver.scenarios import AROUND, intents
 from tests.fakes import FakeClock, NothingNew
 
 pytestmark = pytest.mark.anyio
 
-PUSH = {one.id: one for one in intents()}["ask-01"]
+PUSH = {one.id: one for one in shipped_scenarios()}["ask-01"]
 
 
 @dataclass
@@ -182,7 +182,7 @@ async def test_an_older_message_counts_while_nothing_takes_it_back(case: str) ->
     later, approved = OLDER[case]
     said = [PUSH.message, *later]
     first = approver(AutoApproverConfig(enabled=True, messages=3), said=said)
-    other = {one.id: one for one in intents()}["ask-02"].escalation
+    other = {one.id: one for one in shipped_scenarios()}["ask-02"].escalation
     for _ in said[:-1]:
         assert isinstance(await first.ask(other), Unreachable | Approved)
     assert isinstance(await first.ask(PUSH.escalation), Approved) is approved
@@ -190,7 +190,7 @@ async def test_an_older_message_counts_while_nothing_takes_it_back(case: str) ->
 
 @pytest.mark.requirement("A-92")
 async def test_by_default_the_newest_message_counts_alone() -> None:
-    other = {one.id: one for one in intents()}["ask-02"].escalation
+    other = {one.id: one for one in shipped_scenarios()}["ask-02"].escalation
     first = approver(AutoApproverConfig(enabled=True), said=[PUSH.message, "thanks"])
     await first.ask(other)
     assert isinstance(await first.ask(PUSH.escalation), Unreachable)

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, read_scenarios, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue, Value
 from ironcurtain_proxy.model.values import Json, RealPath
-from tests.auto_approver.scenarios import AROUND, intents, read_scenarios
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
-SCENARIOS = {one.id: one for one in (*intents(), *read_scenarios(OWN))}
+SCENARIOS = {one.id: one for one in (*shipped_scenarios(), *read_scenarios(OWN))}
 ANY = SCENARIOS["ask-01"].escalation
 
 

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.statements import parse_command
-from tests.auto_approver.scenarios import AROUND, intents
 
 PLACE = CommandPlace(
     workspace="/home/u/proj",
@@ -19,7 +19,7 @@ PLACE = CommandPlace(
     push_to=("origin", "fix/parser"),
     has_repository=True,
 )
-ANY = intents()[0].escalation
+ANY = shipped_scenarios()[0].escalation
 
 
 def shell(command: str, place: CommandPlace = PLACE) -> Escalation:

@@ -6,11 +6,11 @@ Every commit here could be taken back, which is where the check lets most pass.
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.values import Json
-from tests.auto_approver.scenarios import AROUND
 from tests.auto_approver.test_target_check import call
 from tests.auto_approver.test_target_command import PLACE, shell
 

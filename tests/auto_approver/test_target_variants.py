@@ -12,6 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import (
+    AROUND,
+    Scenario,
+    read_scenarios,
+    shipped_scenarios,
+)
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.auto_approver.target_message import GATE
 from ironcurtain_proxy.model.escalation import Escalation
@@ -25,12 +31,6 @@ from tests.auto_approver.request_variants import (
     talk,
     with_argument,
 )
-from tests.auto_approver.scenarios import (
-    AROUND,
-    Scenario,
-    intents,
-    read_scenarios,
-)
 from tests.examples import examples, sample
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
@@ -38,7 +38,7 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.js
 
 
 def _approved() -> list[Scenario]:
-    scenarios = [*intents(), *read_scenarios(OWN)]
+    scenarios = [*shipped_scenarios(), *read_scenarios(OWN)]
     scenarios += read_scenarios(CORPUS) if CORPUS.exists() else ()
     return [one for one in scenarios if veto(one.message, one.escalation, AROUND) is None]
 

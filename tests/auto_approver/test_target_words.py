@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -12,7 +13,6 @@ from ironcurtain_proxy.model.request import AccessRequest, CommandPlace
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.architecture.no_io import no_io
-from tests.auto_approver.scenarios import AROUND
 from tests.auto_approver.test_target_check import ANY, PUSH_ROLES, SCENARIOS, call, push
 from tests.examples import examples
 from tests.strategies import requests

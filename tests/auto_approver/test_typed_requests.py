@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import read_scenarios
 from ironcurtain_proxy.auto_approver.target_check import veto
-from tests.auto_approver.scenarios import read_scenarios
 
 TYPED = read_scenarios(Path(__file__).with_name("typed.jsonl"))
 HELD = pytest.mark.parametrize("held", [True, False], ids=["held", "not held"])

@@ -10,18 +10,18 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from tests.auto_approver.scenarios import AROUND, intents
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock, NothingNew
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
 
-[PUSH] = [one for one in intents() if one.id == "ask-01"]
+[PUSH] = [one for one in shipped_scenarios() if one.id == "ask-01"]
 
 
 @dataclass
