@@ -44,15 +44,7 @@ def test_a_tool_s_content_for_each_file_of_the_table_is_masked() -> None:
     assert shown == []
 
 
-COMMANDS = (
-    "echo '{}' > {path}",
-    'printf "%s\\n" "{}" >> {path}',
-    "cat > {path} <<EOF\n{}\nsecond {}\nEOF\necho done",
-    "cat <<-'END' | sudo tee -a {path} > /dev/null\n{}\nEND",
-    "tee {path} <<< '{}'",
-    "cd a && echo {} | tee {path}",
-    "bash -c 'echo \"{}\" >{path}'",
-)
+COMMANDS = table("audit/credential_files.commands", tuple[str, ...])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

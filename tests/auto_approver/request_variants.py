@@ -16,16 +16,9 @@ from ironcurtain_proxy.model.request import (
     Value,
 )
 from ironcurtain_proxy.model.values import Json, RealPath
+from tests.tables import table
 
-RETRACTIONS = (
-    "never mind", "nevermind", "scratch that", "actually, don't", "actually no", "no wait", "wait",
-    "hold on", "forget it", "forget that", "just kidding", "kidding", "cancel that", "stop",
-    "I changed my mind", "on second thought, leave it", "or rather not", "not now", "not yet",
-    "disregard that", "ignore that", "undo that", "take that back", "I take it back", "leave it",
-    "let's not", "nope", "no", "sorry, wrong chat", "that was a joke", "don't", "do not",
-    "but ask me", "only kidding", "strike that", "belay that", "not really", "psych", "abort",
-    "later", "tomorrow", "as a dry run", "in theory", "hypothetically", "keep it as it is",
-)  # fmt: skip
+RETRACTIONS = table("auto_approver/request_variants.retractions", tuple[str, ...])  # fmt: skip
 SEPARATORS = (", ", ". ", " - ", " \u2014 ", "; ", " ", "... ", "\n", " (", "! ", ", but ", " and ")
 NEGATIONS = (
     "don't", "do not", "never", "please don't", "please do not", "you must not", "no need to",

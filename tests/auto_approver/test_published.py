@@ -24,6 +24,7 @@ from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import _auto_approver
 from tests.auto_approver.test_reviewer import PUSH, ScriptedAnswers
 from tests.fakes import FakeClock
+from tests.tables import table
 
 pytestmark = pytest.mark.anyio
 
@@ -186,16 +187,7 @@ async def test_a_merge_or_a_long_history_of_the_agents_is_asked_about(work: Work
 
 
 @pytest.mark.parametrize(
-    "hide",
-    [
-        "git update-ref refs/remotes/origin/topic HEAD",
-        "git update-ref refs/heads/other HEAD",
-        "git replace HEAD HEAD^",
-        "git replace --graft HEAD",
-        "mkdir -p .git/info && git rev-parse HEAD > .git/info/grafts",
-        "git rev-parse HEAD > .git/shallow",
-        "git tag v1",
-    ],
+    "hide", table("auto_approver/published.references_that_the_agent_writes_hide", list[str])
 )
 async def test_references_that_the_agent_writes_hide_no_commit(work: Work, hide: str) -> None:
     work.run(f"{change()} && git commit -qam 'words of the agent' && {hide}")

@@ -13,6 +13,7 @@ from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.values import Json
 from tests.auto_approver.test_target_check import call
 from tests.auto_approver.test_target_command import PLACE, shell
+from tests.tables import table
 
 LOGIN = replace(PLACE, branch="topic/login", push_to=("origin", "topic/login"))
 _ROLES: dict[str, tuple[ArgumentRole, ...]] = {
@@ -125,19 +126,10 @@ def test_an_issue_is_opened_if_a_new_one_is_what_is_asked_for() -> None:
     )
 
 
-@pytest.mark.parametrize("message", [
-    "we may push", "we can push", "commit now and we can push", "can we push", "push n", "n push",
-    "tests pass then push", "ci is green, then push", "everything is fine then push it",
-    "the review is done, and then push", "push it, check with me beforehand",
-    "push, tell me in advance", "push it, verify with bob upfront", "push it, let bob decide",
-    "push it, run the lint ahead of time", "push it, use the backup remote", "push, use upstream",
-    "push, move it to main", "merge it into main and push", "fix the email and push feature",
-    "update the email and push code", "push the payment fix", "push the payment api fixes",
-    "finish the review, then push", "complete the security audit and push",
-    "push it, run it by bob",
-    "complete the approval process, then push", "push it, check with legal",
-    "push it, ping bob for approval", "push it, continue on approval",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "message",
+    table("auto_approver/target_neighbours.no_push_follows_from_words_that_may", list[str]),
+)
 def test_no_push_follows_from_words_that_may_mean_something_else(message: str) -> None:
     assert passed((message, PUSH)) == []
 
@@ -187,24 +179,12 @@ def test_a_pull_request_is_to_the_branch_behind_to_and_of_the_one_that_is_pushed
     assert passed((asked, PR)) == [asked]
 
 
-@pytest.mark.parametrize(("message", "command"), [
-    ("npm install required packages", "npm install required"),
-    ("install dev dependencies with npm", "npm install dev"),
-    ("pip install the missing package", "pip install missing"),
-    ("npm install globally", "npm install globally"),
-    ("npm install zod again", "npm install zod again"),
-    ("npm install it", "npm install it"),
-    ("install from lockfile with npm", "npm install lockfile"),
-    ("add zod to the frontend with npm", "npm install zod frontend"),
-    ("npm install zod and check the build", "npm install zod check build"),
-    ("npm install zod and test", "npm install zod test"),
-    ("npm install the package yarn", "yarn install"),
-    ("install the yarn package", "yarn install"),
-    ("install", "npm ci"),
-    ("install the package", "npm ci"),
-    ("add with npm", "npm ci"),
-    ("cargo install ripgrep", "cargo add ripgrep"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "command"),
+    table(
+        "auto_approver/target_neighbours.a_word_that_says_which_packages_or", list[tuple[str, str]]
+    ),
+)
 def test_a_word_that_says_which_packages_or_what_comes_next_is_no_package(
     message: str, command: str
 ) -> None:

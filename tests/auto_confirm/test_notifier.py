@@ -32,6 +32,7 @@ from tests.auto_confirm.listeners import (
     told,
 )
 from tests.mailbox.mailbox_fixture import until
+from tests.tables import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -165,17 +166,7 @@ def _broken(tmp_path: Path) -> dict[str, NoticeChannel]:
     }
 
 
-BROKEN = (
-    "no such program",
-    "a program that fails",
-    "a program that hangs",
-    "nobody listens",
-    "no such directory",
-    "a link",
-    "a pipe nobody reads",
-    "a directory",
-    "no tmux there",
-)
+BROKEN = table("auto_confirm/notifier.broken", tuple[str, ...])
 
 
 @pytest.mark.anyio

@@ -16,21 +16,15 @@ from tests import program
 from tests.e2e.installation import STAMP, rule
 from tests.program import PROXY
 from tests.reference.authorizer import reference_authorize
+from tests.tables import table
 
 HERE: Final = Path(__file__).parent
 CALLS: Final = [
     orjson.loads(line) for line in (HERE / "decided-calls.jsonl").read_bytes().splitlines()
 ]
-ROLES: Final[dict[str, dict[str, list[str]]]] = {
-    "filesystem/read_file": {"path": ["read-path"]},
-    "filesystem/read_files": {"paths": ["read-path"]},
-    "filesystem/write_file": {"path": ["write-path"]},
-    "filesystem/delete_file": {"path": ["delete-path"]},
-    "filesystem/move_file": {"source": ["read-path", "delete-path"], "destination": ["write-path"]},
-    "web/get": {"url": ["fetch-url"]},
-    "mail/send": {"to": ["email-address"]},
-    "notes/list": {"all": ["none"]},
-}
+ROLES: Final[dict[str, dict[str, list[str]]]] = table(
+    "cli/decided_calls.roles", dict[str, dict[str, list[str]]]
+)
 
 
 def path_rule(name: str, then: str, role: str, within: str) -> dict[str, Json]:

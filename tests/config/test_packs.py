@@ -25,6 +25,7 @@ from ironcurtain_proxy.config.servers.recognition import (
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
 from tests.model.test_input_schema import SCHEMAS
+from tests.tables import table
 
 PACKS = Path(__file__).parents[2] / "ironcurtain_proxy" / "config" / "packs"
 NAMES = sorted(file.stem for file in (PACKS / "shipped").glob("*.json"))
@@ -61,23 +62,7 @@ def test_a_pack_proposes_to_allow_only_what_reads(name: str) -> None:
     )
 
 
-_FILES: Final[dict[str, str]] = {
-    "atlassian": "content_file file_path",
-    "chrome-devtools": (
-        "filePath filePaths outputDirPath requestFilePath responseFilePath sourcePath"
-    ),
-    "desktop-commander": "destination file_path outputPath path paths source sourcePdfPath",
-    "docker": "path",
-    "figma": "localPath",
-    "firecrawl": "filePath",
-    "gitlab": "file_path local_path",
-    "google-workspace": "file_path path",
-    "kubernetes": "filename patchFile valuesFile",
-    "own-shell": "workdir",
-    "playwright": "filename paths",
-    "shell": "directory",
-    "shell-commands": "workdir",
-}
+_FILES: Final[dict[str, str]] = table("config/packs.files", dict[str, str])
 """The arguments that name files of this machine, by their servers' own documents. Such a text is
 sent as an absolute path: a path in a JSON document or the name of a group would be another one."""
 

@@ -286,15 +286,7 @@ def test_a_list_of_hosts_is_held_to_every_host() -> None:
 
 @pytest.mark.parametrize(
     ("role", "ignores_case"),
-    [
-        ("share-permission", False),
-        ("branch-name", False),
-        ("none", False),
-        ("email-address", True),
-        ("github-owner", True),
-        ("github-repo", True),
-        ("proxy-domain", True),
-    ],
+    table("decision/authorizer.case_counts_in_lists_but_for_roles_role", list[tuple[str, bool]]),
 )
 @pytest.mark.parametrize(("said_name", "listed"), [("Reader", "reader"), ("reader", "Reader")])
 def test_case_counts_in_lists_but_for_roles_that_ignore_it(

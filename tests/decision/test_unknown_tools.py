@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.model.values import SqlEffect
 from tests.decision.test_authorizer import path, request, said, within
+from tests.tables import table
 
 ASKS = Policy(rules=(), unknown_tools="ask")
 UNKNOWN = ("escalate", "structural-unknown-tool")
@@ -124,15 +125,10 @@ def bounded(bound: SqlEffect, effect: Effect = "allow") -> Policy:
 
 @pytest.mark.parametrize(
     ("effects", "bound", "rule"),
-    [
-        (("reads",), "reads", "sql"),
-        (("writes",), "reads", "other"),
-        (("writes",), "writes", "sql"),
-        (("reads", "destroys"), "writes", "other"),
-        (("destroys",), "destroys", "sql"),
-        (("runs",), "destroys", "other"),
-        ((), "reads", "other"),
-    ],
+    table(
+        "decision/unknown_tools.a_rule_about_sql_holds_for_what_does",
+        list[tuple[tuple[str, ...], str, str]],
+    ),
 )
 def test_a_rule_about_sql_holds_for_what_does_at_most_that(
     effects: tuple[SqlEffect, ...], bound: SqlEffect, rule: str

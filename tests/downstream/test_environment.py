@@ -135,17 +135,7 @@ CERTIFICATES = {
     "npm_config_cafile": "/etc/ssl/company.pem",
 }
 
-WAYS = {
-    "HTTP_PROXY": "http://proxy.company:3128",
-    "https_proxy": "proxy.company:3128",
-    "ALL_PROXY": "socks5h://proxy.company",
-    "no_proxy": "localhost,.company",
-    "UV_DEFAULT_INDEX": "https://pypi.company/simple",
-    "PIP_INDEX_URL": "https://pypi.company/simple",
-    "NPM_CONFIG_REGISTRY": "https://npm.company",
-    "npm_config_https_proxy": "http://proxy.company:3128",
-    "UV_OFFLINE": "1",
-}
+WAYS = table("downstream/environment.ways", dict[str, str])
 
 
 def test_certificates_and_the_way_to_the_network_reach_a_server() -> None:

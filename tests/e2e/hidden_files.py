@@ -8,21 +8,10 @@ import pytest
 
 from tests.e2e.confined_installation import escalations
 from tests.e2e.installation import Installation, rule
+from tests.tables import table
 
 CANARY: Final = "the canary sings"
-HIDDEN: Final[Mapping[str, str]] = {
-    "the user's ssh key": "home/.ssh/id_rsa",
-    "the user's cloud key": "home/.aws/credentials",
-    "the user's gpg key": "home/.gnupg/private-keys-v1.d/key",
-    "the state directory": "home/.ironcurtain/state.json",
-    "another session": "home/.ironcurtain/sessions/other/request-1.json",
-    "the policy directory": "policy/notes.txt",
-    "the policy": "policy/compiled-policy.json",
-    "the configuration": "settings/config.json",
-    "the escalation directory": "escalations/notes.txt",
-    "a rotated audit log": "audit/audit.jsonl.1",
-    "a place the operator protects": "vault/deep/key",
-}
+HIDDEN: Final[Mapping[str, str]] = table("e2e/hidden_files.hidden", dict[str, str])
 """What no server may read or change, by its place in the installation."""
 
 LONE: Final = ("config.json", "audit.jsonl.1")

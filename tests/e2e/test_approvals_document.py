@@ -9,6 +9,7 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, leve
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.annotation import CAPABILITIES
 from tests.e2e.installation import ROOT
+from tests.tables import table
 
 PAGE = (ROOT / "docs/approvals.md").read_text(encoding="utf-8")
 DOCUMENT = " ".join(PAGE.partition("\n## Answer questions\n")[0].split())
@@ -16,17 +17,7 @@ DOCUMENT = " ".join(PAGE.partition("\n## Answer questions\n")[0].split())
 
 @pytest.mark.requirement("D-1", "D-3", "D-4", "D-43")
 @pytest.mark.parametrize(
-    "statement",
-    [
-        "Techniques inside the process cannot guarantee protection",
-        "run the harness in a place that can be thrown away, a virtual machine or a container",
-        "An approval is a feature of the user interface",
-        "typos, wrong files, misunderstood instructions",
-        "Approvals do not protect against a determined attacker",
-        "a speed bump, not a guarantee",
-        "What a mistake can cost is the work that lies only here",
-        "Checkpoints are out of scope",
-    ],
+    "statement", table("e2e/approvals_document.the_document_states_what_approvals_are", list[str])
 )
 def test_the_document_states_what_approvals_are_and_are_not(statement: str) -> None:
     assert statement in DOCUMENT

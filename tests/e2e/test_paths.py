@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
+from tests.tables import table
 
 Files: TypeAlias = tuple[Installation, RawClient]
 
@@ -61,20 +62,7 @@ def forwarded(result: Message) -> Json:
 
 @pytest.mark.requirement("C-22", "C-26")
 @pytest.mark.parametrize(
-    ("spelling", "sent"),
-    [
-        ("{w}/a.txt", "{w}/a.txt"),
-        ("a.txt", "{w}/a.txt"),
-        ("", "{w}"),
-        ("./sub/../a.txt", "{w}/a.txt"),
-        ("{w}//sub///new.txt", "{w}/sub/new.txt"),
-        ("~/workspace/a.txt", "{w}/a.txt"),
-        ("file://{w}/a.txt", "{w}/a.txt"),
-        ("file://{w}/a%2Etxt", "{w}/a.txt"),
-        ("{w}/50%25.txt", "{w}/50%25.txt"),
-        ("{w}/alias.txt", "{w}/alias.txt"),
-        ("{w}/not/yet/there.txt", "{w}/not/yet/there.txt"),
-    ],
+    ("spelling", "sent"), table("e2e/paths.a_path_in_the_workspace_goes_out", list[tuple[str, str]])
 )
 def test_a_path_in_the_workspace_goes_out_in_its_absolute_spelling(
     spelling: str, sent: str, files: Files

@@ -5,6 +5,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
+from tests.tables import table
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -84,15 +85,7 @@ def test_a_call_of_the_wrong_shape_is_invalid_and_reaches_nobody(
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [
-        ("tasks/list", {}),
-        ("tasks/get", {"taskId": "x"}),
-        ("tasks/result", {"taskId": "x"}),
-        ("tasks/cancel", {"taskId": "x"}),
-        ("server/discover", {}),
-        ("tools/uncall", {}),
-        ("vendor/method", {}),
-    ],
+    table("e2e/protocol.a_method_that_is_not_decided_is_not", list[tuple[str, dict[str, str]]]),
 )
 def test_a_method_that_is_not_decided_is_not_offered(
     method: str, params: dict[str, Json], agent: RawClient

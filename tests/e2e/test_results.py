@@ -8,6 +8,7 @@ from ironcurtain_proxy.mediation.outcome import cleaned
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import text
+from tests.tables import table
 
 KEY = "ghp_" + "a1B2" * 9
 SAID = f"\x1b[31mred\x1b[0m\u200b \U000e0041token {KEY}"
@@ -37,17 +38,7 @@ def test_secrets_are_masked(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "plain"),
-    [
-        ("a\x1b]52;c;c3RlYWw=\x07b", "ab"),
-        ("a\x1b]0;title\x1b\\b", "ab"),
-        ("a\x9b2Jb", "ab"),
-        ("\x1b[8mhidden\x1b[0m", "hidden"),
-        ("a\x1b", "a"),
-        ("\u202eabc\u2066", "abc"),
-        ("line\n\ttab\r\n", "line\n\ttab\r\n"),
-        ("👩\u200d💻 ❤\ufe0f naïve 日本", "👩\u200d💻 ❤\ufe0f naïve 日本"),
-    ],
+    ("said", "plain"), table("e2e/results.what_a_terminal_obeys_is_gone", list[tuple[str, str]])
 )
 def test_what_a_terminal_obeys_is_gone_and_words_stay(said: str, plain: str) -> None:
     assert cleaned(said) == plain

@@ -15,28 +15,12 @@ import pytest
 
 from tests.e2e.confined_installation import Cell, add_hostile, done, refused
 from tests.e2e.installation import Installation
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 SEGMENTS: Final = Path("/proc/sysvipc/shm")
-SET_ID: Final = {
-    "chmod": "p.touch(); os.chmod(p, 0o4755)",
-    "fchmod": "p.touch(); os.fchmod(os.open(p, os.O_RDONLY), 0o4755)",
-    "fchmodat": "p.touch(); os.chmod(p.name, 0o4755, dir_fd=os.open(p.parent, os.O_RDONLY))",
-    "set-gid": "p.touch(); os.chmod(p, 0o2755)",
-    "open": "os.umask(0); os.open(p, os.O_CREAT | os.O_WRONLY, 0o4755)",
-    "mknod": "os.umask(0); os.mknod(p, stat.S_IFREG | 0o4755)",
-    "creat": "os.umask(0); check(libc.creat(bytes(p), 0o4755))",
-    "a file without a name": (
-        "os.umask(0); f = os.open(p.parent, os.O_TMPFILE | os.O_RDWR, 0o4755);"
-        "os.link(f'/proc/self/fd/{f}', p)"
-    ),
-    "fchmodat2": "p.touch(); check(libc.syscall(452, -100, bytes(p), 0o4755, 0))",
-    "openat2": (
-        "h = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_RDWR, 0o4755, 0); os.umask(0);"
-        "check(libc.syscall(437, -100, bytes(p), h, 24))"
-    ),
-}
+SET_ID: Final = table("e2e/sandbox_kernel.set_id", dict[str, str])
 """Ways to make a set-uid file `p`."""
 _AROUND: Final = """
 import ctypes, os, pathlib, stat
@@ -77,15 +61,7 @@ def test_ordinary_modes_can_be_given(cell: Cell) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o1755
 
 
-ALLOCATES: Final = {
-    "fallocate": "check(libc.fallocate(f, 0, c(0), c(1 << 26)))",
-    "beyond the end": "check(libc.fallocate(f, 1, c(0), c(1 << 26)))",
-    "zeroed": "check(libc.fallocate(f, 0x10, c(0), c(1 << 26)))",
-    "reserved": (
-        "h = struct.pack('hhiqqiI16x', 0, 0, 0, 0, 1 << 26, 0, 0);"
-        "import fcntl; fcntl.ioctl(f, 0x4030582A, h)"
-    ),
-}
+ALLOCATES: Final = table("e2e/sandbox_kernel.allocates", dict[str, str])
 """Ways to set aside 64 MiB for a file at once."""
 _OF_A_FILE: Final = (
     "import struct; c = ctypes.c_int64; f = os.open(p, os.O_CREAT | os.O_RDWR, 0o600)\n"

@@ -18,6 +18,7 @@ from tests.e2e.process_tree import Watch, below
 from tests.e2e.raw_client import RawClient
 from tests.e2e.test_containment import contained
 from tests.e2e.test_left_behind import IDENTITY
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -196,18 +197,7 @@ print("child by clone3:", tried("clone3", clone3, 64))
 print("honest child:", tried("clone", 17, None, None, None, None))
 print("honest parent:", tried("prctl", 1, 15))
 """
-WORKS: Final = {
-    "git": "git init -q w && cd w && git commit -q --allow-empty -m x && git log --oneline | wc -l",
-    "python3": "python3 -c 'import subprocess, multiprocessing as m; p = m.Pool(2);"
-    ' p.map(abs, [-1, -2]); subprocess.run(["true"], check=True)\'',
-    "node": 'node -e \'require("child_process").execSync("true");'
-    ' new (require("worker_threads").Worker)("1", {eval: true})\'',
-    "npm": "npm --version",
-    "java": "java -version",
-    "cargo": "RUSTUP_HOME=$REAL/.rustup CARGO_HOME=$PWD/cargo cargo --version",
-    "go": "go version",
-    "timeout": "timeout 30 true; timeout 0.1 sleep 30; test $? = 124",
-}
+WORKS: Final = table("e2e/standstill.works", dict[str, str])
 
 
 def test_nothing_has_the_kernel_wake_a_stopped_process_later(session: Session) -> None:

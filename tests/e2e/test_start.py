@@ -8,6 +8,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, text
+from tests.tables import table
 
 REFUSED = 2
 
@@ -94,17 +95,7 @@ def test_a_policy_that_is_not_where_it_should_be_starts_nothing(scripted: Instal
 
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
-    [
-        ("MCP_SERVERS_CONFIG", "{", "MCP_SERVERS_CONFIG"),
-        ("MCP_SERVERS_CONFIG", '{"x": {"comand": "y"}}', "command"),
-        ("ALLOWED_DIRECTORY", "/", "root"),
-        ("ALLOWED_DIRECTORY", "/nonexistent/place", "ALLOWED_DIRECTORY"),
-        ("ESCALATION_TIMEOUT_SECONDS", "soon", "ESCALATION_TIMEOUT_SECONDS"),
-        ("PROTECTED_PATHS", "/etc", "PROTECTED_PATHS"),
-        ("SANDBOX_POLICY", "enforced", "enforce"),
-        ("SERVER_FILTER", "scriptet", "scripted"),
-        ("AUDIT_REDACTION", "maybe", "AUDIT_REDACTION"),
-    ],
+    table("e2e/start.a_setting_that_cannot_be_used_starts", list[tuple[str, str, str]]),
 )
 def test_a_setting_that_cannot_be_used_starts_nothing(
     variable: str, value: str, told: str, scripted: Installation

@@ -99,15 +99,7 @@ def test_a_directory_that_the_call_leaves_out_is_the_servers_for_the_rules_too(
 
 @pytest.mark.parametrize(
     ("command", "is_known"),
-    [
-        ("npm test", False),
-        ("ls -l src && python -m pytest 'a b'", False),
-        ("git push origin HEAD", True),
-        ("cd src && /usr/bin/git commit -m x", True),
-        ("sh -c 'gh pr create --fill'", True),
-        ("$tool push", True),
-        ("git push (", True),
-    ],
+    table("facts/commands.a_branch_that_changes_ends_only", list[tuple[str, bool]]),
 )
 def test_a_branch_that_changes_ends_only_questions_about_commands_that_it_matters_to(
     project: Path, command: str, is_known: bool

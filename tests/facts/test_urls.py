@@ -48,18 +48,7 @@ def test_remotes_are_told_from_names(text: str, *, explicit: bool, ordinary: boo
     assert is_ordinary_remote(text) is ordinary
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "https://good.example/a?b#c",
-        "https://user:pw@good.example:8080/a@b\\c",
-        "http://[::1]/x",
-        "http://b\u00fccher.example/\u00fc",
-        "ssh://git@github.com/a",
-        "data",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", table("facts/urls.what_every_reader_understands_alike", list[str]))
 def test_what_every_reader_understands_alike_is_unambiguous(text: str) -> None:
     assert is_unambiguous(text)
 

@@ -9,6 +9,7 @@ import pytest
 from ironcurtain_proxy.grants.families import is_never_general
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 PACKAGE: Final = {
     "scripts": {
@@ -78,16 +79,7 @@ def test_what_is_never_general_is_offered_as_the_identical_call_alone(project: P
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "go test ./... && npx other-tool",
-        "cp a .env && bash scripts/check.sh",
-        "git push --force origin feature-x && gh pr view 1",
-        "git reset --hard && npm test",
-        "go test ./...",
-        "go test ./... && npm test",
-        "cat ../a.txt && python -c 1",
-    ],
+    "command", table("grants/families.whoever_remembers_the_first_choice", list[str])
 )
 def test_whoever_remembers_the_first_choice_is_not_asked_the_same_again(
     project: Project, command: str

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.grants.family_projects import Project
+from tests.tables import table
 
 _QUERY = (
     'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
@@ -19,17 +20,7 @@ SPELLINGS = (
     "gh api repos/{owner}/{repo}/pulls/12",
     _QUERY,
 )
-OTHERS = (
-    "gh api repos/you/app/pulls/12",
-    "gh pr view 12 --repo me/application",
-    "gh api repos/me/app/collaborators",
-    "gh api -X DELETE repos/me/app/pulls/12",
-    "gh api --hostname ghe.example repos/me/app/pulls/12",
-    "gh pr merge 12",
-    "gh pr comment 12 --repo me/app --body x",
-    "git remote set-url origin https://github.com/you/app && gh api repos/me/app/pulls/12",
-    "cd .. && gh pr view 12",
-)
+OTHERS = table("grants/family_forge.others", tuple[str, ...])
 
 
 @pytest.fixture

@@ -13,17 +13,7 @@ from ironcurtain_proxy.grants.families import covering
 from tests.grants.family_projects import Project, RememberedAnswers
 from tests.tables import table
 
-APPROVED: Final = (
-    "gh pr view 1",
-    "gh api repos/me/app/pulls/1/files",
-    "gh api repos/me/app/pulls/1/comments/2/replies -f body=x",
-    "gh pr create --title a --body b",
-    "git fetch origin",
-    "git pull --ff-only",
-    "git push origin feature-x",
-    "npm test",
-    "go test ./...",
-)
+APPROVED: Final = table("grants/stretched_kinds.approved", tuple[str, ...])
 AROUND: Final = table("grants/stretched.around", tuple[str, ...])
 WITHIN: Final = table("grants/stretched.within", tuple[str, ...])
 

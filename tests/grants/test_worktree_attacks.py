@@ -10,19 +10,7 @@ from tests.grants.family_projects import Project
 from tests.grants.stretched_commands import APPROVED, STRETCHED
 from tests.tables import table
 
-FILES = {
-    "package.json": '{"scripts": {"test": "jest", "test2": "x"}}',
-    "web/package.json": '{"scripts": {"test": "evil"}}',
-    "Makefile": "X := 1\ntest:\n\tgo test\nother:\n\techo\n",
-    "justfile": "test:\n    go test\n",
-    "mise.toml": '[tasks.test]\nrun = "go test"\n[tasks.other]\nrun = "x"\n',
-    "compose.yaml": "services: {}\n",
-    "scripts/check.sh": "echo\n",
-    "scripts/run.sh": "echo\n",
-    "tool.js": "",
-    "evil.sh": "",
-    ".venv/bin/activate": "",
-}
+FILES = table("grants/worktree_attacks.files", dict[str, str])
 
 
 @pytest.fixture(scope="module")

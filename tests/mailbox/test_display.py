@@ -25,26 +25,9 @@ from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
+from tests.tables import table
 
-INVISIBLE = {
-    "a bidirectional override": ("a\u202eb", "a\\u202eb"),
-    "an isolate": ("a\u2066b", "a\\u2066b"),
-    "a zero-width space": ("a\u200bb", "a\\u200bb"),
-    "a zero-width joiner": ("a\u200db", "a\\u200db"),
-    "an escape": ("a\x1b[2Jb", "a\\x1b[2Jb"),
-    "a C1 control": ("a\x9bb", "a\\x9bb"),
-    "a backspace": ("a\x08b", "a\\x08b"),
-    "a carriage return": ("a\rb", "a\\rb"),
-    "a no-break space": ("a\u00a0b", "a\\xa0b"),
-    "a soft hyphen": ("a\u00adb", "a\\xadb"),
-    "a Hangul filler": ("a\u3164b", "a\\u3164b"),
-    "a tag": ("a\U000e0041b", "a\\U000e0041b"),
-    "a variation selector": ("a\ufe0fb", "a\\ufe0fb"),
-    "a byte order mark": ("\ufeffa", "\\ufeffa"),
-    "a Mongolian variation selector": ("a\u180bb", "a\\u180bb"),
-    "a note that has no shape": ("a\U0001d159b", "a\\U0001d159b"),
-    "a line separator": ("a\u2028b", "a\\u2028b"),
-}
+INVISIBLE = table("mailbox/display.invisible", dict[str, tuple[str, str]])
 
 
 def test_what_does_not_show_itself_is_shown() -> None:

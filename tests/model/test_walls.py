@@ -5,6 +5,7 @@ import pytest
 from ironcurtain_proxy.model.reply import PathNotHeld
 from ironcurtain_proxy.model.server import SandboxRestrictions
 from ironcurtain_proxy.model.values import RealPath
+from tests.tables import table
 
 
 def path(text: str) -> RealPath:
@@ -13,15 +14,7 @@ def path(text: str) -> RealPath:
 
 @pytest.mark.parametrize(
     ("text", "can"),
-    [
-        ("/ws", True),
-        ("/ws/a", True),
-        ("/ws/data", False),
-        ("/ws/data/x", False),
-        ("/ws/database", True),
-        ("/ws/data/open/x", True),
-        ("/etc/passwd", False),
-    ],
+    table("model/walls.the_inmost_mount_says_whether_a_path", list[tuple[str, bool]]),
 )
 def test_the_inmost_mount_says_whether_a_path_can_be_written_to(text: str, *, can: bool) -> None:
     restrictions = SandboxRestrictions(

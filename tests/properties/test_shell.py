@@ -17,6 +17,7 @@ from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.wrappers import any_program
 from tests.examples import examples
 from tests.shell.places import PROJECT
+from tests.tables import table
 
 BASH: Final = shutil.which("bash")
 
@@ -34,17 +35,7 @@ WRAPPERS: Final = ("nice {a}", "timeout 5 {a}", "env {a}", "xargs {a}", "sudo {a
                    "command {a}", "({a})", "{{ {a}\n}}", "! {a}", "sh -c {q}", "eval {q}",
                    "docker exec c {a}", "find . -exec {a} ;", "watch {q}",
                    "echo $({a})")  # fmt: skip
-PIECES: Final = (
-    "X", " X ", "echo ", " ", ";", "|", '"', "'", "$(", ")", "`", "\\", "\\\n", "\n", "<<E\n",
-    "\nE\n",
-    "#", " #", "{", "}", "{ ", "; }", ">", "<", " f", "&", "&&", "$'", "((", "))", "[[ ", " ]]",
-    "x=",
-    "$x", "${x:-", "!", "for i in ", " do ", "done", "if ", "then ", "fi", "a", "$((", "(", "<(",
-    ">(",
-    "{a,", "..", "*", "coproc ", "time ", "eval ", "sh -c ", "\\'", '\\"', "$", "<<<", "2>", "&1",
-    "/dev/null", "env ", "xargs ", "cat <<'E'\n", "cat <<-E\n", '"$(', ')"', "|&", "x[", "${!x",
-    "\t",
-)  # fmt: skip
+PIECES: Final = table("properties/shell.pieces", tuple[str, ...])  # fmt: skip
 
 
 def effect(text: str, place: CommandPlace = PROJECT) -> EffectLevel:

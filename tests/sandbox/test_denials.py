@@ -17,7 +17,7 @@ from ironcurtain_proxy.sandbox.denials import (
     annotated_error,
 )
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from tests.tables import table
+from tests.tables import named, table
 
 PROFILE = SandboxProfile(allowed_domains=("open.example", "*.open.example"))
 
@@ -139,44 +139,7 @@ def test_of_several_hosts_the_one_that_was_refused_is_named_if_it_is_known(
 
 @pytest.mark.parametrize(
     ("text", "host", "mark"),
-    [
-        pytest.param(
-            "ProxyError('403 host is not on the allow list')",
-            "closed.example",
-            "[SANDBOX BLOCKED: host closed.example]",
-            id="the refusal names none, the call does",
-        ),
-        pytest.param(
-            "Failed to fetch http://open.example/: ProxyError('403 host is not on the allow list')",
-            "open.example",
-            "[SANDBOX BLOCKED]",
-            id="an open site sent the server on, nobody knows whereto",
-        ),
-        pytest.param(
-            "getaddrinfo ENOTFOUND open.example",
-            "open.example",
-            "[SANDBOX BLOCKED: host open.example]",
-            id="past the proxy no host is open",
-        ),
-        pytest.param(
-            "EROFS: read-only file system, open '/srv/page.html'",
-            "closed.example",
-            "[SANDBOX BLOCKED]",
-            id="a file is no host",
-        ),
-        pytest.param(
-            "ProxyError('403 resolved to a loopback address')",
-            "open.example",
-            "[SANDBOX BLOCKED]",
-            id="an open name that leads to this machine",
-        ),
-        pytest.param(
-            "Connection to www.open.example blocked: resolved to a loopback address",
-            "www.open.example",
-            "[SANDBOX BLOCKED: host www.open.example]",
-            id="the same in plain HTTP",
-        ),
-    ],
+    named("sandbox/denials.the_host_of_a_refusal_that_shows", tuple[str, str, str]),
 )
 def test_the_host_of_a_refusal_that_shows_is_the_one_that_was_denied(
     text: str, host: str, mark: str
@@ -207,18 +170,7 @@ def test_a_server_without_network_reaches_no_host_of_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit",
-    [
-        "[errno 2] '/",
-        "/a: no such file or directory",
-        "http://",
-        "http://a ",
-        "get http://a/ 4",
-        "403 for url ",
-        "a.",
-        "/",
-        "'/",
-    ],
+    "unit", table("sandbox/denials.the_largest_text_of_any_unit_comes", list[str])
 )
 def test_the_largest_text_of_any_unit_comes_to_an_end(unit: str) -> None:
     """Square time would be minutes: the limit of each test is a minute."""

@@ -8,6 +8,7 @@ import pytest
 
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from tests.sandbox.test_installed import Machine, machine, npm_package, program, python_package
+from tests.tables import table
 
 __all__ = ["machine"]
 
@@ -43,16 +44,7 @@ def test_several_packages_of_npm_lie_in_one_directory(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("words", "is_it"),
-    [
-        ("uvx --from git+https://h/o/x@v1 x", True),
-        ("uvx --from git+https://h/o/x.git@v1 x", True),
-        ("uvx --from x@git+https://h/o/x@v1 x", True),
-        ("uvx --from git+https://h/o/x@v2 x", False),
-        ("uvx --from git+https://h/o/x x", False),
-        ("uvx --from git+https://h/evil/x@v1 x", False),
-        ("uvx --from git+https://h/o/x@v1#subdirectory=a x", False),
-        ("pipx run --spec git+https://h/o/x@v1 x", True),
-    ],
+    table("sandbox/installed_together.a_package_of_a_repository_is_known", list[tuple[str, bool]]),
 )
 def test_a_package_of_a_repository_is_known_by_where_it_was_installed_from(
     machine: Machine, words: str, is_it: bool

@@ -12,26 +12,14 @@ from ironcurtain_proxy.inotify import InotifyQueue
 from ironcurtain_proxy.sandbox import watchman
 from ironcurtain_proxy.sandbox.watchman import Watchman
 from tests.sandbox.test_lookout import EVIL, Watched, repository
+from tests.tables import table
 
 _NEVER = 3600.0
 
 
 @pytest.mark.parametrize(
     ("name", "is_written", "may"),
-    [
-        ("config", False, True),
-        ("hooks", False, True),
-        (".git", False, True),
-        (".mcp.json", False, True),
-        ("pre-commit", True, True),
-        ("tasks.json", True, True),
-        ("pre-commit", False, False),
-        ("main.py", False, False),
-        ("index", True, False),
-        ("index.lock", True, False),
-        ("HEAD", True, False),
-        ("COMMIT_EDITMSG", True, False),
-    ],
+    table("sandbox/races.names_that_nothing_acts_on_wait", list[tuple[str, bool, bool]]),
 )
 def test_names_that_nothing_acts_on_wait_for_the_next_look(
     name: str, is_written: bool, may: bool

@@ -44,20 +44,7 @@ def path(text: str) -> PathValue:
 
 
 @pytest.mark.parametrize(
-    ("text", "role", "is_let"),
-    [
-        ("/work/a", "write-path", True),
-        ("/work/a", "delete-path", True),
-        ("/worker/a", "write-path", False),
-        ("/etc/hosts", "read-path", True),
-        ("/etc/hosts", "write-path", False),
-        ("/home/.ssh/id", "read-path", False),
-        ("/work/policy/x", "write-path", False),
-        ("/work/policy/x", "read-path", False),
-        ("/state/audit", "read-path", False),
-        ("/state/fs.cwd/x", "read-path", True),
-        ("/state/fs.cwd/x", "write-path", True),
-    ],
+    ("text", "role", "is_let"), table("sandbox/reach.paths", list[tuple[str, str, bool]])
 )
 def test_paths(text: str, role: ArgumentRole, is_let: bool) -> None:
     assert (obstacle(PROFILE, call(path(text), role)) is None) == is_let

@@ -4,21 +4,9 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-SELDOM = {
-    "sandbox": (
-        "closing denials inside launch lookout private_tmp probe profile relay restrictions "
-        "second_instance shell_setup standstill watchman"
-    ),
-    "downstream": "gate load",
-    "wiring": "auto_confirm confining views",
-    "config.policy": "reviewers_file short_form",
-    "config": "annotating clients",
-    "facts": "client_tools operations sql",
-    "mediation": "committing",
-    "mailbox": "display",
-    "shell": "families places",
-    "control_places": "leads rules",
-}
+from tests.tables import table
+
+SELDOM = table("wiring/imports.seldom", dict[str, str])
 
 
 def test_a_start_imports_nothing_that_only_some_sessions_need() -> None:

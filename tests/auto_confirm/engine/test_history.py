@@ -17,6 +17,7 @@ from ironcurtain_proxy.auto_confirm.engine.risk import (
 from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
+from tests.tables import table
 
 NAMES = st.lists(st.sampled_from(("a", "b", "c")), max_size=4).map(tuple)
 
@@ -40,15 +41,10 @@ def test_everyday_work_is_never_unusual(operation: OperationKind) -> None:
 @pytest.mark.requirement("B-116")
 @pytest.mark.parametrize(
     ("named", "near"),
-    [
-        ([], 100),
-        (["/var/data/in/a"], 100),
-        (["/var/data/in/deep/er/a"], 100),
-        (["/var/data/out/a"], 75),
-        (["/var/a"], 50),
-        (["/etc/hosts"], 0),
-        (["/var/data/in/a", "/etc/hosts"], 0),
-    ],
+    table(
+        "auto_confirm/engine/history.the_farthest_path_says_how_near_a_call",
+        list[tuple[list[str], int]],
+    ),
 )
 def test_the_farthest_path_says_how_near_a_call_is_to_earlier_work(
     named: list[str], near: int

@@ -16,6 +16,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
 )
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
+from tests.tables import table
 
 STAFF = (
     ReviewerSetting(name="architect_manager", session="a-1", session_type="architect"),
@@ -32,15 +33,7 @@ def route(interaction: Interaction, risk: int) -> Route:
 @pytest.mark.requirement("B-50", "B-52", "B-54", "B-105", "B-106", "B-107")
 @pytest.mark.parametrize(
     ("risk", "target", "priority"),
-    [
-        (91, "architect_manager", 10),
-        (90, "architect_manager", 9),
-        (71, "architect_manager", 9),
-        (70, "wrapper_claude", 8),
-        (41, "wrapper_claude", 8),
-        (40, "architect_manager", 9),
-        (0, "architect_manager", 9),
-    ],
+    table("auto_confirm/engine/routing.the_risk_says_who_reviews", list[tuple[int, str, int]]),
 )
 def test_the_risk_says_who_reviews(risk: int, target: str, priority: int) -> None:
     found = route(calls.fetch(), risk)

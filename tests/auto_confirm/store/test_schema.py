@@ -17,6 +17,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import METADATA
 from tests.auto_confirm.store.direct import pending_of_others, recorded
 from tests.auto_confirm.store.specimens import auto_approved, reviewed
 from tests.fakes import FakeClock
+from tests.tables import table
 
 OURS = {"ironcurtain_schema_version", *METADATA.tables}
 
@@ -104,8 +105,8 @@ def opened(tmp_path: Path) -> Store:
 )
 def test_types_and_defaults_are_those_of_the_document(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    for table, expected in DOCUMENT.items():
-        found = columns(file_of(tmp_path), table)
+    for title, expected in DOCUMENT.items():
+        found = columns(file_of(tmp_path), title)
         assert {name: found.get(name) for name, _, _ in expected} == {
             name: (kind, default) for name, kind, default in expected
         }
@@ -115,8 +116,8 @@ def test_types_and_defaults_are_those_of_the_document(tmp_path: Path) -> None:
 def test_keys_and_constraints_are_those_of_the_document(tmp_path: Path) -> None:
     opened(tmp_path).close()
     path = file_of(tmp_path)
-    for table in DOCUMENT:
-        ((text,),) = sql(path, f"SELECT sql FROM sqlite_master WHERE name = '{table}'")  # noqa: S608
+    for title in DOCUMENT:
+        ((text,),) = sql(path, f"SELECT sql FROM sqlite_master WHERE name = '{title}'")  # noqa: S608
         assert "PRIMARY KEY AUTOINCREMENT" in str(text)
     (key,) = sql(path, "PRAGMA foreign_key_list(permission_decisions)")
     assert key[2:5] == ("claude_interactions", "interaction_id", "id")
@@ -184,15 +185,7 @@ OLDER = """CREATE TABLE claude_interactions (
     prompt_text TEXT, file_path TEXT, action_requested TEXT, response TEXT,
     matched_pattern_id INTEGER, created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
     responded_at TIMESTAMP{more})"""
-MORE = {
-    "as it was": "",
-    "with auto_approved": ", auto_approved BOOLEAN DEFAULT 0",
-    "with three of the eight": (
-        ", auto_approved BOOLEAN DEFAULT 0, status TEXT DEFAULT 'pending', risk_score FLOAT"
-    ),
-    "with columns of its own": ", mood TEXT, weight INTEGER NOT NULL DEFAULT 3",
-    "with a time that is none": ", held_at TIMESTAMP DEFAULT 'long ago'",
-}
+MORE = table("auto_confirm/store/schema.more", dict[str, str])
 
 
 @pytest.mark.requirement("B-127")
@@ -267,29 +260,9 @@ def test_the_other_tables_of_the_document_are_completed_too(tmp_path: Path) -> N
             store.read(lambda c: c.execute(sa.text("SELECT nothing FROM safe_paths")))
 
 
-FOREIGN: dict[str, tuple[str, str]] = {
-    "a table with another key": (
-        "CREATE TABLE claude_interactions (id TEXT PRIMARY KEY, session_id TEXT)",
-        "its key is not a number",
-    ),
-    "a table without a key": (
-        "CREATE TABLE claude_interactions (session_id TEXT)",
-        "its key is not a number",
-    ),
-    "a column that must be filled": (
-        "CREATE TABLE claude_interactions (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL)",
-        "its column session_id must be filled",
-    ),
-    "a view": ("CREATE VIEW claude_interactions AS SELECT 1 AS id", "a view"),
-    "decisions without a decision": (
-        "CREATE TABLE permission_decisions (id INTEGER PRIMARY KEY)",
-        "it has no column",
-    ),
-    "a newer schema": (
-        "CREATE TABLE ironcurtain_schema_version AS SELECT '0099' AS version_num",
-        "newer ironcurtain-proxy",
-    ),
-}
+FOREIGN: dict[str, tuple[str, str]] = table(
+    "auto_confirm/store/schema.foreign", dict[str, tuple[str, str]]
+)
 
 
 @pytest.mark.requirement("B-127")

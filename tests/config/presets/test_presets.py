@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 from tests import program
 from tests.program import PROXY
+from tests.tables import table
 
 SERVER = r"""
 import json, sys
@@ -103,27 +104,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-CALLS: dict[str, tuple[str, dict[str, str]]] = {
-    "read inside": ("files/read_doc", {"path": "{w}/a"}),
-    "read secret": ("files/read_doc", {"path": "{w}/.env"}),
-    "read elsewhere": ("files/read_doc", {"path": "{h}/other/a"}),
-    "read key": ("files/read_doc", {"path": "{h}/.ssh/id_rsa"}),
-    "read plan": ("files/read_doc", {"path": "{h}/.claude/plans/a.md"}),
-    "read client's settings": ("files/read_doc", {"path": "{h}/.claude/settings.json"}),
-    "write plan": ("files/write_doc", {"path": "{h}/.claude/plans/a.md", "content": "x"}),
-    "write inside": ("files/write_doc", {"path": "{w}/a", "content": "x"}),
-    "write secret": ("files/write_doc", {"path": "{w}/server.pem", "content": "x"}),
-    "write elsewhere": ("files/write_doc", {"path": "{h}/other/a", "content": "x"}),
-    "write hook": ("files/write_doc", {"path": "{w}/.git/hooks/pre-push", "content": "x"}),
-    "delete inside": ("files/delete_doc", {"path": "{w}/a"}),
-    "delete elsewhere": ("files/delete_doc", {"path": "{h}/other/a"}),
-    "unknown": ("files/deploy", {"target": "x"}),
-    "fetch": ("fetch/fetch", {"url": "https://example.com/"}),
-    "reading command": ("shell/run_command", {"command": "ls -la"}),
-    "command": ("shell/run_command", {"command": "make"}),
-    "secret by command": ("shell/run_command", {"command": "cat .env"}),
-    "command elsewhere": ("shell/run_command", {"command": "ls", "cwd": "/etc"}),
-}
+CALLS: dict[str, tuple[str, dict[str, str]]] = table(
+    "config/presets/presets.calls", dict[str, tuple[str, dict[str, str]]]
+)
 FREE = {
     "coding": {"read inside", "read plan", "write inside", "delete inside", "reading command"},
     "supervised": {"read inside", "reading command"},

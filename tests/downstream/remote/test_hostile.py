@@ -27,6 +27,7 @@ from tests.downstream.remote.site import (
 )
 from tests.downstream.scripted_servers import a_call, running, text_of
 from tests.downstream.test_modern import modern_site
+from tests.tables import table
 
 pytestmark = pytest.mark.anyio
 
@@ -182,15 +183,7 @@ async def test_what_stands_around_an_answer_changes_nothing(make: Maker, era: st
 
 @pytest.mark.parametrize(
     ("address", "reason"),
-    [
-        ("http://[::1/messages", "no address"),
-        ("/mess\x01age", "no address"),
-        ("http://127.0.0.1:99999/", "another origin"),
-        ("//169.254.169.254/latest", "another origin"),
-        ("http://127.0.0.1:{port}@169.254.169.254/", "another origin"),
-        ("http://user@127.0.0.1:{port}/", "another origin"),
-        ("file:///etc/passwd", "another origin"),
-    ],
+    table("downstream/remote/hostile.an_odd_address_of_the_older_transport", list[tuple[str, str]]),
 )
 async def test_an_odd_address_of_the_older_transport_leads_nowhere(
     address: str, reason: str

@@ -9,6 +9,7 @@ import pytest
 from ironcurtain_proxy.config.settings import TimelineSettings
 from ironcurtain_proxy.snapshots.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
+from tests.tables import table
 
 
 @pytest.fixture
@@ -23,16 +24,7 @@ def put(w: Timelined, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        ".git/refs/heads/target/branch",
-        ".git/refs/heads/node_modules/branch",
-        ".git/logs/refs/heads/.venv/branch",
-        ".git/modules/target/HEAD",
-        "bare.git/refs/heads/venv/branch",
-        "src/rust/target/machine.rs",
-        "venv/notes.txt",
-    ],
+    "name", table("snapshots/timeline/caches.what_only_has_the_name_of_a_cache", list[str])
 )
 def test_what_only_has_the_name_of_a_cache_comes_back(w: Timelined, name: str) -> None:
     put(w, name)

@@ -9,6 +9,7 @@ import pytest
 
 from ironcurtain_proxy.snapshots.planning import ConflictError
 from tests.snapshots.timeline.workspace_fixture import Timelined
+from tests.tables import table
 
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin:/usr/local/bin",
@@ -49,23 +50,7 @@ def w(seed: Path, tmp_path: Path) -> Timelined:
     return Timelined(tmp_path / "w", tmp_path / "s")
 
 
-LOSING = {
-    "reset": ("git reset -q --hard HEAD~2",),
-    "prune": (
-        "git reset -q --hard HEAD~2", "git stash drop -q", "git reflog expire --expire=now --all",
-        "git gc -q --prune=now",
-    ),
-    "branch": ("git branch -q -D other",),
-    "stash": ("git stash drop -q", "git gc -q --prune=now"),
-    "rewritten": (
-        "git commit -q --amend -m x", "git reflog expire --expire=now --all",
-        "git gc -q --prune=now",
-    ),
-    "repository": ("rm -rf .git",),
-    "hooks": ("rm -rf .git/hooks .git/config",),
-    "clean": ("git clean -fdxq",),
-    "nested": ("rm -rf nested/.git", "rm -rf nested"),
-}  # fmt: skip
+LOSING = table("snapshots/timeline/repositories.losing", dict[str, tuple[str, ...]])  # fmt: skip
 
 
 @pytest.mark.parametrize("how", LOSING)
