@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.confined_installation import (
     BLOCKED,
+    INSTALLED_PATH,
     Cell,
     add_hostile,
     done,
@@ -40,6 +41,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     """One installation, several servers that cannot get out, and one that may."""
     installation = Installation(tmp_path_factory.mktemp("cell"))
     installation.command = FRESH  # a test looks for its command line
+    installation.variables["PATH"] = INSTALLED_PATH  # all other tests have a quicker srt
     furnish(installation)
     add_hostile(installation, "plain", *ODD, env={"ODD": "\n".join(ODD)})
     add_hostile(installation, "neighbour", SECRET, env={"API_TOKEN": SECRET})
