@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import Message
+from tests.tables import table
 
 pytestmark = pytest.mark.anyio
 
@@ -41,16 +42,9 @@ def comparable(record: Message) -> dict[str, Json]:
     return {**found, "escalationResult": record.get("escalationResult")}
 
 
-CALLS: list[tuple[str, dict[str, Json]]] = [
-    ("echo", {"text": "/srv/a", "list": []}),
-    ("echo", {"text": "/srv/../etc/passwd", "list": []}),
-    ("echo", {"text": "notes", "list": []}),
-    ("echo", {"text": 5, "list": []}),
-    ("echo", {"text": "/srv/a", "list": [], "more": 1}),
-    ("ask", {"text": "/srv/x"}),
-    ("forbidden", {"text": "x"}),
-    ("nonsense", {}),
-]
+CALLS: list[tuple[str, dict[str, Json]]] = table(
+    "trusted_process.calls", list[tuple[str, dict[str, Json]]]
+)
 
 
 @pytest.mark.requirement("C-16", "C-17", "C-18")

@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import Agent, an_agent
 from tests.fakes import FakeClock
 from tests.questions import a_question
+from tests.tables import named
 
 pytestmark = pytest.mark.anyio
 
@@ -147,19 +148,10 @@ async def test_an_answer_is_read_strictly(answer: dict[str, object], expected: R
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        pytest.param(accept(), id="no decision"),
-        pytest.param(accept(decision="Approve"), id="another spelling"),
-        pytest.param(accept(decision=True), id="true"),
-        pytest.param(accept(decision=["approve"]), id="a list"),
-        pytest.param(accept(decision="approve", note=5), id="a note that is no text"),
-        pytest.param(accept(decision="approve", force=True), id="more than was asked"),
-        pytest.param({"result": {"action": "accept"}}, id="no content"),
-        pytest.param({"result": {"action": "accept", "content": "approve"}}, id="text"),
-        pytest.param({"result": {"action": "ACCEPT", "content": {}}}, id="another action"),
-        pytest.param({"result": {}}, id="nothing"),
-        pytest.param({"result": {"action": ["accept"]}}, id="an action that is a list"),
-    ],
+    named(
+        "agent/elicitation.what_is_no_clear_approval_is_a_refusal",
+        tuple[dict[str, dict[str, Json]]],
+    ),
 )
 async def test_what_is_no_clear_approval_is_a_refusal(answer: dict[str, object]) -> None:
     ruling = await ruling_on(a_question(), answer)

@@ -22,6 +22,7 @@ from ironcurtain_proxy.model.operation import (
 )
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
+from tests.tables import table
 
 pytestmark = pytest.mark.anyio
 
@@ -138,23 +139,7 @@ async def test_an_agent_on_pipes_cannot_speak_as_the_front() -> None:
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [
-        ("server/discover", {}),
-        ("tools/list", {}),
-        ("resources/list", {}),
-        ("resources/templates/list", {}),
-        ("prompts/list", {}),
-        ("resources/read", {"uri": "memo://a"}),
-        ("prompts/get", {"name": "p"}),
-        ("tools/call", {"name": "echo"}),
-        ("tools/call", {"name": "written"}),
-        ("tools/call", {"name": "written", "arguments": {}}),
-        ("tools/call", {"name": "marked"}),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
-        ),
-    ],
+    table("agent/era.every_result_says_that_it_is_complete", list[tuple[str, dict[str, Json]]]),
 )
 @pytest.mark.requirement("T-8")
 @pytest.mark.requirement("T-29")

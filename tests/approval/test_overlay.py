@@ -32,6 +32,7 @@ from tests.approval.subjects import (
     unhurried,
 )
 from tests.source import PACKAGE, nodes, one_worker
+from tests.tables import table
 
 OFF = InterceptorConfig(approval_policy="none")
 
@@ -110,33 +111,7 @@ def test_everything_that_asks_is_named_once_the_policy_first() -> None:
 
 @pytest.mark.parametrize(
     ("config", "rule", "reason"),
-    [
-        (
-            InterceptorConfig(),
-            "approval-policy:dangerous",
-            "The approval policy dangerous asks before calls that may do harm",
-        ),
-        (
-            InterceptorConfig(approval_policy=""),
-            "approval-policy:dangerous",
-            "The approval policy dangerous asks before calls that may do harm",
-        ),
-        (
-            InterceptorConfig(approval_policy="all"),
-            "approval-policy:all",
-            "The approval policy all asks before every tool",
-        ),
-        (
-            InterceptorConfig(approval_policy="configured", sensitive_tools=("tool",)),
-            "approval-policy:configured",
-            "The tool s/tool is listed as sensitive",
-        ),
-        (
-            InterceptorConfig(approval_policy="strict"),
-            "approval-policy:strict",
-            'The approval policy "strict" is not known, so it asks before every tool',
-        ),
-    ],
+    table("approval/overlay.a_mode_says_why_it_asks", list[tuple[InterceptorConfig, str, str]]),
 )
 def test_a_mode_says_why_it_asks(config: InterceptorConfig, rule: str, reason: str) -> None:
     found = judge(ALLOW, a_subject("delete-path"), OverlayRules(interceptor=config))

@@ -9,29 +9,14 @@ from ironcurtain_proxy.model.annotation import ArgumentRole, SafetyLevel, ToolDe
 from ironcurtain_proxy.model.decision import PriorConsent
 from ironcurtain_proxy.model.values import Json
 from tests.approval.subjects import PATHS, a_subject, interceptors, subjects, unhurried
+from tests.tables import table
 
 SAFE, MODERATE, DANGEROUS = SafetyLevel
 PLAIN = InterceptorConfig()
 READ_ONLY: dict[str, Json] = {"readOnlyHint": True}
 
-ROLES: tuple[tuple[str, SafetyLevel, SafetyLevel], ...] = (
-    # roles                        without hints, hinted read-only
-    ("", MODERATE, SAFE),
-    ("none", MODERATE, SAFE),
-    ("read-path", MODERATE, SAFE),
-    ("branch-name commit-message", MODERATE, SAFE),
-    ("write-path", MODERATE, MODERATE),
-    ("read-path write-path", MODERATE, MODERATE),
-    ("fetch-url", MODERATE, MODERATE),
-    ("git-remote-url", MODERATE, MODERATE),
-    ("github-owner github-repo", MODERATE, MODERATE),
-    ("proxy-domain", MODERATE, MODERATE),
-    ("email-address email-body", MODERATE, MODERATE),
-    ("share-permission", MODERATE, MODERATE),
-    ("delete-path", DANGEROUS, DANGEROUS),
-    ("write-history", DANGEROUS, DANGEROUS),
-    ("delete-history", DANGEROUS, DANGEROUS),
-    ("read-path delete-path", DANGEROUS, DANGEROUS),
+ROLES: tuple[tuple[str, SafetyLevel, SafetyLevel], ...] = table(
+    "approval/safety.roles", tuple[tuple[str, SafetyLevel, SafetyLevel], ...]
 )
 
 

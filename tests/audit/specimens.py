@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.decision import KERNEL, of_record
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 NOON: Final = datetime(2026, 11, 21, 12, 0, 0, 799_000, tzinfo=UTC)
 
@@ -25,33 +26,7 @@ PRIVATE_KEY: Final = (
     + "\n-----END RSA PRIVATE KEY-----"
 )
 
-SECRETS: Final[Mapping[str, str]] = {
-    "an OpenAI key": "sk-" + "aB3dE6gH9jK2" * 4,
-    "an OpenAI project key": "sk-proj-" + "aB3_dE6-gH9jK2" * 3,
-    "an Anthropic key": "sk-ant-api03-" + "aB3_dE6-gH9jK2" * 6 + "AA",
-    "a GitHub token": "ghp_" + "aB3dE6gH9jK2" * 3,
-    "a GitHub OAuth token": "gho_" + "aB3dE6gH9jK2" * 3,
-    "a GitHub app token": "ghs_" + "aB3dE6gH9jK2" * 3,
-    "a GitHub user token": "ghu_" + "aB3dE6gH9jK2" * 3,
-    "a GitHub refresh token": "ghr_" + "aB3dE6gH9jK2" * 3,
-    "a fine-grained GitHub token": "github_pat_11ABCDEFG0" + "aB3dE6gH9jK2_" * 5,
-    "a GitLab token": "glpat-aB3dE6gH9jK2aB3dE6gH",
-    "a Slack bot token": "xoxb-123456789012-1234567890123-aB3dE6gH9jK2aB3dE6gH9jK2",
-    "a Slack user token": "xoxp-123456789012-123456789012-123456789012-aB3dE6gH9jK2",
-    "an AWS key id": "AKIAIOSFODNN7EXAMPLE",
-    "a temporary AWS key id": "ASIAIOSFODNN7EXAMPLE",
-    "a Google key": "AIzaSy" + "aB3dE6gH9jK2" * 2 + "aB3dE6gH9",
-    "a JWT": (
-        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0"
-        ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
-    ),
-    "a private key": PRIVATE_KEY,
-    "a card": "4111111111111111",
-    "a card in groups": "5500 0000 0000 0004",
-    "a card with hyphens": "3782-822463-10005",
-    "a social security number": "123-45-6789",
-    "a social security number with blanks": "123 45 6789",
-}
+SECRETS: Final[Mapping[str, str]] = table("audit/specimens.secrets", dict[str, str])
 """By what they are."""
 
 

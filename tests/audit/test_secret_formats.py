@@ -10,6 +10,7 @@ import pytest
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
 from ironcurtain_proxy.audit.secrets import redact_keys
 from scripts import provider_keys
+from tests.tables import table
 
 FORMS = Path(__file__).with_name("secret_formats.txt").read_text("utf-8").splitlines()
 MARKED = [line.replace("⏎", "\n") for line in FORMS if not line.startswith("#")]
@@ -38,55 +39,7 @@ def test_what_is_masked_once_stays_as_it_is() -> None:
         assert redact_text(masked) == masked
 
 
-HARMLESS = """
-mkdir -p a/b
-docker run -p 8080:80 nginx
-docker login -u bob --password-stdin
-curl -b cookies.txt https://h/
-curl -u "$USER:$PASS" https://h/
-mysql -u root -p shop
-mysql --protocol tcp -P 3306
-openssl enc -k "$KEY" -in a
-openssl rsa -passin env:KEY -in a
-openssl pkcs12 -passin file:/run/key
-zip -r a.zip d
-redis-cli -h cache ping
-gh pr create --body "a text"
-kubectl get pods -n default
-aws s3 ls s3://bucket
-aws secretsmanager get-secret-value --secret-id mysecret
-npm config set registry https://r.example
-htpasswd -c .htpasswd bob
-PWD=/home/bob make
-OLDPWD=/srv
-echo "TEST 6 PASS: moved"
-echo "a text" | tee f
-bypass = true
-compass: north
-tokens: 5
-max_tokens=100
-key: value
-primary_key = id
-status code: 2000
-exit code 1234
-error code 40012
-postal code is 12345
-password_file: /run/secrets/db
-the password is required
-reset the password for the user
-<title>Password</title>
-<name>hunter2</name>
-name: value
-key="a" value="b"
-cost $2 and $1
-a$b$c
-function f() { echo $1$2; }
-commit 1234567 is your base
-http://localhost:8080/a
-see docs/secrets.md
-user login page
-login user page
-""".strip().splitlines()
+HARMLESS = table("audit/secret_formats.harmless", list[str])
 
 
 def test_what_is_no_secret_is_not_masked() -> None:

@@ -17,6 +17,7 @@ from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, p
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved
 from tests.auto_approver.test_reviewer import PUSH, SCENARIOS, Session
+from tests.tables import table
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -32,17 +33,7 @@ def test_a_model_is_named_by_provider_and_model() -> None:
 
 @pytest.mark.requirement("A-85")
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "claude",
-        "anthropic:",
-        ":x",
-        "acme:x",
-        "anthropic: ",
-        "openai:a\nb",
-        "openai:" + "x" * 300,
-    ],
+    "text", table("auto_approver/model_library.another_name_is_an_error", list[str])
 )
 def test_another_name_is_an_error_of_configuration(text: str) -> None:
     with pytest.raises(ConfigurationError, match="provider:model"):

@@ -10,6 +10,7 @@ from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.request import CommandPlace
 from ironcurtain_proxy.shell.statements import parse_command
+from tests.tables import table
 
 PLACE = CommandPlace(
     workspace="/home/u/proj",
@@ -45,77 +46,9 @@ PROSE = (
     'Generated with [Claude Code](https://claude.com/claude-code)\nEOF\n)"'
 )
 
-ASKED_FOR = [
-    ("commit with message 'Fix it'", "git add src/parser.py && git commit -m 'Fix it'"),
-    ("commit saying 'wip'", "git add -u && git commit -m wip"),
-    ("commit -m 'x' and push please", "git commit -am x && git push"),
-    ("commit, push, open a draft PR", "git push -u origin fix/parser 2>&1"),
-    ("commit, push, open a draft PR", "gh pr create --draft --fill"),
-    ("push it", "git push 2>&1 | tail -3"),
-    ("push it", "git status --short && git push"),
-    ("go ahead and push", "git push"),
-    ("looks good, push it", "git push"),
-    ("Great, push it to origin.", "git push origin"),
-    ("push to origin", "git push origin HEAD"),
-    ("let's push", "cd /home/u/proj && git push"),
-    ("push the parser fixes up", "git push"),
-    ("commit and push it to the branch", "git push origin HEAD"),
-    ("can you push", "git push"),
-    ("ok push all this up", "git push"),
-    ("great, push to the remote", "git push"),
-    ("commit, push and pr it", "gh pr create --fill"),
-    ("push + a draft PR", "gh pr create --draft --fill"),
-    ("yeah please push a new PR", "gh pr create --title 'Fix it' --body 'It stopped.' --base main"),
-    ("ok lets get a pr up for this", f"gh pr create --title Fix --body {PROSE}"),
-    ("create a PR against develop", "gh pr create --fill -B develop"),
-    ("mark the PR as ready for review", "gh pr ready"),
-    ("complete the merge and push", "git push"),
-    ("all tests are green, push that", "git push"),
-    ("I've fixed the parser, you can push now", "git push"),
-    ("fine, push then", "git push"),
-    ("plz psuh to origin", "git push origin"),
-    ("bitte pushen", "git push"),
-    ("push, then check the comments of the PR", "git push"),
-    ("push this branch so that CI runs", "git push"),
-    ("ok now push to fix/parser", "git push origin fix/parser"),
-    ("push origin fix/parser", "git push origin fix/parser"),
-    ("commit, push and create a PR", "gh pr create --title Fix --body 'Text for <name>'"),
-    ("create a PR to main and link ENT-12", "gh pr create --fill --base main"),
-    ("I merged the PR, pull the newest changes", "git pull"),
-    ("pip install requests==2.31.0", "pip install requests==2.31.0"),
-    ("look at https://example.org/a and tell me the limits", "curl -s https://example.org/a"),
-    ("pull the latest from origin", "git pull origin fix/parser"),
-    ("fetch", "git fetch origin"),
-    ("npm install lodash and axios", "npm install --save-dev axios lodash"),
-    ("npm i axios", "npm install axios"),
-    ("add axios with yarn", "yarn add axios"),
-    ("pip install requests", "pip3 install requests"),
-    ("install the dependencies", "npm ci"),
-    ("run npm install", "npm install"),
-    ("download https://example.org/a.csv", "curl -s https://example.org/a.csv"),
-    # The current branch is a part of everything: less than what the words ask for.
-    ("push everything", "git push"),
-    ("push all my commits", "git push"),
-    ("Please run git push", "git push"),
-    ("tests pass now. push it", "git push"),
-    ("the formatting is done, push it", "git push"),
-    ("commit it as 'Format'", "git commit -am 'Format'"),
-    ("make a commit for this with the message 'x'", "git commit -am x"),
-]
+ASKED_FOR = table("auto_approver/target_command.asked_for", list[tuple[str, str]])
 
-IF_HELD = [
-    ("commit this", "git add src/parser.py && git commit -m 'Fix the parser'"),
-    ("commit this", f"git add src/parser.py tests/test_parser.py && {HEREDOC}"),
-    ("Commit the changes.", "git commit -am 'Fix the parser'"),
-    ("commit and push please", "git commit -am x && git push"),
-    ("yes, then commit, push", "git status && git commit -m x"),
-    ("looks good, commit all of it then", "git commit -am x"),
-    ("commit the current changes", "git commit -am x"),
-    ("commit what we have so far", "git add .gitignore && git commit -m x"),
-    ("great work. commit & push everything", "git commit -am x && git push"),
-    ("commit this with a good message", "git commit -am x"),
-    ("we had a fmt error, I've fixed - commit it please", "git commit -am x"),
-]
+IF_HELD = table("auto_approver/target_command.if_held", list[tuple[str, str]])
 """Commits with words that the user did not quote."""
 
 NOT_ASKED_FOR = [

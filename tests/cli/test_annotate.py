@@ -15,21 +15,10 @@ from ironcurtain_proxy.config.annotating.described import DescribedServer, descr
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, serving
+from tests.tables import table
 
 SCRIPTED = Path(__file__).parents[1] / "e2e" / "servers" / "scripted.py"
-TOOLS: list[Json] = [
-    {
-        "name": "read_notes",
-        "description": "Reads notes.",
-        "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}},
-        "annotations": {"readOnlyHint": True},
-    },
-    {
-        "name": "frobnicate",
-        "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}},
-    },
-    {"name": "bad\u001b[31mname", "inputSchema": {"type": "object", "properties": {}}},
-]
+TOOLS: list[Json] = table("cli/annotate.tools", list[Json])
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 from ironcurtain_proxy.cli import auto_approve, parser_of
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.llm.scripted_model import Step, says, scripted_model
+from tests.tables import table
 
 pytestmark = [
     pytest.mark.worker("litellm"),
@@ -26,16 +27,7 @@ pytestmark = [
 
 OWN = Path(__file__).parents[1] / "auto_approver/scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
-CATEGORIES = {
-    "explicit request",
-    "vague",
-    "negated",
-    "conditional",
-    "question",
-    "quoted or pasted text",
-    "other target",
-    "other operation",
-}
+CATEGORIES = table("cli/auto_approve.categories", set[str])
 
 
 def run(*arguments: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.program import PROXY
+from tests.tables import table
 
 RULES: list[Json] = [
     {"name": "memo", "if": {"uris": {"schemes": ["memo"]}}, "then": "allow", "reason": "r"},
@@ -45,19 +46,10 @@ def decide(directory: Path, method: str, params: Json) -> tuple[str, str, str]:
 
 @pytest.mark.parametrize(
     ("method", "params", "decision", "rule"),
-    [
-        ("resources/read", {"uri": "memo://a"}, "allow", "memo"),
-        ("resources/subscribe", {"uri": "memo://a"}, "allow", "memo"),
-        ("resources/read", {"uri": "other://a"}, "deny", "default-deny"),
-        ("resources/read", {}, "deny", "invalid-params"),
-        ("prompts/get", {"name": "greet"}, "escalate", "greet"),
-        ("prompts/get", {"name": "other"}, "deny", "missing-annotation"),
-        ("completion/complete", COMPLETION, "deny", "completion-of-asked"),
-        ("elicitation/create", FORM, "allow", "server-may-ask"),
-        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, "deny", "server-asks"),
-        ("tools/call", {"name": "t", "arguments": {}}, "deny", "structural-unknown-tool"),
-        ("tasks/get", {}, "deny", "not-offered"),
-    ],
+    table(
+        "cli/decide_operations.a_request_is_decided_by_the_rules",
+        list[tuple[str, dict[str, Json], str, str]],
+    ),
 )
 def test_a_request_is_decided_by_the_rules_about_it(
     method: str, params: Json, decision: str, rule: str, directory: Path

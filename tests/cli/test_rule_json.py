@@ -10,21 +10,9 @@ from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import policy, said, write
+from tests.tables import table
 
-CONDITIONS: dict[str, Json] = {
-    "roles": ["read-path"],
-    "server": ["files"],
-    "tool": ["read"],
-    "paths": {"roles": ["read-path"], "within": "/srv"},
-    "names": {"roles": ["read-path"], "matching": ["*.key"], "unless": ["a.key"]},
-    "domains": {"roles": ["fetch-url"], "allowed": ["example.com"]},
-    "lists": [{"roles": ["fetch-url"], "allowed": ["a.example"], "matchType": "domains"}],
-    "sql": "reads",
-    "operations": ["resources/read"],
-    "prompt": ["greet"],
-    "uris": {"schemes": ["memo"], "patterns": ["demo://*"]},
-    "namedBy": {"roles": ["email-address"], "by": ["own", "user"]},
-}
+CONDITIONS: dict[str, Json] = table("cli/rule_json.conditions", dict[str, Json])
 
 
 def test_every_condition_is_tried() -> None:

@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 
 from ironcurtain_proxy.config.extras import MODULES
 from tests.source import PACKAGE, nodes, one_worker
+from tests.tables import table
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -201,25 +202,9 @@ def test_the_target_check_alone_is_measured_without_an_extra(tmp_path: Path) -> 
     assert orjson.loads(done.stdout)["model"] is None
 
 
-SETTINGS: Mapping[str, tuple[dict[str, object], str]] = {
-    "engine": ({"auto_confirm": {"enabled": True}}, ENGINE),
-    "model reviewer": (
-        {
-            "auto_confirm": {
-                "enabled": True,
-                "reviewers": [
-                    {
-                        "name": "judge",
-                        "kind": "model",
-                        "modelId": "openai:gpt",
-                        "session_type": "manager",
-                    }
-                ],
-            }
-        },
-        LLM,
-    ),
-}
+SETTINGS: Mapping[str, tuple[dict[str, object], str]] = table(
+    "config/extras.settings", dict[str, tuple[dict[str, object], str]]
+)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

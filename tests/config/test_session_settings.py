@@ -16,6 +16,7 @@ from tests.config.auto_confirm.test_settings import loaded, refusal
 from tests.config.files import write
 from tests.config.policy.test_protection import is_protected
 from tests.fakes import FakeClock
+from tests.tables import table
 
 TOKEN = "s3cret-" * 6
 
@@ -58,18 +59,10 @@ def test_mailbox_and_token_are_required(tmp_path: Path, key: str, words: str) ->
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [
-        ({"command": ["x"]}, "reviewers[0].command: is not for a session"),
-        ({"env": {}}, "reviewers[0].env: is not for a session"),
-        ({"modelId": "anthropic:x"}, "reviewers[0].modelId: is not for a session"),
-        ({"kind": "human"}, "reviewers[0].token_file: is not for a human"),
-        ({"kind": "process", "command": ["x"]}, "token_file: is not for a process"),
-        ({"kind": "model", "modelId": "anthropic:x"}, "token_file: is not for a model"),
-        ({"protocol": "mcp"}, "not for a session"),
-        ({"token": TOKEN}, "unknown key"),
-        ({"name": "human"}, "choose another name"),
-        ({"token_file": ["x"]}, "reviewers[0].token_file: must be"),
-    ],
+    table(
+        "config/session_settings.what_is_not_for_a_session_is_refused",
+        list[tuple[dict[str, Json], str]],
+    ),
     ids=str,
 )
 def test_what_is_not_for_a_session_is_refused(

@@ -18,6 +18,7 @@ from ironcurtain_proxy.config.settings import (
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
+from tests.tables import table
 
 SERVERS = '{"files": {"command": "x"}, "git": {"command": "y"}}'
 
@@ -119,38 +120,7 @@ def test_a_file_that_cannot_be_reached_does_not_count_as_none(home: Path) -> Non
 
 @pytest.mark.parametrize(
     ("file", "problem"),
-    [
-        ({"sandboxpolicy": "warn"}, '$.sandboxpolicy: unknown key (did you mean "sandboxPolicy"?)'),
-        (
-            {"auditRedaction": {"enable": True}},
-            '$.auditRedaction.enable: unknown key (did you mean "enabled"?)',
-        ),
-        ({"auditRedaction": True}, "$.auditRedaction: must be an object, not true or false"),
-        (
-            {"sandboxPolicy": "Enforce"},
-            '$.sandboxPolicy: "Enforce" is not one of enforce, warn (did you mean "enforce"?)',
-        ),
-        ({"escalationTimeoutSeconds": 0}, "$.escalationTimeoutSeconds: must be from 1 to 86400"),
-        (
-            {"escalationTimeoutSeconds": 1.5},
-            "$.escalationTimeoutSeconds: must be a whole number, not a number",
-        ),
-        (
-            {"escalationTimeoutSeconds": True},
-            "$.escalationTimeoutSeconds: must be a whole number, not true or false",
-        ),
-        ({"generatedDir": ""}, "$.generatedDir: must not be empty"),
-        (
-            {"protectedPaths": ["~x/y"]},
-            "$.protectedPaths[0]: must not begin with ~ and a name: write the directory itself",
-        ),
-        ({"mcpServers": {"a": {"command": ""}}}, "$.mcpServers.a.command: must not be empty"),
-        (
-            {"mcpServers": {}, "mcpServersFile": "x"},
-            "$.mcpServersFile: must not stand beside mcpServers",
-        ),
-        ([], "must be an object, not a list"),
-    ],
+    table("config/settings.a_slip_in_the_file_is_refused", list[tuple[Json, str]]),
     ids=str,
 )
 def test_a_slip_in_the_file_is_refused_with_its_place(file: Json, problem: str, home: Path) -> None:

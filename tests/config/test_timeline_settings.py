@@ -8,6 +8,7 @@ import pytest
 from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 
 def read(tmp_path: Path, section: Json) -> Settings:
@@ -32,15 +33,7 @@ def test_what_is_said_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [
-        {"max_bytes": 0},
-        {"max_files": 0},
-        {"keep_days": 0},
-        {"caches": [".git"]},
-        {"caches": ["a/b"]},
-        {"caches": [""]},
-        {"max_byte": 1 << 20},
-    ],
+    table("config/timeline_settings.what_cannot_be_a_bound_is_refused", list[dict[str, Json]]),
 )
 def test_what_cannot_be_a_bound_is_refused(tmp_path: Path, section: Json) -> None:
     with pytest.raises(ProblemsError, match="containment"):

@@ -18,6 +18,7 @@ from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED, page, sampling
+from tests.tables import table
 
 ABLE: Final[Message] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
 META: Final[Message] = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": ABLE}
@@ -26,16 +27,7 @@ CALLED: Final[Message] = {"name": "ask", "arguments": {}}
 MEMO: Final = "memo://insights"
 MODERN_ONLY: Final = ROOT / "tests/downstream/modern_only_server.py"
 MODERN_SERVER: Final = MODERN_ONLY.with_name("modern_server.py")
-SAYS: Final[Mapping[str, Json]] = {
-    "elicitation/create": {"action": "accept", "content": {"name": "Ann"}},
-    "url": {"action": "accept"},
-    "review": {"action": "accept", "content": {"decision": "approve"}},
-    "sampling/createMessage": {
-        "model": "m",
-        "role": "assistant",
-        "content": {"type": "text", "text": "said"},
-    },
-}
+SAYS: Final[Mapping[str, Json]] = table("e2e/modern_rounds.says", dict[str, dict[str, Json]])
 
 
 def alone(agent: RawClient, method: str, **params: Json) -> int:

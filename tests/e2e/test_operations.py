@@ -10,6 +10,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import whole
+from tests.tables import table
 
 WHOLE = Path(whole.__file__)
 RESOURCES: list[Json] = [
@@ -28,21 +29,7 @@ TOOLS: list[Json] = [
     },
     {"name": "notify", "inputSchema": {"type": "object"}},
 ]
-SAID: Message = {
-    "resources": RESOURCES,
-    "resourceTemplates": [
-        {"uriTemplate": "memo://{name}", "name": "memo"},
-        {"uriTemplate": "secret://{name}", "name": "secret"},
-    ],
-    "prompts": [{"name": "greet"}, {"name": "open"}, {"name": "unknown"}],
-    "tools": TOOLS,
-    "notifications": [
-        {"method": "notifications/resources/updated", "params": {"uri": "memo://insights"}},
-        {"method": "notifications/resources/updated", "params": {"uri": "memo://other"}},
-        {"method": "notifications/resources/list_changed"},
-        {"method": "notifications/prompts/list_changed"},
-    ],
-}
+SAID: Message = table("e2e/operations.said", Message)
 
 
 def add_whole(installation: Installation, name: str, said: Message, **entry: Json) -> None:

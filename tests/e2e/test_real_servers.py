@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.real_servers import COMMANDS, add_real, unconfined
+from tests.tables import table
 
 Connected: TypeAlias = tuple[Installation, RawClient]
 
@@ -93,20 +94,10 @@ def test_all_six_are_there(six: Connected) -> None:
 @pytest.mark.requirement("C-33", "C-4")
 @pytest.mark.parametrize(
     ("tool", "arguments", "expected"),
-    [
-        ("filesystem__read_text_file", {"path": "note.txt"}, "a note"),
-        ("filesystem__list_directory", {"path": "~/workspace"}, "note.txt"),
-        ("filesystem__write_file", {"path": "new.txt", "content": "new"}, "new.txt"),
-        ("filesystem__list_allowed_directories", {}, "workspace"),
-        ("memory__create_entities", {"entities": []}, ""),
-        ("memory__read_graph", {}, "entities"),
-        ("everything__echo", {"message": "hello"}, "Echo: hello"),
-        ("everything__get-sum", {"a": 20, "b": 22}, "42"),
-        ("git__git_status", {"repo_path": "repo"}, "file.txt"),
-        ("git__git_add", {"repo_path": "repo", "files": ["file.txt"]}, "staged"),
-        ("fetch__fetch", {"url": "{website}/a/"}, "you asked for /a/"),
-        ("time__get_current_time", {"timezone": "UTC"}, "UTC"),
-    ],
+    table(
+        "e2e/real_servers.a_real_server_answers_and_the_call",
+        list[tuple[str, dict[str, Json], str]],
+    ),
 )
 def test_a_real_server_answers_and_the_call_is_recorded(
     tool: str, arguments: dict[str, Json], expected: str, website: str, six: Connected
@@ -129,16 +120,10 @@ def test_a_real_server_answers_and_the_call_is_recorded(
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "status"),
-    [
-        ("filesystem__read_text_file", {"path": "~/.ssh/id_rsa"}, "deny"),
-        ("filesystem__read_text_file", {"path": "/etc/hosts"}, "escalate"),
-        ("filesystem__write_file", {"path": "/srv/x", "content": ""}, "escalate"),
-        ("filesystem__write_file", {"path": "repo/.git/hooks/x", "content": ""}, "deny"),
-        ("git__git_status", {"repo_path": "/srv"}, "escalate"),
-        ("fetch__fetch", {"url": "https://example.com/"}, "escalate"),
-        ("everything__get-env", {}, "escalate"),
-        ("time__get_current_time", {"timezone": "UTC", "more": 1}, "deny"),
-    ],
+    table(
+        "e2e/real_servers.the_shipped_policy_keeps_a_real_server",
+        list[tuple[str, dict[str, Json], str]],
+    ),
 )
 def test_the_shipped_policy_keeps_a_real_server_to_its_own(
     tool: str, arguments: Message, status: str, six: Connected

@@ -22,30 +22,13 @@ from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.servers import scripted as scripted_server
 from tests.program import for_others
+from tests.tables import table
 
 PROGRAMS: Final = Path(__file__).parent / "clients"
 PYTHON_1: Final = Path(sys.prefix) / "mcp-1"
 FASTMCP: Final = Path(sys.prefix) / "fastmcp"
 
-EVERYTHING: Final[Mapping[str, Json]] = {
-    "version": "2025-11-25",
-    "capabilities": {
-        # Its server has neither prompts nor resources.
-        "logging": {},
-        "tools": {"listChanged": True},
-    },
-    "server": "ironcurtain-proxy",
-    "instructed": True,
-    "ping": {},
-    "answer": "hello \u00e9\U0001f600",
-    "log": ["a word", "held"],
-    "progress": [1, 2, 3],
-    "asked": "May the agent use scripted/ask?",
-    "denied": [True, "DENIED"],
-    "gave_up": True,
-    "changed": True,
-    "added": True,
-}
+EVERYTHING: Final[Mapping[str, Json]] = table("e2e/sdk_clients.everything", dict[str, Json])
 
 
 def python(folder: Path | None) -> tuple[list[str], dict[str, str]]:

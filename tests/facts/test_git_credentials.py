@@ -63,20 +63,7 @@ def test_what_shows_no_configuration_stays_as_it_was(project: Path, command: str
 
 @pytest.mark.parametrize(
     ("setting", "known"),
-    [
-        ('[remote "o"]\n\turl = https://me:secret@example.org/x\n', True),
-        ('[remote "o"]\n\turl = https://ghp_aaaaaaaaaaaaaaaaaaaa@github.com/x\n', True),
-        ('[remote "o"]\n\turl = https://glpat-aaaaaaaaaaaaaaaaaaaa@gitlab.com/x\n', True),
-        (f'[remote "o"]\n\turl = https://{"a1" * 20}@dev.azure.com/x\n', True),
-        ('[remote "o"]\n\tpushurl = ssh://me:secret@example.org/x\n', True),
-        ('[http "https://x"]\n\textraheader = AUTHORIZATION: basic eA==\n', True),
-        ('[url "https://x:y@h/"]\n\tinsteadOf = https://h/\n', True),
-        ('[remote "o"]\n\turl = https://me@example.org/x\n', False),
-        ('[remote "o"]\n\turl = git@github.com:me/x.git\n', False),
-        ('[remote "o"]\n\turl = ssh://git@example.org:22/x\n', False),
-        ('[remote "o"]\n\turl = https://example.org:8443/x@y\n', False),
-        ("", False),
-    ],
+    table("facts/git_credentials.a_password_is_known_from_a_name", list[tuple[str, bool]]),
 )
 def test_a_password_is_known_from_a_name(project: Path, setting: str, *, known: bool) -> None:
     (project / ".git/config").write_text(f"[core]\n\tbare = false\n{setting}")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.facts.schema import SchemaChecker, compile_schema
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation, declared_arguments
 from ironcurtain_proxy.model.values import Arguments, Json
+from tests.tables import table
 
 
 def problem(schema: Json, arguments: dict[str, Json], *, annotated: str = "abcxyz") -> str | None:
@@ -294,22 +295,7 @@ S: Json = {"type": "string"}
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [
-        {"anyOf": [{"properties": {"a": S}}, {"properties": {"b": S}}]},
-        {"oneOf": [{"properties": {"a": S}}, {"properties": {"b": S}}]},
-        {"allOf": [{"properties": {"a": S}}, {"properties": {"b": S}}]},
-        {"allOf": [{"$ref": "#/$defs/both"}]},
-        {"$ref": "#/$defs/both"},
-        {"properties": {"a": S}, "allOf": [{"properties": {"b": S}}]},
-        {
-            "properties": {"a": S},
-            "additionalProperties": False,
-            "allOf": [{"properties": {"b": S}}],
-        },
-        {"properties": {"a": S}, "if": {}, "then": {"properties": {"b": S}}},
-        {"properties": {"a": S}, "dependentSchemas": {"a": {"properties": {"b": S}}}},
-    ],
+    "schema", table("facts/schema.arguments_of_every_part_of_the_root", list[dict[str, Json]])
 )
 def test_arguments_of_every_part_of_the_root_are_known(schema: dict[str, Json]) -> None:
     root: Json = {**schema, "$defs": {"both": {"properties": {"a": S, "b": S}}}}
@@ -364,17 +350,7 @@ def test_no_schema_and_no_arguments_make_the_checker_raise(
     problem({"properties": schema}, arguments)
 
 
-TYPED: dict[str, Json] = {
-    "properties": {
-        "a": {"type": "integer", "enum": [1, 3]},
-        "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
-        "c": {"$ref": "#/$defs/Point"},
-        "x": {"type": "array", "items": {"type": "string"}},
-        "y": {"type": "array", "items": {"type": "number"}},
-        "z": {"type": ["string", "integer"]},
-    },
-    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
-}
+TYPED: dict[str, Json] = table("facts/schema.typed", dict[str, Json])
 
 
 def fitted(arguments: dict[str, Json]) -> tuple[Arguments, str | None]:

@@ -11,6 +11,7 @@ from ironcurtain_proxy.facts.schema import (
 )
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 ANNOTATION = ToolAnnotation(server="s", tool="t", arguments={"a": RoleSpec(default=("none",))})
 
@@ -60,17 +61,7 @@ def test_a_schema_that_refers_to_itself_in_place_is_refused(schema: dict[str, Js
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"child": {"$ref": "#"}}},
-        {
-            "$defs": {"n": {"items": {"$ref": "#/$defs/n"}}},
-            "properties": {"a": {"$ref": "#/$defs/n"}},
-        },
-        {"properties": {"type": {"type": "string"}, "anyOf": {"type": "array"}}},
-        {"properties": {"a": {"enum": [{"$ref": "#"}]}}},
-        {"properties": {"a": {"$ref": "https://example.com/x"}}},
-    ],
+    "schema", table("facts/schema_cost.trees_and_ordinary_schemas_pass", list[dict[str, Json]])
 )
 def test_trees_and_ordinary_schemas_pass(schema: dict[str, Json]) -> None:
     refuse_costly(schema)

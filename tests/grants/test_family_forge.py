@@ -11,15 +11,7 @@ _QUERY = (
     'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
     " { pullRequests(first: 1) { nodes { title } } } }'"
 )
-SPELLINGS = (
-    "gh pr view 12",
-    "gh run list --limit 3",
-    "gh pr list --repo me/app",
-    "gh api repos/me/app/pulls/12/files",
-    "gh api /repos/Me/App/actions/runs/1 --jq '.status' | head",
-    "gh api repos/{owner}/{repo}/pulls/12",
-    _QUERY,
-)
+SPELLINGS = table("grants/family_forge.spellings", tuple[str, ...])
 OTHERS = table("grants/family_forge.others", tuple[str, ...])
 
 

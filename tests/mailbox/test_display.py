@@ -149,18 +149,7 @@ def test_an_edit_stands_once_where_the_diff_shows_all_of_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "mode": "0777"}]},
-        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "old_str": "b", "new_str": "EVIL"}]},
-        {"edits": [{"oldText": "a = 1", "newText": "a = 3"}, {"newText": "EVIL"}]},
-        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "replaceAll": "EVIL"}]},
-        {"edits": [{"oldText": "a = 1", "newText": "a = 3"}, "EVIL"]},
-        {"edits": [{"oldText": "not there", "newText": "a = 3"}]},
-        {"edits": [{"oldText": "a = 1", "newText": "EVIL"}, {"oldText": "EVIL", "newText": "a"}]},
-        {"content": "a = 1\nEVIL\n"},
-        {"content": "a = 1\nb = 2\n"},
-    ],
+    "given", table("mailbox/display.what_the_diff_does_not_show_in_full", list[dict[str, Json]])
 )
 def test_what_the_diff_does_not_show_in_full_is_shown_beside_it(
     tmp_path: Path, given: dict[str, Json]

@@ -4,19 +4,9 @@ import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentCapabilities, capabilities_by_argument
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
-RULES = (
-    ArgumentCapabilities(
-        "mode",
-        {
-            "write": ("fs.write",),
-            "true": ("proc.exec",),
-            "null": ("data.user",),
-            "2": ("net.egress",),
-        },
-    ),
-    ArgumentCapabilities("upload", {"*": ("net.egress", "secrets.access")}),
-)
+RULES = table("model/argument_capability.rules", tuple[ArgumentCapabilities, ...])
 
 
 @pytest.mark.requirement("D-10")

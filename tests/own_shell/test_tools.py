@@ -6,6 +6,7 @@ from ironcurtain_proxy.config.servers.recognition import read_pack, schema_diges
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.running import MOST_OUTPUT, Ended, Output
 from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arguments, text_of
+from tests.tables import table
 
 
 def test_our_pack_describes_the_tools_as_they_are() -> None:
@@ -16,18 +17,7 @@ def test_our_pack_describes_the_tools_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"command": 1},
-        {"command": "a\0b"},
-        {"command": "true", "workdir": "no/such"},
-        {"command": "true", "timeoutSeconds": 0},
-        {"command": "true", "timeoutSeconds": 10_000},
-        {"command": "true", "timeoutSeconds": True},
-        {"command": "true", "background": "yes"},
-        {"command": "true", "input": 1},
-    ],
+    "given", table("own_shell/tools.arguments_that_do_not_fit_are_refused", list[dict[str, Json]])
 )
 def test_arguments_that_do_not_fit_are_refused(given: dict[str, Json]) -> None:
     with pytest.raises(WrongArgumentError):

@@ -193,18 +193,7 @@ WITH_CLOSED = SandboxProfile(
 
 @pytest.mark.parametrize(
     ("text", "path"),
-    [
-        (
-            f"EBUSY: resource busy, rename '{WORK}/c.tmp' -> '{WORK}/scripts/check.sh'",
-            "scripts/check.sh",
-        ),
-        (f"EROFS: read-only file system, open '{WORK}/.vscode/tasks.json'", ".vscode"),
-        ("sh: 1: cannot create scripts/check.sh: Read-only file system", "scripts/check.sh"),
-        (
-            "mv: cannot move 'a' to './scripts/check.sh': Device or resource busy",
-            "scripts/check.sh",
-        ),
-    ],
+    table("sandbox/denials.an_agent_reads_that_a_file_is_closed", list[tuple[str, str]]),
 )
 def test_an_agent_reads_that_a_file_is_closed_and_what_to_do(text: str, path: str) -> None:
     mark = marks(text, Closed(WITH_CLOSED))

@@ -17,6 +17,7 @@ from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.shell_setup import Views
 from ironcurtain_proxy.sandbox.watchman import NAME, Watchman, looked_after
+from tests.tables import table
 
 EVIL = "[core]\n\tfsmonitor = ./evil\n"
 HOOK = "#!/bin/sh\nevil\n"
@@ -77,17 +78,7 @@ def m(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Machine]:
         one.end()
 
 
-LEFT = {
-    "a hook": ("a/.git/hooks/post-commit", HOOK),
-    "a repository with a monitor": ("a/.git/config", EVIL),
-    "settings of an agent": ("a/.claude/settings.json", "{}"),
-    "servers of an agent": (".mcp.json", "{}"),
-    "a pointer": ("a/.git", "gitdir: ../evil\n"),
-    "a hook of a module": (".git/modules/m/hooks/post-checkout", HOOK),
-    "a configuration of a worktree": (".git/config.worktree", EVIL),
-    "another shared directory": (".git/commondir", "../evil\n"),
-    "a rebase that runs a command": (".git/rebase-merge/git-rebase-todo", "exec evil\n"),
-}
+LEFT = table("sandbox/watch_notes.left", dict[str, tuple[str, str]])
 
 
 @pytest.mark.parametrize("what", LEFT)

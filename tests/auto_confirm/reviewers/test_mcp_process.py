@@ -14,9 +14,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
-    MAX_PAGES,
     NOTHING_OPEN,
-    TOO_LONG,
     CallDialect,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process import (
@@ -29,6 +27,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, R
 from tests.auto_confirm.reviewers.managers.attacking_by_calls import NOISE, SPOILT
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.mailbox.mailbox_fixture import escalation, until
+from tests.tables import table
 
 pytestmark = pytest.mark.anyio
 
@@ -165,18 +164,7 @@ async def test_a_question_that_expires_is_cancelled_and_a_late_result_is_none(
     assert "does not count" not in caplog.text
 
 
-FAILURES = {
-    "silent": "it was not ready within 0.5 s",
-    "noise": "it was not ready within 0.5 s",
-    "stops": "it was not ready within 0.5 s",
-    "refuses": "it refuses initialize",
-    "garbage": "its answer to initialize cannot be read: it is not a JSON object, each of its keys"
-    " once",
-    "dies": "its process has ended",
-    "other-tool": "it offers no tool 'review'",
-    "pages": f"it lists more than {MAX_PAGES} pages of tools",
-    "too-many": f"its answer to tools/list cannot be read: {TOO_LONG}",
-}
+FAILURES = table("auto_confirm/reviewers/mcp_process.failures", dict[str, str])
 
 
 @pytest.mark.requirement("B-169")

@@ -81,31 +81,7 @@ def test_no_type_that_a_check_may_leave_out_takes_a_role_away(kind: Json) -> Non
 
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"allOf": [{"properties": {"path": text()}}, {"properties": {"limit": {}}}]},
-        {"anyOf": [{"properties": {"path": text()}}, {"properties": {"limit": {}}}]},
-        {
-            "oneOf": [
-                {"properties": {"path": {"type": "integer"}}},
-                {"properties": {"path": text()}},
-            ]
-        },
-        {
-            "oneOf": [
-                {"properties": {"path": text()}},
-                {"properties": {"path": {"type": "integer"}}},
-            ]
-        },
-        {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"properties": {"path": text()}}}},
-        {"$ref": "#/definitions/a", "definitions": {"a": {"properties": {"path": text()}}}},
-        {
-            "properties": {},
-            "additionalProperties": {},
-            "if": {},
-            "then": {"properties": {"path": text()}},
-        },
-        {"properties": {"path": text()}, "patternProperties": {"^x-": {}}},
-    ],
+    table("config/annotating/propose.arguments_of_every_part_of_a_schema", list[dict[str, Json]]),
 )
 def test_arguments_of_every_part_of_a_schema_have_roles_from_init_on(schema: Json) -> None:
     raw: dict[str, Json] = {"name": "read_file", "inputSchema": schema}
@@ -341,16 +317,10 @@ def test_no_path_of_a_server_elsewhere_is_one_of_this_machine() -> None:
 
 @pytest.mark.parametrize(
     ("name", "argument", "others", "wanted"),
-    [
-        ("go", "to", (), {"unclear"}),
-        ("mount", "at", ("src",), {"unclear"}),
-        ("sh", "line", ("host",), {"unclear"}),
-        ("read", "note", (), {"identifier"}),
-        ("append", "note", ("text",), {"identifier"}),
-        ("list_events", "to", ("from",), {"none"}),
-        ("show_file", "line", (), {"none"}),
-        ("create", "note", (), {"none"}),
-    ],
+    table(
+        "config/annotating/propose.a_word_for_options_alone_may_name",
+        list[tuple[str, str, tuple[str, ...], set[str]]],
+    ),
 )
 def test_a_word_for_options_alone_may_name_a_place_a_program_or_a_thing(
     name: str, argument: str, others: tuple[str, ...], wanted: set[str]

@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
+from tests.tables import table
 
 DOCUMENT = """\
 mcpServers: {x: {command: x}}
@@ -92,37 +93,10 @@ def test_a_section_that_does_not_say_so_does_not_switch_it_on(
 
 @pytest.mark.parametrize(
     ("section", "words"),
-    [
-        ({"enable": True}, "unknown key"),
-        ({"enabled": "yes"}, "must be true or false"),
-        ({"escalation_timeout_minutes": 0}, "greater than 0"),
-        ({"escalation_timeout_minutes": 1441}, "at most 1440"),
-        ({"night_mode": {"start_hour": 24}}, "from 0 to 23"),
-        ({"night_mode": {"end_hour": -1}}, "from 0 to 23"),
-        ({"safety_rules": [{"pattern": "file_delete", "action": "auto_approve"}]}, "escalated"),
-        ({"safety_rules": [{"pattern": "anything", "action": "escalate"}]}, "is not one of"),
-        ({"on_timeout": {"delete": "approve"}}, "cannot be approved without an answer"),
-        ({"on_timeout": {"git-force-push": "approve"}}, "cannot be approved without an answer"),
-        ({"on_timeout": {"everything": "deny"}}, "is not one of"),
-        ({"unknown": "approve"}, "is not one of"),
-        ({"reviewers": [{"name": "wrapper_claude", "kind": "process"}]}, "needs a command"),
-        ({"reviewers": [{"name": "wrapper_claude", "kind": "model"}]}, "needs a modelId"),
-        ({"reviewers": [{"kind": "human"}]}, "is missing"),
-        ({"reviewers": [{"name": "wrapper_claude"}, {"name": "wrapper_claude"}]}, "one name"),
-        ({"store": {"url": "mysql://x"}}, "must begin with postgresql://"),
-        ({"store": {"keep_days": 0.5}}, "at least 1 day, or 0 to keep everything"),
-        ({"store": {"keep_days": -1}}, "must be greater than -1"),
-        ({"store": {"keep_days": "90"}}, "must be a number"),
-        ({"store": {"keep_days": 10**9}}, "at most 36500"),
-        ({"notifications": {"kind": "webhook"}}, "webhook needs 'url'"),
-        ({"notifications": {"kind": "webhook", "url": "file:///x"}}, "must begin with http"),
-        ({"notifications": {"summary_minutes": -1}}, "greater than 0"),
-        ({"notifications": {"summary_minutes": 1441}}, "at most 1440"),
-        ({"notifications": {"summary_minutes": False}}, "must be a number"),
-        ({"session_type": "root"}, "is not one of"),
-        ({"escalation_targets": {"low_risk": "architect_manager"}}, "is not one of auto_approve"),
-        ({"escalation_targets": {"low_risk": True}}, "must be one of auto_approve"),
-    ],
+    table(
+        "config/auto_confirm/settings.what_makes_no_sense_or_approves_too",
+        list[tuple[dict[str, Json], str]],
+    ),
     ids=str,
 )
 @pytest.mark.requirement("B-172")
@@ -190,19 +164,10 @@ def test_a_target_that_is_no_reviewer_is_a_warning(
 
 @pytest.mark.parametrize(
     ("section", "words"),
-    [
-        ({"notifications": {"kind": "tmux", "target": "-x"}}, "notifications.target: must name"),
-        ({"notifications": {"kind": "tmux", "target": "a b"}}, "notifications.target: must name"),
-        ({"notifications": {"kind": "tmux", "target": ""}}, "notifications.target: must not be"),
-        ({"notifications": {"kind": "tmux", "target": "#(id)"}}, "notifications.target: must name"),
-        (
-            {"notifications": {"kind": "webhook", "url": "http:///x"}},
-            "notifications.url: must begin",
-        ),
-        ({"notifications": {"kind": "command", "command": []}}, "must hold a program"),
-        ({"notifications": {"kind": "command", "command": ["a\0b"]}}, "must not hold NUL"),
-        ({"reviewers": [{"name": "m", "kind": "model", "modelId": "foo"}]}, "PROVIDER:MODEL"),
-    ],
+    table(
+        "config/auto_confirm/settings.what_serve_would_refuse_is_refused",
+        list[tuple[dict[str, Json], str]],
+    ),
 )
 def test_what_serve_would_refuse_is_refused_by_its_place(
     section: Json, words: str, tmp_path: Path

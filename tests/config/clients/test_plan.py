@@ -17,6 +17,7 @@ from ironcurtain_proxy.config.clients.plan import (
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 START = OwnStart(command="/p", args=("serve",), workspace="/w")
 A: dict[str, Json] = {"command": "npx", "args": ["a"]}
@@ -170,19 +171,7 @@ def test_a_sandbox_in_the_users_own_file_is_taken_and_not_in_a_projects(tmp_path
 
 @pytest.mark.parametrize(
     ("name", "behind"),
-    [
-        ("", "server"),
-        ("_note", "note"),
-        ("a/b", "a-b"),
-        ("@21st-dev/magic", "21st-dev-magic"),
-        ("github.com/OWNER/x", "github.com-OWNER-x"),
-        ("proxy", "proxy-server"),
-        (" a", "a"),
-        ("x" * 101, "x" * 80),
-        ("a\nb", "a-b"),
-        ("ünï/x", "n-x"),
-        ("///", "server"),
-    ],
+    table("config/clients/plan.a_name_that_the_proxy_cannot_use", list[tuple[str, str]]),
 )
 def test_a_name_that_the_proxy_cannot_use_is_changed_and_its_entry_can_be_read(
     tmp_path: Path, name: str, behind: str
@@ -233,17 +222,10 @@ REMOTE: dict[str, Json] = {"url": "https://x.example/mcp"}
 
 @pytest.mark.parametrize(
     ("entry", "written", "still_open"),
-    [
-        ({"serverUrl": "https://x.example/mcp"}, REMOTE, {}),
-        ({"httpUrl": "https://x.example/mcp", "timeout": 5}, REMOTE, {}),
-        ({**REMOTE, "type": "sse"}, {**REMOTE, "type": "sse"}, {}),
-        ({**REMOTE, "headers": {"A": "b"}}, {**REMOTE, "headers": {"A": "b"}}, {}),
-        (
-            {**REMOTE, "headers": {"X-Api-Key": "${env:KEY}"}},
-            {**REMOTE, "headers": {"X-Api-Key": "${HEADER_X_API_KEY}"}},
-            {"HEADER_X_API_KEY": "${env:KEY}"},
-        ),
-    ],
+    table(
+        "config/clients/plan.a_server_over_the_network_moves",
+        list[tuple[dict[str, Json], dict[str, Json], dict[str, str]]],
+    ),
 )
 def test_a_server_over_the_network_moves_and_its_secrets_stay_where_they_are_known(
     tmp_path: Path, entry: dict[str, Json], written: Json, still_open: dict[str, str]
@@ -260,19 +242,7 @@ def test_a_server_over_the_network_moves_and_its_secrets_stay_where_they_are_kno
 
 @pytest.mark.parametrize(
     ("entry", "why"),
-    [
-        ({"url": "https://${env:HOST}/mcp"}, "fill in its address"),
-        ({"url": "https://a@b.example/"}, "user and password"),
-        ({"url": "http://far.example/mcp"}, "must be https"),
-        ({"url": "https://0x7f.1/"}, "two ways"),
-        ({"url": "ftp://x.example"}, "must begin with https"),
-        ({"type": "http"}, "url"),
-        ({**REMOTE, "headers": ["x"]}, "not understood"),
-        ({**REMOTE, "headers": {"A": 1}}, "not understood"),
-        ({**REMOTE, "headers": {"Host": "y"}}, "header of the protocol"),
-        ({**REMOTE, "headers": {"A": "x\ny"}}, "printable"),
-        ({**REMOTE, "bearer_token_env_var": "T"}, "bearer_token_env_var"),
-    ],
+    table("config/clients/plan.a_server_over_the_network", list[tuple[dict[str, Json], str]]),
 )
 def test_a_server_over_the_network_that_the_proxy_would_refuse_stays_with_the_reason(
     tmp_path: Path, entry: dict[str, Json], why: str

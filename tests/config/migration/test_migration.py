@@ -15,6 +15,7 @@ from ironcurtain_proxy.config.migration import migrate, plan_of, rewrite
 from ironcurtain_proxy.config.overlay_settings import migrated_mode
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.values import Json
+from tests.tables import table
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BACKUP = "config.json.bak-20260102030405"
@@ -155,19 +156,7 @@ def test_it_is_done_once(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        '{"autoApprove": {"enabled": true}}',
-        '{"autoApprove": null, "security": null}',
-        '{"autoApprove": null, "security": {"interceptor": []}}',
-        "[]",
-        "",
-        "{",
-        '{"mcpServers": {}',
-        "{} and more",
-        '"{"',
-        '{"a": 1, "security": {"interceptor": {}}, "security": {"interceptor": {}}}'[:-1],
-    ],
+    "text", table("config/migration/migration.what_needs_nothing_or", list[str])
 )
 def test_what_needs_nothing_or_is_no_configuration_is_left_alone(state: Path, text: str) -> None:
     file = written(state, text)

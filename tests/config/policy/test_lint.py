@@ -13,6 +13,7 @@ from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import policy, said, write
+from tests.tables import table
 
 TOOLS: Mapping[str, Mapping[str, Json]] = {
     "filesystem": {
@@ -119,19 +120,7 @@ def test_a_rule_that_can_never_match_is_pointed_out(
 
 @pytest.mark.parametrize(
     "condition",
-    [
-        {"server": ["mail"], "roles": ["email-address"]},
-        {"lists": [{"roles": ["email-address"], "allowed": ["a@b.c"], "matchType": "emails"}]},
-        {
-            "server": ["hub"],
-            "roles": ["github-owner"],
-            "lists": [{"roles": ["github-repo"], "allowed": ["x"], "matchType": "identifiers"}],
-        },
-        {"server": ["git"], "roles": ["commit-message"]},
-        {"server": ["filesystem"], "tool": ["info"]},
-        {"paths": {"roles": ["delete-path"], "within": "/x"}},
-        {},
-    ],
+    table("config/policy/lint.a_rule_that_can_match_is_left_alone", list[dict[str, Json]]),
     ids=str,
 )
 def test_a_rule_that_can_match_is_left_alone(
@@ -184,50 +173,8 @@ def test_an_allow_rule_without_conditions_is_pointed_out(
 
 
 READ: dict[str, Json] = {"server": ["filesystem"], "roles": ["read-path"]}
-SHADOWED = [
-    ("said again", [READ, READ]),
-    ("wider before narrower", [{"server": ["filesystem"]}, READ]),
-    ("everything before anything", [{}, READ]),
-    (
-        "the outer directory before the inner",
-        [
-            {"paths": {"roles": ["read-path"], "within": "/a"}},
-            {"paths": {"roles": ["read-path"], "within": "/a/b"}},
-        ],
-    ),
-    (
-        "two rules that cover it together",
-        [
-            {"tool": ["read_file"]},
-            {"tool": ["move_file"]},
-            {"server": ["filesystem"], "roles": ["read-path"]},
-        ],
-    ),
-]
-NOT_SHADOWED = [
-    ("narrower before wider", [READ, {"server": ["filesystem"]}]),
-    (
-        "the inner directory before the outer",
-        [
-            {"paths": {"roles": ["read-path"], "within": "/a/b"}},
-            {"paths": {"roles": ["read-path"], "within": "/a"}},
-        ],
-    ),
-    ("another role", [READ, {"server": ["filesystem"], "roles": ["write-path"]}]),
-    ("another tool", [{"tool": ["read_file"]}, READ]),
-    (
-        "a condition on hosts before",
-        [
-            {"domains": {"roles": ["fetch-url", "read-path"], "allowed": ["x"]}},
-            {"roles": ["read-path"]},
-        ],
-    ),
-    # In mode `list` the path has no role: then only `message` is left, and the first says nothing.
-    (
-        "a role that is not always there",
-        [{"server": ["git"], "roles": ["read-path"]}, {"server": ["git"]}],
-    ),
-]
+SHADOWED = table("config/policy/lint.shadowed", list[tuple[str, list[dict[str, Json]]]])
+NOT_SHADOWED = table("config/policy/lint.not_shadowed", list[tuple[str, list[dict[str, Json]]]])
 
 
 @pytest.mark.parametrize("conditions", [case[1] for case in SHADOWED], ids=[c[0] for c in SHADOWED])

@@ -7,18 +7,10 @@ import pytest
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
+from tests.tables import table
 
-RULES = {
-    "base": "none",
-    "rules": [
-        {
-            "name": "own",
-            "if": {"paths": {"roles": ["read-path"], "within": "@workspace"}},
-            "then": "allow",
-        }
-    ],
-}
+RULES = table("config/policy/workspace_word.rules", dict[str, Json])
 
 
 @pytest.fixture

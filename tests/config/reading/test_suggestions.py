@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.config.reading.document import nearest
+from tests.tables import table
 
 SQLITE = ["read_query", "list_tables", "describe_table", "append_insight"]
 VERBS = ("read", "write", "create", "delete", "list", "get", "set", "push", "pull", "send", "drop")
@@ -34,16 +35,7 @@ def test_another_verb_is_never_suggested() -> None:
 
 @pytest.mark.parametrize(
     ("word", "known", "meant"),
-    [
-        ("wrte_query", ["read_query", "write_query"], "write_query"),
-        ("readfile", ["read_file"], "read_file"),
-        ("read_fiel", ["read_file", "write_file"], "read_file"),
-        ("raed_file", ["write_file", "read_file"], "read_file"),
-        ("list_table", SQLITE, "list_tables"),
-        ("fs.wirte", ["fs.read", "fs.write"], "fs.write"),
-        ("allowedDirectry", ["allowedDirectory"], "allowedDirectory"),
-        ("git_statsu", ["git_status", "git_stash"], "git_status"),
-    ],
+    table("config/reading/suggestions.a_misspelling_is_repaired", list[tuple[str, list[str], str]]),
 )
 def test_a_misspelling_is_repaired(word: str, known: list[str], meant: str) -> None:
     assert nearest(word, known) == meant

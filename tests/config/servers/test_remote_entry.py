@@ -68,16 +68,10 @@ def test_the_keys_of_a_process_mean_nothing_there() -> None:
 
 @pytest.mark.parametrize(
     ("oauth", "found"),
-    [
-        ({"clientId": "x"}, []),
-        ({"clientId": "x", "callbackPort": 8123, "authServerMetadataUrl": "y"}, ["unknown key"]),
-        ({"clientId": "x", "clientSecret": "s"}, ["needs an issuer"]),
-        ({"clientId": "x", "grant": "client-credentials"}, ["needs a clientSecret"]),
-        ({"clientId": "x", "clientSecret": "s", "issuer": "http://a.example"}, ["must be https"]),
-        ({"clientId": "x", "clientSecret": "s", "issuer": "https://u@a.example"}, ["must be the"]),
-        ({"clientId": "x", "clientSecret": "s", "issuer": "https://a.example/t"}, []),
-        ({}, ["is missing"]),
-    ],
+    table(
+        "config/servers/remote_entry.a_client_of_the_operators_has_all",
+        list[tuple[dict[str, Json], list[str]]],
+    ),
 )
 def test_a_client_of_the_operators_has_all_that_a_login_needs(
     oauth: Json, found: list[str]

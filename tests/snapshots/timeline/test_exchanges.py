@@ -19,6 +19,7 @@ from ironcurtain_proxy.snapshots.keeper import Limits
 from ironcurtain_proxy.snapshots.opening import OpenedRoot
 from ironcurtain_proxy.snapshots.reading import IsExpected, StagedName, Staging
 from tests.snapshots.timeline.workspace_fixture import Timelined, words
+from tests.tables import table
 
 NOBODY = 65534
 SHM = Path("/dev/shm")
@@ -67,20 +68,9 @@ def test_a_write_through_an_earlier_mapping_is_found_and_taken_back(w: Timelined
 
 
 CACHE = ("mkdir {}/node_modules/x", "touch {}/node_modules/x/y")
-CREATED: dict[str, tuple[str, ...]] = {
-    "the name that rollbacks once used": tuple(
-        one.format(".ironcurtain-rollback.tmp") for one in ("remove imp.txt", *CACHE)
-    ),
-    "a directory with a cache where a file was": tuple(
-        one.format("imp.txt") for one in ("remove imp.txt", *CACHE)
-    ),
-    "a file where a directory was": ("remove d", "touch d"),
-    "a link where a directory was": ("remove d", "link d"),
-    "a pipe where a file was": ("remove imp.txt", "pipe imp.txt"),
-    "directories that are shut": ("mkdir s/t", "touch s/t/u", "shut s/t", "shut s"),
-    "a shut directory where one was": ("touch d/new", "shut d"),
-    "a file that is shut": ("shut imp.txt",),
-}
+CREATED: dict[str, tuple[str, ...]] = table(
+    "snapshots/timeline/exchanges.created", dict[str, tuple[str, ...]]
+)
 
 
 def do(w: Timelined, deed: str) -> None:
