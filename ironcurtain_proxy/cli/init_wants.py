@@ -29,6 +29,7 @@ from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.servers.recognition import PackNeeds, needs_of, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.downstream.process import NOT_FOUND
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json, list_of, object_of
 from ironcurtain_proxy.sandbox.installed import NotInstalled, installation_of, is_confined, look_up
@@ -145,6 +146,7 @@ def read_with_wants(
             if said[name] is None and name in confined and name in comparable
             # On a full disk the sandbox is not what stops it.
             and spec.sandbox is None and " left free in " not in read[name].error
+            and NOT_FOUND not in read[name].error
         ],
         seconds,
     )  # fmt: skip
@@ -169,7 +171,7 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     advice = needs_of(recognised_pack(spec.command, spec.args)).advice
     start = "start its command in a terminal, and run init again when it starts"
     remedy = f"{advice} Then run init again" if advice else start
-    if "its command was not found" in words:
+    if NOT_FOUND in words:
         remedy = f"install {spec.command}, and run init again"
     if " left free in " in words:
         remedy = "make space on that disk, and run init again"

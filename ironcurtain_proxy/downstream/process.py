@@ -120,10 +120,11 @@ def _session(pid: int) -> int | None:
 _GUARDIAN: Final = Path(guardian.__file__)
 _ORPHANS: Final = 1.0
 """Seconds to look for the orphans of a killed guardian."""
+NOT_FOUND: Final = "its command was not found"
 _EXIT_WORDS: Final[Mapping[int, str]] = {
     125: "its guardian could not start it",
     126: "its command cannot be executed",
-    127: "its command was not found",
+    127: NOT_FOUND,
 }
 
 

@@ -10,6 +10,7 @@ there; relative paths in its command are resolved before.
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -268,13 +269,17 @@ class Started(Struct, frozen=True):
 
     def ending(self) -> str:
         """Return the end of the process, in words; a missing command is named."""
-        missing = self.process.exit_status in {126, 127}
         if self.load is not None and self.load.last:
             return self.load.last
         if self.still is not None and self.still.last:
             return self.still.last
-        why = self.process.ending()
-        return f"{why}: {printable(self.spec.command)}" if missing else why
+        status, why, command = self.process.exit_status, self.process.ending(), self.spec.command
+        if status not in {126, 127}:
+            return why
+        if shutil.which(command, path=self.spec.env.get("PATH")):
+            # A shell ends so, too, where its script is missing, and a sandbox hides directories.
+            why = f"it exited with status {status}, as where a file is not found or cannot be run"
+        return f"{why}: {printable(command)}"
 
     def end(self, grace: float) -> int:
         """End the process, as `ServerProcess.end`, and its drain. Blocks."""

@@ -377,6 +377,35 @@ async def sent(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer)
     return SentAnswer(f"{why}: {told}", waits=waits)
 
 
+async def sent_to_all(
+    mailboxes: Mailboxes, calls: Sequence[PendingRequest], given: ReviewerAnswer, *, is_card: bool
+) -> tuple[SentAnswer, list[PendingRequest]]:
+    """Answer several calls, which are named in one sentence.
+
+    Args:
+        mailboxes: of the calls.
+        calls: at least one. What is remembered of the first covers the others.
+        given: the answer to each.
+        is_card: whether all stand for one question, so that the first is answered or none.
+
+    Returns:
+        The outcome of all, and the calls that still wait.
+    """
+    done = await sent(mailboxes, calls[0], given)
+    if len(calls) == 1 or (is_card and not done.taken):
+        return done, [*calls] if done.waits else [*calls[1:]]
+    others = [await sent(mailboxes, one, replace(given, remember=None)) for one in calls[1:]]
+    found = [*zip(calls, [done, *others], strict=True)]
+    taken = [one for one, outcome in found if outcome.taken]
+    left = [outcome.told for _, outcome in found if not outcome.taken]
+    kept = " and remembered" if given.remember is not None else ""
+    told = "; ".join(dict.fromkeys(map(summary, taken)))
+    said = [f"{word_for(given, calls[0])}{kept} {len(taken)} of {len(calls)} calls: {told}"]
+    told = ". But ".join([*said[: len(taken)], *dict.fromkeys(left)])
+    still = [one for one, outcome in found if outcome.waits]
+    return SentAnswer(told, taken=bool(taken)), still
+
+
 # --- changes
 
 

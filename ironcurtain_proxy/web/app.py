@@ -49,7 +49,7 @@ from ironcurtain_proxy.mailbox.answering import (
     changes_in,
     file_change,
     objection,
-    sent,
+    sent_to_all,
 )
 from ironcurtain_proxy.mailbox.display import (
     Field,
@@ -232,15 +232,9 @@ class ReviewPage(Struct, eq=False):
             return problem(403, words)
         given = replace(given, credential=self.credential)
         equal = [] if given.changed else self._equal(one, fields.get("equal"))
-        done = await sent(self.mailboxes, one, given)
-        if not done.taken:
-            # Another tab may have answered it, and answers those that are equal.
-            return problem(409, done.told)
-        late = 0
-        for other in equal:
-            late += not (await sent(self.mailboxes, other, replace(given, remember=None))).taken
-        rest = f", with {len(equal) - late} of {len(equal)} equal calls" if equal else ""
-        return JSONResponse({"told": done.told + rest})
+        done, _ = await sent_to_all(self.mailboxes, [one, *equal], given, is_card=True)
+        # Another tab may have answered it, and answers those that are equal.
+        return JSONResponse({"told": done.told}) if done.taken else problem(409, done.told)
 
     def _equal(self, one: PendingRequest, shown: object) -> list[PendingRequest]:
         """Return the calls that were shown on the card of one, as they were shown."""

@@ -214,3 +214,33 @@ def test_a_tool_that_the_pack_does_not_describe_is_worked_out() -> None:
     assert "of another schema" in told.tools[0].source
     assert "read-path" in told.tools[0].proposal.arguments["path"].roles
     assert told.tools[1].source == ""
+
+
+_READING: Final = {"check", "count", "describe", "find", "get", "list", "read", "search", "view"}
+_DECIDED: Final = {
+    # They read, but what they show is worth a look; or their names only sound like it.
+    "desktop-commander": {"get_config", "get_recent_tool_calls", "list_processes", "stop_search"},
+    "google-workspace": {
+        "get_drive_file_download_url",
+        "get_gmail_attachment_content",
+        "find_and_replace_doc",
+    },
+    "kubernetes": {"kubectl_get"},
+    "linear": {"linear_getAuthenticationSessions"},
+    "supabase": {"get_publishable_keys"},
+}
+_REACHING: Final = {"fetch-url", "sql", "command", "read-path", "write-path", "delete-path"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pack_asks_about_no_tool_that_only_reads_its_own(name: str) -> None:
+    pack = packed(name)
+    asked: set[str] = set()
+    for tool, entry in pack.tools.items():
+        first, *rest = re.findall("[A-Z]?[a-z]+", tool)
+        verb = rest[0] if rest and first.lower() not in _READING else first
+        said = orjson.dumps(entry.get("args")).decode()
+        reaches = any(f'"{role}"' in said for role in _REACHING)
+        if verb.lower() in _READING and not reaches and tool not in pack.allow:
+            asked.add(tool)
+    assert asked == _DECIDED.get(name, set())

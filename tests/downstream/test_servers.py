@@ -294,6 +294,16 @@ async def test_servers_that_do_not_start_are_left_out_and_the_rest_go_on() -> No
     assert "GITHUB_TOKEN, which is not set" in errors["docker"]
 
 
+async def test_a_missing_script_is_not_blamed_on_the_shell_that_is_there() -> None:
+    bare = ServerSpec(name="bare", annotations="b", command="bash", args=("./no-such-script",))
+    async with running(bare) as servers:
+        await servers.tools()
+        error = servers.status()["bare"].error
+    why = "it exited with status 127, as where a file is not found or cannot be run: bash"
+    assert why in error
+    assert "its command was not found" not in error
+
+
 async def test_a_server_that_never_answers_initialize_is_given_up() -> None:
     options = DownstreamOptions(initialize_timeout=0.3)
     async with running(scripted("deaf", {"deaf": True}), options=options) as servers:

@@ -6,6 +6,7 @@ that a key answers is always the one whose details are on the screen.
 
 import os
 import time
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -42,7 +43,7 @@ from ironcurtain_proxy.mailbox.answering import (
     changes_in,
     file_change,
     objection,
-    sent,
+    sent_to_all,
 )
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, grouped, utc_now
@@ -301,9 +302,7 @@ class ReviewScreen(App[None]):
             self._say(f"{said}. Left out: {', '.join(apart)}" if apart else said)
             return
         self._together = ()
-        for one in several.values():
-            self._answer(one, ReviewerAnswer(approved=True), look=False)
-        self._look()
+        self._answer([*several.values()], ReviewerAnswer(approved=True), is_card=False)
 
     def _meant(self) -> PendingRequest | None:
         """Return the request that a key answers, or None if it appeared too recently."""
@@ -431,7 +430,7 @@ class ReviewScreen(App[None]):
                 self._say(str(error))
                 return
             self._close("")
-            self._answer(noted, ReviewerAnswer(approved=True, changed=changed))
+            self._answer([noted], ReviewerAnswer(approved=True, changed=changed))
             return
         self._close("")
         if noted is not None:
@@ -440,25 +439,26 @@ class ReviewScreen(App[None]):
     def _answer_card(self, one: PendingRequest, given: ReviewerAnswer) -> None:
         """Answer every call on the card; what is remembered of the first covers the others."""
         others = self._drawn[1:] if self._drawn[:1] == (one,) else ()
-        for other in [each for each in others if self._found.get(each.id) == each]:
-            self._answer(other, replace(given, remember=None), look=False)
-        self._answer(one, given)
+        there = [each for each in others if self._found.get(each.id) == each]
+        self._answer([one, *there], given)
 
-    def _answer(self, one: PendingRequest, given: ReviewerAnswer, *, look: bool = True) -> None:
-        problem = objection(one.request, self._credential)
+    def _answer(
+        self, calls: Sequence[PendingRequest], given: ReviewerAnswer, *, is_card: bool = True
+    ) -> None:
+        problem = objection(calls[0].request, self._credential)
         if problem:
             self._say(problem)
             return
-        self._answered.add(one.id)
-        self._send(one, replace(given, credential=self._credential))
-        if look:
-            self._look()
+        self._answered |= {one.id for one in calls}
+        self._send(calls, replace(given, credential=self._credential), is_card=is_card)
+        self._look()
 
     @work
-    async def _send(self, one: PendingRequest, given: ReviewerAnswer) -> None:
-        done = await sent(self._mailboxes, one, given)
-        if done.waits:
-            self._answered.discard(one.id)
+    async def _send(
+        self, calls: Sequence[PendingRequest], given: ReviewerAnswer, *, is_card: bool
+    ) -> None:
+        done, waiting = await sent_to_all(self._mailboxes, calls, given, is_card=is_card)
+        self._answered -= {one.id for one in waiting}
         self._say(done.told)
 
     def _say(self, words: str) -> None:

@@ -379,6 +379,7 @@ async def test_what_came_after_the_first_key_is_named_before_it_goes_together(
                 assert box.rulings == {}
                 await pilot.press("A")
                 await shown(pilot, lambda: {first.id, later.id} <= box.rulings.keys())
+                await shown(pilot, lambda: "approved 2 of 2 calls: " in status_of(screen))
 
 
 async def test_calls_of_one_kind_share_a_card_and_one_key_answers_what_was_on_it(
@@ -402,6 +403,9 @@ async def test_calls_of_one_kind_share_a_card_and_one_key_answers_what_was_on_it
             assert "/etc/late" not in text_of(screen)
             await pilot.press("r")
             await shown(pilot, lambda: len(box.rulings) == 2)
+            both = "files/read_file path=/etc/one; files/read_file path=/etc/two"
+            say = f"approved and remembered 2 of 2 calls: {both}"
+            await shown(pilot, lambda: say in status_of(screen))
             assert box.rulings == {
                 first.id: Approved(by=HUMAN, remember=0),
                 second.id: Approved(by=HUMAN),
