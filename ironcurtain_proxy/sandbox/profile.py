@@ -29,6 +29,9 @@ goes on when it gets SIGCONT. So nothing may have the kernel send that signal, o
 later: a timer with a signal of one's choice, a message queue's or a file's notification, a parent's
 or a child's end. `clone3` has its signal where no filter sees it; the C libraries fall back.
 
+A lease on a file makes whoever opens it wait, the user's programs outside as well, and needs no
+right but to read it: it is refused.
+
 Calls under other numbers, those of 32-bit programs, are refused altogether.
 """
 
@@ -65,6 +68,8 @@ _SIGCONT, _EXIT_SIGNAL = 18, 0xFF
 """The signal that wakes what is stopped, and where the flags of `clone` have the one at the end."""
 _SETS_SIGNAL: Final = 10
 """F_SETSIG: the signal that tells of a file, such as at another process's use of it."""
+_LEASES, _DELEGATES = 1024, 1040
+"""F_SETLEASE, F_SETDELEG: who opens the file waits, up to 45 seconds, until it is let go of."""
 _AT_PARENTS_END: Final = 1
 """PR_SET_PDEATHSIG."""
 _RELEASES: Final = 0x02 | 0x08
@@ -211,6 +216,12 @@ def _refused(known: _Machine, *, attributes: bool) -> _Steps:
         *[(_EQUAL, left, 0, one) for left, one in zip((3, 2, 1), _RESERVES, strict=True)],
         _PASS,
         _refuse(errno.EOPNOTSUPP),
+        (_EQUAL, 0, 6, known.fcntl),
+        (_LOAD, 0, 0, _argument(1)),
+        *[(_EQUAL, left, 0, one) for left, one in ((2, _SETS_SIGNAL), (1, _LEASES))],
+        (_EQUAL, 0, 1, _DELEGATES),
+        _refuse(errno.EINVAL),
+        _PASS,
     ]
     for number, place in known.modes.items():
         program += [(_EQUAL, 0, 4, number), *_mode(place)]
@@ -233,11 +244,6 @@ def _refused_wakes(known: _Machine) -> _Steps:
             for number in (*known.notifies, _CLONE3)
             for step in ((_EQUAL, 0, 1, number), _refuse(errno.ENOSYS))
         ],
-        (_EQUAL, 0, 4, known.fcntl),
-        (_LOAD, 0, 0, _argument(1)),
-        (_EQUAL, 0, 1, _SETS_SIGNAL),
-        _refuse(errno.EINVAL),
-        _PASS,
         (_EQUAL, 0, 6, known.prctl),
         (_LOAD, 0, 0, _argument(0)),
         (_EQUAL, 0, 3, _AT_PARENTS_END),

@@ -29,7 +29,7 @@ if raw:
     given = Program(len(raw) // 8, raw)
     assert libc.prctl(22, 2, ctypes.byref(given), 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 try:
-    os.setxattr(file, "user.a", b"1")
+    exec(sys.argv[3])
 except OSError as error:
     print(error.errno)
 else:
@@ -37,9 +37,16 @@ else:
 """
 
 
-def set_by(raw: bytes, file: Path) -> int:
-    """The error of an ordinary user's program that sets an extended attribute."""
-    given = [sys.executable, "-I", "-S", "-c", _FILTERED, raw.hex(), str(file)]
+_LEASE = (
+    "found = libc.fcntl(os.open(file, os.O_RDONLY), {}, {})\n"
+    "if found < 0: raise OSError(ctypes.get_errno(), '')"
+)
+"""`F_SETLEASE` is 1024 and `F_GETLEASE` 1025; with 1 readers have to wait, too."""
+
+
+def set_by(raw: bytes, file: Path, code: str = 'os.setxattr(file, "user.a", b"1")') -> int:
+    """The error of an ordinary user's program that does something with a file."""
+    given = [sys.executable, "-I", "-S", "-c", _FILTERED, raw.hex(), str(file), code]
     done = subprocess.run(given, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return int(done.stdout)
@@ -54,6 +61,16 @@ def file() -> Iterator[Path]:
     os.close(number)
     yield Path(name)
     Path(name).unlink()
+
+
+def test_no_program_in_a_sandbox_lets_others_wait_for_a_file_by_a_lease_on_it(file: Path) -> None:
+    takes, asks = _LEASE.format(1024, 1), _LEASE.format(1025, 0)
+    machine = platform.machine()
+    for raw in (refused_calls(machine), refused_in_closure(machine, is_root=False)):
+        assert raw is not None
+        assert set_by(raw, file, takes) == errno.EINVAL
+        assert set_by(raw, file, asks) == 0
+    assert set_by(b"", file, takes) == 0
 
 
 def test_a_server_sets_no_extended_attribute_whoever_it_runs_as(file: Path) -> None:
