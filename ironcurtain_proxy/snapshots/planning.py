@@ -96,6 +96,7 @@ def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
     """
     calls = {point.number for point in history.points() if point.number >= number}
     target = _with_replaced(history.state(number), now, history.replaced(calls))
+    target = {path: one for path, one in target.items() if not _is_gone_lock(path, now)}
     others = {call for delta in history.since(number) for call in delta.calls} - {number}
     others |= {point.number for point in history.points() if point.number > number}
     nobodys = {
@@ -130,6 +131,7 @@ def take_back(
     replaced = history.replaced({number})
     before = _with_replaced(before, {}, replaced)
     touched = history.touched(number) | {one.path for one in replaced if one.kind is not None}
+    touched = frozenset([one for one in touched if not _is_gone_lock(one, now)])
     later = history.others(number) | _replaced_later(history, number, replaced, now)
     left = history.left(number)
 
@@ -185,6 +187,14 @@ def _replaced_later(
         for one in replaced
         if one.kind is not None and kind_of_change(one.after, now.get(one.path)) is not None
     }
+
+
+def _is_gone_lock(path: str, now: Tree) -> bool:
+    """Return whether it is a lock of git that is gone: brought back, it would stop the user's git.
+
+    It is there for a moment, in which a point may have been made.
+    """
+    return path.endswith(".lock") and "/.git/" in f"/{path}" and path not in now
 
 
 def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:

@@ -109,3 +109,23 @@ def test_what_git_only_noted_of_files_since_is_no_later_change(w: Timelined) -> 
     with pytest.raises(ConflictError, match="came later"):
         w.back(point)
     assert git(w.top, "ls-files") == "file\nnew\nuntracked\n"
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_a_lock_that_the_users_git_held_when_the_point_was_made_is_not_brought_back(
+    w: Timelined, rewind: bool
+) -> None:
+    lock = w("nested/.git/index.lock")
+    lock.write_bytes(b"")
+
+    def change() -> None:
+        w("new").write_text("x")
+        lock.unlink()
+
+    point, _ = w.call(change)
+    w.back(point, rewind=rewind)
+    assert (w("new").exists(), lock.exists()) == (False, False)
+    git(w("nested"), "add", "file")
+    point, _ = w.call(lambda: lock.write_bytes(b""))
+    w.back(point, rewind=rewind)
+    assert not lock.exists()
