@@ -2,29 +2,18 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests import program
-from tests.downstream.remote.authorization import Authority, an_authority, guarded_site
+from tests.downstream.remote.authorization import Authority, authority, guarded_site, site
 from tests.downstream.remote.site import Site, serving
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import text
 from tests.program import PROXY, ROOT
 
-
-@pytest.fixture
-def authority() -> Iterator[Authority]:
-    with an_authority() as found:
-        yield found
-
-
-@pytest.fixture
-def site(authority: Authority) -> Iterator[Site]:
-    with serving(guarded_site(authority)) as found:
-        yield found
+__all__ = ["authority", "site"]
 
 
 def configure(built: Installation, site: Site) -> None:

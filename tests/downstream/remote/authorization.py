@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import anyio
 import httpx2
+import pytest
 import uvicorn
 from mcp.server.auth.provider import (
     AccessToken,
@@ -31,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.downstream.remote.site import Heard, Site
+from tests.downstream.remote.site import Heard, Site, serving
 from tests.fakes import NO_TLS
 
 FAR = 4e9
@@ -219,3 +220,15 @@ async def browse(url: str) -> None:
     ) as browser:
         answer = await browser.get(url)
         assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture
+def authority() -> Iterator[Authority]:
+    with an_authority() as found:
+        yield found
+
+
+@pytest.fixture
+def site(authority: Authority) -> Iterator[Site]:
+    with serving(guarded_site(authority)) as found:
+        yield found

@@ -15,19 +15,15 @@ from ironcurtain_proxy.downstream.remote.logins import LoginFile
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.private_files import locked_file
 from tests import program
-from tests.downstream.remote.authorization import Authority, an_authority, guarded_site
+from tests.downstream.remote.authorization import Authority, authority, guarded_site
 from tests.downstream.remote.renewing import read_once, using
 from tests.downstream.remote.site import Site, serving
 from tests.downstream.remote.test_oauth import a_login
 from tests.downstream.scripted_servers import text_of
 
+__all__ = ["authority"]
+
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def authority() -> Iterator[Authority]:
-    with an_authority() as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,26 +27,16 @@ from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import RemoteEndpoint
 from ironcurtain_proxy.model.values import Json
-from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
+from tests.downstream.remote.authorization import Authority, authority, browse, site
 from tests.downstream.remote.site import Heard, Message, Site, done, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
 from tests.fakes import NO_TLS
 
+__all__ = ["authority", "site"]
+
 pytestmark = pytest.mark.anyio
 
 HERE: list[Json] = ["127.0.0.1"]
-
-
-@pytest.fixture
-def authority() -> Iterator[Authority]:
-    with an_authority() as found:
-        yield found
-
-
-@pytest.fixture
-def site(authority: Authority) -> Iterator[Site]:
-    with serving(guarded_site(authority)) as found:
-        yield found
 
 
 def endpoint_of(site: Site, **entry: Json) -> RemoteEndpoint:
