@@ -9,7 +9,6 @@ from tests.tables import table
 
 _ALPHABETS: Final = table("audit/provider_specimens.alphabets", dict[str, str])
 _FIELD: Final = re.compile(r"<([A-Za-z])(\d+)>")
-_UUID: Final = "<h8>-<h4>-<h4>-<h4>-<h12>"
 
 SHAPES: Final[Mapping[str, str]] = table("audit/provider_specimens.shapes", dict[str, str])
 """By provider: `<A36>` is 36 letters and digits."""

@@ -20,11 +20,6 @@ from tests.tables import table
 
 NOON: Final = datetime(2026, 11, 21, 12, 0, 0, 799_000, tzinfo=UTC)
 
-PRIVATE_KEY: Final = (
-    "-----BEGIN RSA PRIVATE KEY-----\n"
-    + "\n".join(["MIIEpAIBAAKCAQEA7bq+Qx/2Zk8vJm1Yc5Lr9Tn3Wd0Hs4Pf6Ug7Ei8Oa"] * 4)
-    + "\n-----END RSA PRIVATE KEY-----"
-)
 
 SECRETS: Final[Mapping[str, str]] = table("audit/specimens.secrets", dict[str, str])
 """By what they are."""

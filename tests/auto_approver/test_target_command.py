@@ -40,12 +40,6 @@ def objection(message: str, command: str, place: CommandPlace = PLACE) -> str | 
     return veto(message, shell(command, place), AROUND)
 
 
-HEREDOC = "git commit -m \"$(cat <<'EOF'\nFix the parser\n\nIt stopped at a comma.\nEOF\n)\""
-PROSE = (
-    "\"$(cat <<'EOF'\n## Summary\n- `parse()` of src/parser.py stopped\n\n"
-    'Generated with [Claude Code](https://claude.com/claude-code)\nEOF\n)"'
-)
-
 ASKED_FOR = table("auto_approver/target_command.asked_for", list[tuple[str, str]])
 
 IF_HELD = table("auto_approver/target_command.if_held", list[tuple[str, str]])

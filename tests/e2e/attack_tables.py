@@ -22,7 +22,6 @@ OUTSIDE: Final = tuple(
 )
 """Nothing outside the workspace is another thing afterwards."""
 
-_PY: Final = 'python3 -c "import socket as s; c=s.socket(s.{family}, s.{kind}); c.settimeout(1); '
 NETWORK: Final = table("e2e/attack_tables.network", tuple[str, ...])
 """No listener outside hears of anything."""
 

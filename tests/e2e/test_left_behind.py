@@ -21,18 +21,12 @@ from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
-MONITOR: Final = "printf '[core]\\n\\tfsmonitor = {w}/evil.sh\\n' >> "
 BARE: Final = "git init -q --bare {x}; git -C {x} config core.bare false; "
 WHO: Final = {
     f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
 IDENTITY: Final = "".join(
     f"export {name}={value}\n" for name, value in {**WHO, "GIT_CONFIG_GLOBAL": "/dev/null"}.items()
-)
-REBASE: Final = (
-    "git init -q -b main {d}; cd {d}; for n in 1 2 3; do echo $n > f; git add f; git commit -qm $n;"
-    " done; git checkout -qb other HEAD~2; echo x > f; git commit -qam x; echo y > f;"
-    " git commit -qam y; "
 )
 
 

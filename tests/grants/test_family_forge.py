@@ -7,10 +7,6 @@ import pytest
 from tests.grants.family_projects import Project
 from tests.tables import table
 
-_QUERY = (
-    'gh api graphql -f query=\'query { repository(owner: "me", name: "app")'
-    " { pullRequests(first: 1) { nodes { title } } } }'"
-)
 SPELLINGS = table("grants/family_forge.spellings", tuple[str, ...])
 OTHERS = table("grants/family_forge.others", tuple[str, ...])
 

@@ -67,7 +67,6 @@ def test_a_write_through_an_earlier_mapping_is_found_and_taken_back(w: Timelined
         assert w.picture() == before
 
 
-CACHE = ("mkdir {}/node_modules/x", "touch {}/node_modules/x/y")
 CREATED: dict[str, tuple[str, ...]] = table(
     "snapshots/timeline/exchanges.created", dict[str, tuple[str, ...]]
 )
