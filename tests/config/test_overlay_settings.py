@@ -13,6 +13,7 @@ from ironcurtain_proxy.model.annotation import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.operation import CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
+from tests.tables import table
 
 SERVERS: Json = {"git": {"command": "x"}, "files": {"command": "y"}}
 
@@ -132,95 +133,17 @@ def test_a_switched_off_section_is_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "line"),
     [
-        ({"security": {"interceptr": {}}}, '$.security.interceptr: unknown key (did you mean "in'),
-        (
-            {"security": {"interceptor": {"approvalPolice": "all"}}},
-            '$.security.interceptor.approvalPolice: unknown key (did you mean "approvalPolicy"?)',
-        ),
-        (
-            {"security": {"interceptor": {"sensitiveTools": "git/push"}}},
-            "$.security.interceptor.sensitiveTools: must be a list, not text",
-        ),
-        (
-            {"security": {"interceptor": {"exemptTools": ["git/"]}}},
-            "$.security.interceptor.exemptTools[0]: must be SERVER/TOOL, or the name of a tool",
+        *table(
+            "config/overlay_settings.what_is_not_known_is_refused",
+            list[tuple[dict[str, Json], str]],
         ),
         (
             {"security": {"interceptor": {"approvalPolicy": None}}},
             "$.security.interceptor.approvalPolicy: must be text, not null",
         ),
         (
-            {"security": {"interceptor": {"approvalRequired": "true"}}},
-            "$.security.interceptor.approvalRequired: must be true or false, not text",
-        ),
-        ({"security": []}, "$.security: must be an object, not a list"),
-        (
-            {"capabilities": {"profile": "autonomus"}},
-            (
-                '$.capabilities.profile: "autonomus" is not one of none, autonomous, supervised '
-                '(did you mean "autonomous"?)'
-            ),
-        ),
-        (
-            {"capabilities": {"profile": "mine", "profiles": {"my": {}}}},
-            '$.capabilities.profile: "mine" is not one of none, autonomous, supervised, my',
-        ),
-        (
-            {"capabilities": {"profiles": {"autonomous": {}}}},
-            '$.capabilities.profiles.autonomous: "autonomous" is built in: take another name',
-        ),
-        (
-            {"capabilities": {"profiles": {"a b": {}}}},
-            '$.capabilities.profiles["a b"]: a name has 1 to 64 letters, digits, `_` or `-`',
-        ),
-        (
-            {"capabilities": {"profiles": {"my": {"rules": {"fs.read": "Allow"}}}}},
-            (
-                '$.capabilities.profiles.my.rules["fs.read"]: "Allow" is not one of approve, '
-                'allow, deny (did you mean "allow"?)'
-            ),
-        ),
-        (
-            {"capabilities": {"profiles": {"my": {"default": "allow"}}}},
-            '$.capabilities.profiles.my.default: "allow" is not one of approve, deny',
-        ),
-        (
-            {"capabilities": {"profiles": {"my": {"blocked": []}}}},
-            '$.capabilities.profiles.my.blocked: unknown key (did you mean "blockedTools"?)',
-        ),
-        (
-            {"capabilities": {"isolation": "unknown"}},
-            '$.capabilities.isolation: "unknown" is not one of unisolated, isolated',
-        ),
-        (
-            {"capabilities": {"isolationFlag": "isolated"}},
-            '$.capabilities.isolationFlag: unknown key (did you mean "isolation"?)',
-        ),
-        (
-            {"capabilities": {"tools": {"git/push": {"safetyLevel": "low"}}}},
-            '$.capabilities.tools["git/push"].safetyLevel: "low" is not one of dangerous,',
-        ),
-        (
-            {"capabilities": {"tools": {"git/push": {"approve": True}}}},
-            '$.capabilities.tools["git/push"].approve: unknown key',
-        ),
-        (
-            {"capabilities": {"tools": {"t": {"byArgument": {"_x": "y"}}}}},
-            "$.capabilities.tools.t.byArgument._x: must be an object, not text",
-        ),
-        ({"grants": {"ttlSeconds": -1}}, "$.grants.ttlSeconds: must be from 0 to"),
-        ({"grants": {"persist": True}}, "$.grants.persist: must be an object, not true or false"),
-        ({"grants": {"persist": {"scope": "all"}}}, '$.grants.persist.scope: "all" is not one of'),
-        ({"composites": {"A": {"steps": [{"tool": "t"}]}}}, "$.composites.A: a name has 1 to 64"),
-        ({"composites": {"a": {}}}, "$.composites.a.steps: is missing"),
-        ({"composites": {"a": {"steps": []}}}, "$.composites.a.steps: must be 1 to 50 steps"),
-        (
             {"composites": {"a": {"steps": [{"tool": "t"}] * 51}}},
             "$.composites.a.steps: must be 1 to 50 steps",
-        ),
-        (
-            {"composites": {"a": {"steps": [{"tool": "t", "args": {}}]}}},
-            '$.composites.a.steps[0].args: unknown key (did you mean "arguments"?)',
         ),
     ],
 )
