@@ -144,7 +144,8 @@ def _with_what_is_told(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     ]
     if not told:
         return parts
-    takes = [part for part in parts if part not in told and takes_names(part.command)]
+    running = [part for part in parts if part not in told and part.effect != "reads"]
+    takes = [part for part in running if takes_names(part.command)]
     files = frozenset[str]().union(*[written(part.command) for part in told]) - {""}
     takes += [part for part in parts if files and runs_one_of(part.command, files)]
     others = [part for part in parts if opens_files(part.command)]

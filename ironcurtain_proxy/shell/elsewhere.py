@@ -257,10 +257,15 @@ def takes_names(command: SimpleCommand) -> bool:
     given = words if files is None else files
     return (
         name in {None, *word_set("takes-names")}
-        or (name in _RUN_TEXTS and all(one.prefix.startswith("-") for one in words))
+        or (name in _RUN_TEXTS and all(map(_is_code, words)))
         or any(_FROM_LIST.match(one.prefix) for one in words)
         or any(one.text is None and not one.is_glob for one in given)
     )
+
+
+def _is_code(word: Word) -> bool:
+    """Return whether a word of an interpreter names no file that it runs."""
+    return word.prefix.startswith("-") or _CODE.search(word.prefix) is not None
 
 
 _FROM_LIST: Final = re.compile(r"-T|--files0?-from|-@|--pathspec-from|[a-z]*[cx][a-z]*T[a-z]*$")

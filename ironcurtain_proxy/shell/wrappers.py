@@ -104,9 +104,17 @@ def _xargs(given: Sequence[Word]) -> Unwrapped:
 
 
 def _filled(word: Word) -> Word:
-    """Return the word with each mark replaced by an unknown text."""
+    """Return the word with each mark replaced by an unknown text, in a text that runs as well."""
     plain = word.text is not None and re.fullmatch(r"[\w./-]+", word.text)
-    return word if plain else Word(None, "*", splits=True, command=word.command)
+    inner = word.command
+    if inner is not None:
+        inner = replace(inner, commands=tuple(map(_with_marks, inner.commands)))
+    return word if plain else Word(None, "*", splits=True, command=inner)
+
+
+def _with_marks(command: SimpleCommand) -> SimpleCommand:
+    files = [replace(one, target=_filled(one.target)) for one in command.redirections]
+    return replace(command, words=tuple(map(_filled, command.words)), redirections=tuple(files))
 
 
 _FIND_RUNS: Final = names("-exec -execdir -ok -okdir")
