@@ -227,7 +227,7 @@ def _after(command: SimpleCommand, place: CommandPlace) -> CommandPlace:
     names = {name_of(one) for one in (command, *inner)}
     if not names & _MOVES:
         return place
-    if name_of(command) in {"command", "builtin"} and len(inner) == 1:
+    if name_of(command) in {"command", "builtin", "time"} and len(inner) == 1:
         command = replace(command, words=inner[0].words)
     direct = name_of(command) in {"cd", "pushd"} and not command.assignments
     if not command.is_certain or not direct:

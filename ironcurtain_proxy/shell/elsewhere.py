@@ -268,7 +268,7 @@ def _is_code(word: Word) -> bool:
     return word.prefix.startswith("-") or _CODE.search(word.prefix) is not None
 
 
-_FROM_LIST: Final = re.compile(r"-T|--files0?-from|-@|--pathspec-from|[a-z]*[cx][a-z]*T[a-z]*$")
+_FROM_LIST: Final = re.compile(r"-T|-@|--(?:files0?|pathspec)-fr|--stdin|[a-z]*[cx][a-z]*T[a-z]*$")
 
 
 # --- words
