@@ -28,13 +28,13 @@ from ironcurtain_proxy.config.policy.managed import (
 )
 from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.reading.document import Report
-from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
 from ironcurtain_proxy.model.signing import ReviewerKey, Signatories
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, list_of, object_of, text_of
 from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.private_files import (
     held_lock,
@@ -42,7 +42,7 @@ from ironcurtain_proxy.private_files import (
     read_private,
     write_whole,
 )
-from ironcurtain_proxy.signing import read_public_key, signer_of
+from ironcurtain_proxy.signing import passkey, public_key, read_public_key, signer_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.bundle.repository import Repository
@@ -197,7 +197,7 @@ def _read(path: Path) -> Signatories | None:
 
 def _listed(*, is_json: bool) -> int:
     path, revoked = _place()
-    if not path.exists():
+    if not is_there(path):
         words = f"there is no {path}: whoever answers a question may approve it"
         say('{"quorum": null, "reviewers": []}' if is_json else words)
         return 0
@@ -285,7 +285,11 @@ def _revoked(document: dict[str, Json], fingerprint: str) -> str:
     revoked = document.setdefault("revoked", [])
     if isinstance(revoked, list) and fingerprint not in revoked:
         revoked.append(fingerprint)
-    return f"{fingerprint} counts for nothing from now on"
+    told = f"{fingerprint} counts for nothing from now on"
+    lines = [text_of(object_of(one).get("key")) for one in list_of(document["reviewers"])]
+    known = {key.fingerprint for one in lines if (key := public_key(one) or passkey(one))}
+    # A letter that is wrong takes nothing back, and nobody would look again.
+    return told if fingerprint in known else f"{told}, and is no reviewer's key here: is it right?"
 
 
 # --- desk

@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.cli import fleet
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.signing import read_public_key
 
 
 def _options(place: Path, person: str, number: int) -> Namespace:
@@ -55,3 +56,27 @@ def test_a_reviewer_added_beside_another_is_not_lost(
         "ada",
         "grace",
     ]
+
+
+def test_a_key_that_nobody_has_is_not_revoked_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = _options(tmp_path, "ada", 1)
+    assert fleet.run_reviewers(options) == 0
+    key = read_public_key(options.key).fingerprint
+    for one, is_known in ((key, True), (f"{key[:-1]}{'A' if key[-1] != 'A' else 'E'}", False)):
+        assert fleet.run_reviewers(Namespace(action="revoke", fingerprint=one)) == 0
+        told = capsys.readouterr().out
+        assert ("is it right?" in told) is not is_known
+
+
+def test_a_link_that_leads_nowhere_is_not_listed_as_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = tmp_path / ".ironcurtain"
+    place.mkdir(mode=0o700)
+    (place / "reviewers.json").symlink_to(tmp_path / "away" / "reviewers.json")
+    assert fleet.run_reviewers(Namespace(action="list", json=False)) == 1
+    assert "may approve it" not in capsys.readouterr().out
