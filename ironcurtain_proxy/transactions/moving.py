@@ -27,18 +27,22 @@ class Moves:
     def goes(self, host: int, name: bytes, path: bytes) -> None:
         """Note that a step takes a file of the workspace away, or replaces it."""
         known = files.handle(host, name) or _likeness(host, name)
-        self._gone.setdefault(known, []).append(path)
+        for one in (known, _likeness(host, name, is_named=False)):
+            self._gone.setdefault(one, []).append(path)
 
     def comes(self, upper: int, name: bytes, path: bytes, origin: bytes | None = None) -> None:
-        """Note a file of the view. `origin`: what the overlay notes of it, if that was read."""
-        if origin := origin or files.attribute(upper, name, files.ORIGIN):
-            self._made_of[path] = files.handle_in(origin)
-        else:
-            self._made_of[path] = _likeness(upper, name)
+        """Note a file of the view. `origin`: what the overlay notes of it, if that was read.
 
-    def is_gone(self, origin: bytes) -> bool:
-        """Return whether a step takes the file away that the overlay notes as an origin."""
-        return files.handle_in(origin) in self._gone
+        To an ordinary user it notes only that the file has one: no name of the kernel's.
+        """
+        if origin is None:
+            origin = files.attribute(upper, name, files.ORIGIN)
+        named = files.handle_in(origin or b"")
+        self._made_of[path] = named or _likeness(upper, name, is_named=origin is None)
+
+    def is_gone(self, path: bytes) -> bool:
+        """Return whether a step takes the file away of which the one at a path was made."""
+        return self._made_of[path] in self._gone
 
     def look_into(self, host: int, steps: Iterable[Step]) -> None:
         """Note what is in the directories that are removed."""
@@ -86,7 +90,8 @@ def _with_those_above(path: bytes) -> Iterator[bytes]:
         path = path.rpartition(b"/")[0]
 
 
-def _likeness(directory: int, path: bytes) -> bytes:
+def _likeness(directory: int, path: bytes, *, is_named: bool = True) -> bytes:
     """Return what a copy has in common with its file, as `mv` makes one of each in a directory."""
     status = os.stat(path, dir_fd=directory, follow_symlinks=False)
-    return b"%s/%d/%d" % (path.rpartition(b"/")[2], status.st_size, status.st_mtime_ns)
+    name = path.rpartition(b"/")[2] if is_named else b""
+    return b"%s/%d/%d" % (name, status.st_size, status.st_mtime_ns)

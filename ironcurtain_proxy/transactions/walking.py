@@ -123,7 +123,7 @@ class Walk(Struct, eq=False):
     _copied: list[bytes] = field(default_factory=list)
     _judged_as: dict[bytes, frozenset[str]] = field(default_factory=dict)
     """The directories of the workspace, and what made them part of a repository, or none."""
-    _unsure: list[tuple[int, Step, bytes]] = field(default_factory=list)
+    _unsure: list[tuple[int, Step]] = field(default_factory=list)
     """Files that were renamed, or removed by somebody: where in the steps they belong."""
     _moves: Moves = field(default_factory=Moves)
     indexes: list[bytes] = field(default_factory=list)
@@ -419,7 +419,7 @@ class Walk(Struct, eq=False):
         """
         step = Step("make", place.path_of(name), None, files.identity(status))
         if origin is not None and not place.is_new and self._has_changed(place):
-            self._unsure.append((len(self._steps), step, origin))
+            self._unsure.append((len(self._steps), step))
             return
         if not place.is_new:
             self._steps.append(step)
@@ -431,8 +431,8 @@ class Walk(Struct, eq=False):
 
     def _decide_renamed(self) -> None:
         """Decide on files of which it is unsure whether somebody removed them meanwhile."""
-        for before, step, origin in reversed(self._unsure):
-            if self._moves.is_gone(origin):
+        for before, step in reversed(self._unsure):
+            if self._moves.is_gone(step.path):
                 self._steps.insert(before, step)
                 self._changed.append(Reported(step.path, "created"))
             else:

@@ -210,6 +210,20 @@ def test_what_the_user_saves_after_the_clock_was_set_back_stays(
     assert (w.ws / "new").exists()
 
 
+@pytest.mark.parametrize("script", ["mv f g", "mv f g; mv h f"])
+def test_an_ordinary_user_whom_the_kernel_names_no_file_keeps_a_moved_one_too(
+    w: Workbench, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(files, "handle_in", lambda _origin: b"")
+    for name in ("f", "g", "h"):
+        w.write(name, f"content of {name}")
+    view = w.view(script)
+    w.write("g", "of the user")
+    w.bring_in(view)
+    found = {one.read_text() for one in w.ws.iterdir() if one.is_file()}
+    assert found >= {"of the user", "content of f", "content of h"}
+
+
 def test_what_the_user_saves_in_a_new_directory_after_the_clock_was_set_back_is_not_taken_back(
     w: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
