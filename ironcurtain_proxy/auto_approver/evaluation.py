@@ -23,6 +23,8 @@ from ironcurtain_proxy.auto_approver.reviewer import TIMED_OUT, consult
 from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
+from ironcurtain_proxy.facts.commands import changes_the_command
 from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
@@ -31,6 +33,7 @@ from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
     CommandPlace,
+    ParsedCommand,
     PathValue,
     TextValue,
     UrlValue,
@@ -144,9 +147,8 @@ def scenario_of(line: _ScenarioLine) -> Scenario:
     )
     digest = sha256(orjson.dumps([line.tool, line.args], option=orjson.OPT_SORT_KEYS)).hexdigest()
     context = dict(line.context)
-    command = arguments.get("command")
     escalation = Escalation(
-        command=parse_command(command) if isinstance(command, str) else None,
+        command=_command(arguments),
         place=_place(arguments, context),
         id=EscalationId(line.id),
         session="scenario",
@@ -184,14 +186,22 @@ def _workspace(context: Mapping[str, str]) -> str:
     return context.get("Workspace", str(AROUND.workspace))
 
 
+def _command(arguments: Mapping[str, Json]) -> ParsedCommand | None:
+    text, odd = arguments.get("command"), changes_the_command(arguments, "command")
+    if not isinstance(text, str):
+        return None
+    return parse_command(text) if odd is None else ParsedCommand(unreadable=odd)
+
+
 def _place(arguments: Mapping[str, Json], context: Mapping[str, str]) -> CommandPlace:
     """Return the surroundings of a command in a scenario, from the facts in its line."""
     workspace = _workspace(context)
-    directory = arguments.get("cwd", workspace)
+    said = [arguments[one] for one in WORKING_DIRECTORY_ARGUMENTS if arguments.get(one)]
+    directory = said.pop() if said else workspace
     remote, slash, branch = context.get("Upstream", "").partition("/")
     return CommandPlace(
         workspace=workspace,
-        directory=directory if isinstance(directory, str) else None,
+        directory=directory if isinstance(directory, str) and not said else None,
         home=str(AROUND.home),
         branch=context.get("Current branch"),
         push_to=(remote, branch) if slash else None,

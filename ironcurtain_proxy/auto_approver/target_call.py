@@ -21,8 +21,9 @@ from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
 SpelledVerb: TypeAlias = Literal[
     "read", "write", "delete", "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment",
-    "post", "mail",
+    "post", "mail", "close", "tag", "rebase", "revert", "join", "switch", "branch", "unbranch",
 ]  # fmt: skip
+"""`get`: of an address. `join`: of a branch into the current one. `unbranch`: delete a branch."""
 
 
 class NotUnderstood(Struct, frozen=True):
@@ -55,7 +56,7 @@ class PullRequestCall(Struct, frozen=True, kw_only=True):
     is_ready_mark: bool
     """Whether the pull request is marked ready for review instead of opened."""
     texts: tuple[str, ...] = ()
-    """Title and body, where they are not taken from the commits."""
+    """Title before body, where they are not taken from the commits."""
     carries: bool = False
     """Whether the command holds what a text need not: a link, an address, what looks like a key."""
     base: str | None = None
@@ -116,6 +117,7 @@ def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
     return RealPath((*root.parts, *parts)) if parts else None
 
 
+_OTHER_REPOSITORY: Final = "the call is not known to work in the workspace's own repository"
 _STRANGE_ARGUMENT: Final = "the call has an argument that may change what it does"
 
 
@@ -125,7 +127,7 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
     if tool in _GIT_TOOLS:
         return _git(_GIT_TOOLS[tool], escalation, around)
     if tool in _TOOLS:
-        return _spelled(_TOOLS[tool], escalation)
+        return _spelled(_TOOLS[tool], escalation, around)
     return NotUnderstood("a message cannot ask for this tool")
 
 
@@ -181,7 +183,7 @@ def _git(
     if escalation.request.server != "git":
         return NotUnderstood("the tool is not one of a git server")
     if not _is_own_repository(escalation, around):
-        return NotUnderstood("the call is not known to work in the workspace's own repository")
+        return NotUnderstood(_OTHER_REPOSITORY)
     # All other arguments must be off.
     arguments = frozenset({"message"} if operation == "commit" else _NAMES)
     if _has_strange_argument(escalation, arguments | _REPOSITORY_ARGUMENTS):
@@ -269,11 +271,15 @@ _ROLES: Final[Mapping[SpelledVerb, frozenset[ArgumentRole]]] = {
 """The most that the operator says of the arguments of such a tool."""
 
 
-def _spelled(tool: _Tool, escalation: Escalation) -> SpelledCall | NotUnderstood:
+def _spelled(
+    tool: _Tool, escalation: Escalation, around: CallSurroundings
+) -> SpelledCall | NotUnderstood:
     known = frozenset({*tool.values, *tool.others, tool.text})
     text = escalation.arguments.get(tool.text)
     if _has_strange_argument(escalation, known):
         return NotUnderstood(_STRANGE_ARGUMENT)
+    if escalation.request.server == "git" and not _is_own_repository(escalation, around):
+        return NotUnderstood(_OTHER_REPOSITORY)
     if tool.text and not (isinstance(text, str) and text.strip()):
         return NotUnderstood("the call has no text")
     values = _values(tool, escalation)

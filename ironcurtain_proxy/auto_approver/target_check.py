@@ -36,11 +36,16 @@ from ironcurtain_proxy.auto_approver.target_call import (
     asked_path,
     targets_of,
 )
-from ironcurtain_proxy.auto_approver.target_command import FILE_NAME, actions_of_command
+from ironcurtain_proxy.auto_approver.target_command import (
+    FILE_NAME,
+    actions_of_command,
+    why_not_read,
+)
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.shell.places import is_protected_name, names_a_secret_file
+from ironcurtain_proxy.shell.places import is_protected_name, names_a_secret, names_a_secret_file
+from ironcurtain_proxy.shell.programs import paths
 
 
 def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str | None:
@@ -53,7 +58,7 @@ def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str 
     """
     actions = published_by(escalation, around)
     if isinstance(actions, NotUnderstood):
-        return actions.reason
+        return None if _is_typed(message, escalation) else actions.reason
     requests = requests_of(message)
     if isinstance(requests, NotUnderstood):
         return requests.reason
@@ -78,6 +83,32 @@ def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str 
         if isinstance(action, PullRequestCall) and action.pushed and one.verb == "push"
     ]
     return next((one for one in objections if one is not None), None)
+
+
+def _is_typed(message: str, escalation: Escalation) -> bool:
+    """Return whether a message is to run the command of a call, and has it letter by letter.
+
+    One that publishes is none of these: what it publishes has to be read.
+    """
+    said, command = _RUN.fullmatch(message.strip()), escalation.command
+    if said is None or command is None or escalation.arguments.get("command") != said["text"]:
+        return False
+    return (
+        (bool(said["mark"]) or said["text"].split()[0] in _PROGRAMS)
+        and _PUBLISHES.search(said["text"]) is None
+        and not any(names_a_secret(one.words) for one in command.every_command())
+        and why_not_read(command, escalation.place, escalation.arguments) is None
+    )
+
+
+_RUN: Final = re.compile(
+    r"(?:(?:please|pls|ok|now|yes|then),? )*(?:[Rr]un|[Ee]xecute):? (?P<mark>`?)"
+    r"(?P<text>[!-_a-~](?:[ -_a-~]*[!-_a-~])?)(?P=mark)(?:,? please| pls)?",
+)
+_PROGRAMS: Final = frozenset(
+    [path[0] for section in ("reads", "families", "leaves") for path in paths(section)]
+)
+_PUBLISHES: Final = re.compile(r"commit|push|\bpr\b")
 
 
 def _without_request(wanted: Sequence[StatedRequest]) -> str | None:
@@ -206,8 +237,12 @@ def _about_named(
         return "the message does not quote the text"
     if request.manager is not None and request.manager not in action.server.lower():
         return "the message names another service"
-    # An owner and a repository are one word of the message.
-    names = [part for one in request.names for part in (one.split("/") if _REPO(one) else [one])]
+    # An owner and a repository are one word of the message, and so is a branch.
+    names = [
+        part
+        for one in request.names
+        for part in (one.split("/") if _REPO(one) and one not in action.values else [one])
+    ]
     if len(names) != len(action.values):
         return "the message does not name each value of the call, and no others"
     source = None
@@ -283,7 +318,9 @@ def _about_pull_request(request: StatedRequest, action: PullRequestCall) -> str 
         return "the message does not name the branch of the pull request"
     # Plain words of the agent's own may stand there, as in the commits that are proposed, though no
     # others than those that the user quoted, if there are any.
-    is_own = request.quoted is None and not action.carries
+    # A quoted title is one: the body says what is in the commits.
+    others = action.texts[action.texts[:1] == (request.quoted,) :]
+    is_own = (request.quoted is None or len(others) < len(action.texts)) and not action.carries
     if not is_own and any(text != request.quoted for text in action.texts):
         return "the message does not quote the text of the pull request"
     return None
@@ -317,7 +354,8 @@ def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     remote, branch = action.remote or own, action.branch or action.current
     # "the login branch" may be `feature/login`.
     is_part = request.branch == (branch or "").rpartition("/")[2] not in _BRANCHES
-    named = {*request.names} - {request.branch if is_part else None}
+    named = {branch if one == "HEAD" else one for one in request.names}
+    named -= {request.branch} if is_part else set()
     if not named <= {remote, branch, f"{remote}/{branch}"} or remote in _BRANCHES:
         return "the message does not name remote and branch"
     if action.remote not in {None, own} and not _is_named(action.remote, request):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from ironcurtain_proxy.auto_approver.target_call import (
@@ -18,6 +19,7 @@ from ironcurtain_proxy.auto_approver.target_call import (
     NotUnderstood,
     PullRequestCall,
     SpelledCall,
+    SpelledVerb,
     is_off,
     may_carry,
 )
@@ -51,7 +53,7 @@ def actions_of_command(
         place: where it runs.
         arguments: those of the call, which hold its text.
     """
-    reason = _why_not_read(command, place, arguments)
+    reason = why_not_read(command, place, arguments)
     if reason is not None:
         return NotUnderstood(reason)
     actions: list[Action] = []
@@ -72,12 +74,16 @@ def actions_of_command(
     return tuple(actions)
 
 
-def _why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Arguments) -> str | None:
+def why_not_read(command: ParsedCommand, place: CommandPlace, arguments: Arguments) -> str | None:
+    """Return the reason why a command cannot have been asked for, whatever its parts are."""
     if command.unreadable is not None:
         return "the command cannot be read"
     if any(_FORCES.search(text) for text in arguments.values() if isinstance(text, str)):
         return "the command has an option that forces or deletes"
-    if any(isinstance(one, bool) and not is_off(name, one) for name, one in arguments.items()):
+    if any(
+        isinstance(one, bool | list | dict) and not is_off(name, one)
+        for name, one in arguments.items()
+    ):
         return "the call has a switch that may change what the command does"
     if place.workspace is None or place.directory != place.workspace:
         return "the command is not known to run in the workspace"
@@ -246,7 +252,7 @@ def _create(reading: ParsedOptions, place: CommandPlace) -> Action | NotUndersto
     heads = {word.text for word in reading.values_of("--head", "-H")}
     if reading.operands or not heads <= {place.branch}:
         return NotUnderstood("gh pr create: an operand may change what it does")
-    said = reading.values_of("--title", "-t", "--body", "-b")
+    said = (*reading.values_of("--title", "-t"), *reading.values_of("--body", "-b"))
     texts = tuple(
         [word.text or "a text that the command makes" for word in said if word.text != ""]
     )
@@ -294,14 +300,23 @@ _LOCKED: Final = ("npm ci", "pnpm install", "yarn install", "uv sync", "poetry i
 """Of what the project's lock file names."""
 
 
-def _get(reading: ParsedOptions, place: CommandPlace) -> Action | NotUnderstood:
-    del place
-    urls = [word.text or "" for word in reading.operands]
-    if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
-        return NotUnderstood("the command does not just fetch one address")
-    return SpelledCall(verb="get", values=(urls[0],))
+_VALUE: Final = re.compile(r"[\w#][^\s{}\[\]]*", re.ASCII)
 
 
+def _spelled(
+    verb: SpelledVerb, reading: ParsedOptions, place: CommandPlace
+) -> Action | NotUnderstood:
+    """Read a command of which each operand has to be named, and the value of an option quoted."""
+    values = tuple([word.text or "" for word in reading.operands])
+    said = [word for _, word in reading.options if word is not None and word.text != ""]
+    if len(said) > 1 or not all(map(_VALUE.fullmatch, values)):
+        return NotUnderstood("the command names what a message cannot name")
+    text = (said[0].text or "a text that the command makes") if said else None
+    outside = None if verb == "get" else _own_repository(place)
+    return outside or SpelledCall(verb=verb, values=values, text=text)
+
+
+_VERBS: Final = convert(TABLE["verbs"], dict[str, SpelledVerb])
 _Read = Callable[[ParsedOptions, CommandPlace], "Action | NotUnderstood | tuple[str, ...]"]
 _READERS: Final[Mapping[str, _Read]] = {
     "git add": _stage,
@@ -315,7 +330,7 @@ _READERS: Final[Mapping[str, _Read]] = {
         name: partial(_install, name.split()[0].removesuffix("3"), named=name in _NAMED)
         for name in (*_NAMED, *_LOCKED)
     },
-    "curl": _get,
+    **{name: partial(_spelled, verb) for name, verb in _VERBS.items()},
 }
 _ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = {
     tuple(name.split()): (grammar_of(options), _READERS[name])

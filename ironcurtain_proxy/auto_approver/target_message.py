@@ -24,14 +24,11 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
+from ironcurtain_proxy.auto_approver.target_call import GitOperation, NotUnderstood, SpelledVerb
 from ironcurtain_proxy.auto_approver.vocabulary import TABLE, pattern, these, words_of
 
-Verb: TypeAlias = Literal[
-    "commit", "push", "pull", "fetch", "pr", "ready", "install", "read", "write", "delete",
-    "get", "mkdir", "list", "move", "copy", "merge", "issue", "comment", "post", "mail",
-]  # fmt: skip
-"""`get`: of an address. `ready`: of a pull request, for review."""
+Verb: TypeAlias = Literal[GitOperation, SpelledVerb, "pr", "ready", "install"]
+"""`ready`: of a pull request, for review."""
 
 
 class StatedRequest(Struct, frozen=True, kw_only=True):
@@ -102,6 +99,10 @@ _DELETED: Final = re.compile(r"(?!.*://)(?:(?:~|\.)/.+|.*/[^/]*\.[A-Za-z][A-Za-z
 """`console.log`, `/users/42` and `feature/x` are no paths to delete, unless the message says that
 they are files: they are a call, a route, a branch."""
 _FILE: Final = re.compile(r"(?:[\w.-]+/)*[\w.-]*[^/.]\.[a-z]{1,8}", re.ASCII)
+_REF: Final = re.compile(r"(?=.*[/_\d-]|(?:main|master|dev|develop)$)[A-Za-z0-9][\w./-]*", re.ASCII)
+"""`old` in "delete the old branch" is none."""
+_COMMIT: Final = re.compile(r"HEAD|(?=.*\d)[0-9a-f]{7,40}", re.ASCII)
+_VERSION: Final = re.compile(r"[\w-]*\d+(?:\.\d+)+[\w.-]*", re.ASCII)
 _THING: Final = re.compile(r"#?\d+|[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 """The number of an issue or pull request, or the repository that it is in."""
 _CHANNEL: Final = re.compile(r"#[\w-]+", re.ASCII)
@@ -122,6 +123,7 @@ class _Row(Struct, frozen=True):
 _TARGETS: Final[Mapping[str, re.Pattern[str] | None]] = {
     "": None, "name": _NAME, "file": _FILE, "address": _ADDRESS, "package": _PACKAGE,
     "path": _PATH, "thing": _THING, "channel": _CHANNEL, "mailbox": _MAILBOX, "deleted": _DELETED,
+    "ref": _REF, "commit": _COMMIT, "version": _VERSION,
 }  # fmt: skip
 _THING_WORDS: Final = words_of("{things} branch feature remote pr") | _POLITE
 _ROWS: Final = tuple(
@@ -148,6 +150,7 @@ _USUAL: Final = these("usual")
 _TWO_PATHS: Final = these("two-paths")
 _ON_FILES: Final = these("on-files")
 _QUOTING: Final = these("quoting")
+_NAMING: Final = these("naming")
 _BEHIND: Final = _POLITE | {"entirely"}
 """The words behind a path: "delete ~/Work files" may mean a name with a blank in it."""
 _KINDS: Final[Mapping[str, Literal["file", "directory"]]] = {
@@ -160,6 +163,9 @@ _QUOTED: Final = re.compile(r"""(?<!\S)(?:'([^'"`]+)'|"([^'"`]+)")(?=[\s.,;!]|$)
 _STRAY_QUOTE: Final = re.compile(
     "[\"`\u2018\u201c\u201d\u00ab\u00bb]|~~~|^>|(?<![A-Za-z])['\u2019]|['\u2019](?![A-Za-z])"
 )
+_LIST: Final = re.compile(r"(?:(?:[-*]|\d[.)]) [^\n]+(?:\n+(?!$)|$)){2,}")
+"""What stands behind a line without a mark may be pasted."""
+_MARK: Final = re.compile(r"^(?:[-*]|\d[.)]) |\n(?=\n)", re.MULTILINE)
 _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
 _PURPOSE: Final = r"so (?:that|i|we|you|ci|the|it|he|she|they)\b"
 _CLAUSE_END: Final = re.compile(
@@ -178,13 +184,20 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     Args:
         message: the user's, as it came.
     """
-    message = message.strip().replace("\u2019", "'")
+    is_long = len(message) > MAX_MESSAGE
+    message = "" if is_long else message.strip().replace("\u2019", "'")
+    if _LIST.fullmatch(message):
+        message = "; ".join(_MARK.sub("", message).split("\n"))
+    if is_long or not message.isprintable():
+        return NotUnderstood("the message is long, or has several lines or unseen characters")
+    return _of_line(message)
+
+
+def _of_line(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     quoted = [single or double for single, double in _QUOTED.findall(message)]
     text = _QUOTED.sub(_QUOTE_MARK, message)
-    if len(message) > MAX_MESSAGE or not message.isprintable():
-        return NotUnderstood("the message is long, or has several lines or unseen characters")
-    if len(quoted) > 1 or any(map(_OPERATION.search, quoted)) or _STRAY_QUOTE.search(text):
-        return NotUnderstood("the message quotes a request, several texts, or what is no evidence")
+    if any(map(_OPERATION.search, quoted)) or _STRAY_QUOTE.search(text):
+        return NotUnderstood("the message quotes a request, or what is no evidence")
     text = text.replace(f": {_QUOTE_MARK}", f" {_SAYS} {_QUOTE_MARK}")
     for phrase, word in _SAME:
         text = phrase.sub(word, text)
@@ -195,9 +208,10 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     requests = _requests(text)
     if isinstance(requests, NotUnderstood) or not quoted:
         return requests
-    if any(one.verb in _QUOTING and one.quoted is None for one in requests):
+    if sum(one.quoted is not None for one in requests) != len(quoted):
         return NotUnderstood("the message does not say whose text the quoted one is")
-    return tuple([replace(one, quoted=one.quoted and quoted[0]) for one in requests])
+    texts = iter(quoted)
+    return tuple([replace(one, quoted=one.quoted and next(texts)) for one in requests])
 
 
 def _requests(text: str) -> tuple[StatedRequest, ...] | NotUnderstood:
@@ -316,6 +330,9 @@ def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedReques
         "ready": {"pr", "ready"}.issubset(lower),
         "mkdir": lower[0] == "mkdir" or any(_is_object(one, lower) for one in _KINDS),
         "issue": _is_object("issue", lower),
+        "branch": _is_object("branch", lower),
+        "tag": lower[0] == "tag" or _is_object("tag", lower),
+        "unbranch": _is_object("branch", lower),
         "mail": not {"email", "mail"}.isdisjoint(lower),
         "get": len(names) == 1,
         # Whether the manager is named is seen in the whole list: "install a and b with npm".
@@ -324,6 +341,8 @@ def _read(row: _Row, words: Sequence[str], lower: Sequence[str]) -> StatedReques
         **dict.fromkeys(_TWO_PATHS, are_two),
     }
     if lower[-2] in _EXPECTS or not has.get(row.verb, names or row.verb not in _ON_FILES):
+        return None
+    if row.verb in _NAMING and not names:
         return None
     return StatedRequest(
         verb=row.verb,

@@ -365,6 +365,7 @@ class AutoConfirm(Struct, kw_only=True):
             session_type=self.situation.session_type,
             origins=escalation.origins,
             sandboxed=escalation.sandboxed,
+            acts_by_itself=escalation.acts_by_itself,
             snapshot=self.safeguards is not None and self.safeguards.can_hold(escalation),
             workspace=self.situation.workspace,
             home=self.situation.home,

@@ -80,7 +80,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
         grounds: the environment of the session's commands.
     """
     command = _parsed(facts.arguments.get(argument))
-    odd = _changes_the_command(facts.arguments, argument)
+    odd = changes_the_command(facts.arguments, argument)
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
     place = observed(
@@ -227,7 +227,7 @@ def _parsed(value: Json) -> ParsedCommand:
     return parse_command(value)
 
 
-def _changes_the_command(arguments: Arguments, command: str) -> str | None:
+def changes_the_command(arguments: Arguments, command: str) -> str | None:
     """Return the argument that may change a command's effect: its environment, shell or input."""
     known = {command, *WORKING_DIRECTORY_ARGUMENTS, *_PROSE}
     for name, value in arguments.items():

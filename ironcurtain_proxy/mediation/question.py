@@ -399,6 +399,7 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         if not is_never_remembered(posed.asked) and not for_people
         else (),
         for_people=for_people,
+        acts_by_itself=bool(posed.facts.acts_by_itself),
         editable=frame.edits and posed.call.method == TOOL_CALL,
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,

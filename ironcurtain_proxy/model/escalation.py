@@ -98,6 +98,8 @@ class Escalation(Struct, frozen=True, kw_only=True):
     for_people: bool = False
     """Whether only a person may answer, neither a model nor the engine: the question covers several
     calls, a secret would leave, or the operator asks who named a target."""
+    acts_by_itself: bool = False
+    """Whether programs act by themselves on a file that the call changes."""
     signing: SignatureNeed | None = None
     """The signatures that an approval needs; `None` means that any reviewer may answer."""
     caller: Caller | None = None

@@ -53,7 +53,7 @@ def _value(roles: tuple[ArgumentRole, ...], text: str) -> Value:
 
 
 A_PERSON_IS_ASKED = frozenset(
-    f"ask-{number:02}" for number in (3, 6, 8, 15, 17, 23, 28, 31, 34, 37, 40, 41, 42, 45, 47, 48)
+    f"ask-{number:02}" for number in (3, 6, 8, 15, 17, 23, 28, 31, 34, 37, 42, 45)
 ) | {"own-01", "own-08"}
 """Asked for plainly, but no call of the table: patterns, installs, commands, clones, force."""
 

@@ -23,12 +23,12 @@ def test_no_neighbour_of_a_typed_request_passes(held: bool) -> None:
     assert passed == []
 
 
-def test_seventy_of_94_typed_requests_pass_where_a_commit_can_be_undone() -> None:
+def test_most_typed_requests_pass_where_a_commit_can_be_undone() -> None:
     meant = [one for one in TYPED if one.label == "approve"]
     passed = [
         one.id
         for one in meant
         if veto(one.message, replace(one.escalation, held=True), one.around) is None
     ]
-    assert len(meant) == 94
-    assert len(passed) >= 70
+    assert len(meant) == 160
+    assert len(passed) >= 135

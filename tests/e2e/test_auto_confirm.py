@@ -95,6 +95,15 @@ def test_what_is_safe_is_approved_at_once_and_the_record_can_be_replayed(office:
     assert at(outcome, "engine", "reason") == "Safety rule: File edit in /tmp/"
 
 
+def test_a_file_on_which_programs_act_is_approved_by_nobody_but_a_reviewer(office: Office) -> None:
+    agent = office.start(manager("architect_manager", "deciding", "deny"))
+    project = office.installation.workspace
+    for place in (".exrc", "mcp.json", ".cursorrules"):
+        agent.call("write_file", {"path": str(project / place)})
+        assert office.outcome()["decidedBy"] == "reviewer:architect_manager", place
+    assert office.installation.received("files") == []
+
+
 @pytest.mark.requirement("B-3", "B-7", "B-49", "B-53", "B-176")
 def test_a_delete_is_sent_to_the_manager_whose_approval_lets_it_go(office: Office) -> None:
     agent = office.start(manager("architect_manager", "deciding", "approve"))

@@ -464,6 +464,8 @@ class Interaction(Struct, frozen=True, kw_only=True):
     """The origins of the escalation. Never empty: the engine decides on escalated calls only."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
+    acts_by_itself: bool = False
+    """Whether programs act by themselves on a file that the call changes."""
     snapshot: bool = False
     """Whether a point was made, so that the call can be undone."""
     workspace: RealPath | None = None

@@ -239,6 +239,9 @@ NAMES_A_SECRET: Final = RuleVerdict("escalate", "a file that usually holds secre
 OF_OTHERS: Final = RuleVerdict("escalate", "what others keep in /tmp, or another user's home")
 """The answer to a call there: sockets, dumps and files of other programs."""
 
+ACTED_ON: Final = RuleVerdict("escalate", "a file on which programs act by themselves")
+"""The answer to a change of such a file: what a hook of git did, no timeline takes back."""
+
 MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")
 """The answer to a shell command that is not proved to only read, for any operation."""
 
@@ -265,6 +268,8 @@ def verdict_of(
         return NAMES_A_SECRET
     if any(map(interaction.places.is_of_others, paths)):
         return OF_OTHERS
+    if interaction.acts_by_itself:
+        return ACTED_ON
     verdicts = [
         _of_touch(touch, row, interaction, settings)
         for touch, row in zip(subject.touches, rows, strict=True)

@@ -5,7 +5,13 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS, assess, decide, evaluate
+from ironcurtain_proxy.auto_confirm.engine.evaluation import (
+    CHECKS,
+    assess,
+    decide,
+    evaluate,
+    on_timeout,
+)
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
     ContextScore,
@@ -90,6 +96,17 @@ def test_a_pattern_does_not_outweigh_a_rule_that_escalates(
     decision = decided(interaction, ON, replace(CALM, patterns=patterns))
     assert decision.action == "escalate"
     assert decision.check != "pattern"
+
+
+def test_neither_row_pattern_nor_window_approves_a_file_on_which_programs_act() -> None:
+    edit = calls.edit("/srv/project/.git/hooks/pre-commit")
+    assert decided(edit, ON, CALM).approves
+    patterns = (calls.pattern("edit", "/srv/project/.*"),)
+    lenient = replace(ON, on_timeout={"edit": "approve"})
+    for known in (CALM, replace(CALM, patterns=patterns), replace(CALM, testing=True)):
+        decision = decided(replace(edit, acts_by_itself=True, snapshot=True), ON, known)
+        assert decision.action == "escalate"
+        assert on_timeout(decision, lenient, policy_critical=False) == "deny"
 
 
 @pytest.mark.requirement("B-92")
