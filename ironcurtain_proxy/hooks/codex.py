@@ -82,10 +82,20 @@ def _untrusted_in(result: Json) -> int:
 
 
 def _is_off(document: Mapping[str, object]) -> bool:
-    found = document.get("features")
+    found = _table(document, "features")
     # The second name is the older one, which both versions obey.
-    names = ("hooks", "codex_hooks")
-    return isinstance(found, dict) and any(found.get(one, True) is not True for one in names)
+    return any(found.get(one, True) is not True for one in ("hooks", "codex_hooks"))
+
+
+def _sets(document: Mapping[str, object]) -> dict[str, str]:
+    places = [document, *_table(document, "profiles").values()]
+    given = [_table(_table(one, "shell_environment_policy"), "set") for one in places]
+    return {name: str(one[name]) for one in given for name in one}
+
+
+def _table(document: object, name: str) -> dict[str, object]:
+    found = document.get(name) if isinstance(document, Mapping) else None
+    return found if isinstance(found, dict) else {}
 
 
 CODEX_TOOLS: Final = ClientTools(
@@ -111,5 +121,6 @@ DIALECT: Final = HookDialect(
     project_files=(".codex/config.toml",),
     server_files=((".codex/config.toml", "mcp_servers"),),
     is_off=_is_off,
+    sets_in=_sets,
     alarm=_alarm,
 )

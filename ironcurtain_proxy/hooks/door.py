@@ -45,6 +45,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
     Verdict,
 )
+from ironcurtain_proxy.hooks.launching import chooses_shell
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.model.decision import CONTAINMENT, DEFECT, Ground
 from ironcurtain_proxy.model.escalation import visible
@@ -98,11 +99,14 @@ class Door(Struct, kw_only=True):
     """Whether the client starts commands by our prefix, as its last event says."""
     steering: Mapping[str, str] = {}
     """Variables of the last event by which a project, not the user, chooses what commands run."""
+    given_in: Callable[[str], Mapping[str, str]] = lambda _directory: {}
+    """Returns those that a project's files give to the commands of a directory alone."""
     why_native: str = ""
     """Why no command is held any more, or empty if it may be."""
     calls: int = 0
     """The number of calls that have been judged, of which this kernel alone knows."""
     _open: list[OpenCall] = field(default_factory=list)
+    _given: dict[str, str] = field(default_factory=dict)
     _is_prompted: bool = False
     """Whether an agent has written a prompt for later, which will come as its user's."""
     _is_in_skill: bool = False
@@ -373,8 +377,10 @@ class Door(Struct, kw_only=True):
         command = str(meant.arguments["command"])
         named = [one for one in (*PLACES, "TMPDIR") if one in command]
         call.in_view = not call.why_native and bool(named)
-        if self.steering:
-            texts = [f"{name}={self.steering[name]}" for name in sorted(self.steering)]
+        # The client read its files when its session began, and they may have changed.
+        self._given |= self.given_in(call.event.directory)
+        if steering := {**self.steering, **self._given}:
+            texts = [f"{name}={steering[name]}" for name in sorted(steering)]
             command = f"export {shlex.join(texts)}; {command}"
         return structs.replace(meant, arguments={**meant.arguments, "command": command})
 
@@ -382,6 +388,8 @@ class Door(Struct, kw_only=True):
         """Return why a command cannot run in a view; empty if it can."""
         if self.why_native or not self.is_prefixed:
             return self.why_native or "commands of this client do not start by our shell prefix"
+        if chooses_shell(self.steering):
+            return "a project chooses the shell that starts it, or what that shell runs first"
         if call.goes_on:
             return "a job in the background would not see what others change meanwhile"
         if leaves_jobs(str(call.given[1].get("command"))):

@@ -380,6 +380,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """Whether such a file switches them off."""
     overrules: Callable[[Mapping[str, object]], bool] = lambda _document: False
     """Whether a project's file has hooks whose answers go before ours."""
+    sets_in: Callable[[Mapping[str, object]], Mapping[str, str]] | None = None
+    """The variables that such a file gives to commands alone, so that no hook has them."""
     alarm: Callable[[Path, Path], str] = lambda _directory, _project: ""
     """What else keeps the hooks from coming, by the client's directory and the project, or empty
     if nothing is known."""

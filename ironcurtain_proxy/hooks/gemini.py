@@ -37,6 +37,12 @@ def _is_off(document: Mapping[str, object]) -> bool:
     return chosen.get("enabled", True) is not True or bool(chosen.get("disabled"))
 
 
+def _sets(document: Mapping[str, object]) -> dict[str, str]:
+    tools = object_of(document.get("tools"))
+    pager = object_of(tools.get("shell")).get("pager")
+    return {} if pager is None else {"GIT_PAGER": str(pager)}
+
+
 def _has_failed(payload: Arguments) -> bool:
     response = object_of(payload.get("tool_response"))
     return bool(response.get("error") or _EXIT.search(str(response.get("llmContent"))))
@@ -84,6 +90,7 @@ DIALECT: Final = HookDialect(
     project_files=(".gemini/settings.json", ".gemini/.env", ".env"),
     server_files=((".gemini/settings.json", "mcpServers"),),
     is_off=_is_off,
+    sets_in=_sets,
     has_failed=_has_failed,
     is_last=lambda reason: reason != "clear",
 )

@@ -44,6 +44,7 @@ from ironcurtain_proxy.hooks.launching import (
     server_of_our_name,
     steering_variables,
     switched_off_by,
+    variables_for_commands,
 )
 from ironcurtain_proxy.hooks.places import client_directory, file_in, own_place
 from ironcurtain_proxy.hooks.runs import (
@@ -421,6 +422,7 @@ class _Listener(Struct, frozen=True):
                 on_end=tasks.cancel_scope.cancel,
                 is_foreign=self._is_foreign,
                 switched_off=lambda: switched_off_by(self.dialect, *self._places),
+                given_in=self._given_in,
             )
             tasks.start_soon(self._end_with_client, tasks)
             if self.dialect.prefix is not None:
@@ -448,6 +450,11 @@ class _Listener(Struct, frozen=True):
         if found:
             _log.warning("%s has a server of our name: its calls are asked about", found)
         return bool(found)
+
+    def _given_in(self, directory: str) -> dict[str, str]:
+        here, home = self._places
+        found = [variables_for_commands(self.dialect, one, home) for one in (here, Path(directory))]
+        return found[0] | found[1]
 
     async def _end_with_client(self, tasks: TaskGroup) -> None:
         with suppress(ProcessLookupError):

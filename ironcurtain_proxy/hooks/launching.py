@@ -58,24 +58,31 @@ _REACHES: Final = re.compile(
 """Variables by which a project reaches into every program that its client starts, also into our
 hook: with its own library, or so that nothing is run, or something is printed before the answer."""
 _STEERS: Final = re.compile(
-    r"PATH|HOME|ENV|IFS|CDPATH|BASH\w+(?:%%)?|SHELLOPTS|ZDOTDIR|XDG_CONFIG_\w+|GCONV_PATH|LOCPATH"
-    r"|LD_\w+|GIT_\w+|\w*PAGER|LESS\w*|RIPGREP_CONFIG_PATH|NODE_(?:OPTIONS|PATH)"
-    r"|(?i:npm_config_\w+)|PYTHON\w+|PERL5\w+|RUBY\w+"
+    r"PATH|HOME|ENV|IFS|CDPATH|BASH\w+(?:%%)?|(?:CLAUDE_CODE_)?SHELL|SHELLOPTS|PS4|ZDOTDIR|LD_\w+"
+    r"|XDG_CONFIG_\w+|GCONV_PATH|LOCPATH|NLSPATH|LANG(?:UAGE)?|LC_\w+|GIT_\w+|\w*PAGER|LESS\w*"
+    r"|RIPGREP_CONFIG_PATH|BAT_\w+|NODE_(?:OPTIONS|PATH)|OPENSSL_(?:CONF|ENGINES|MODULES)"
+    r"|(?i:npm_config_\w+)|PYTHON\w+|PERL(?:5\w+|LIB)|RUBY\w+|AWK\w*PATH"
 )
 """Variables that choose the programs which a command runs that only reads, or what these run."""
+_SHELLS: Final = re.compile(
+    r"BASH\w+(?:%%)?|(?:CLAUDE_CODE_)?SHELL|SHELLOPTS|PS4|ZDOTDIR|LD_\w+|GCONV_PATH|LOCPATH"
+)
+"""Of these, what the shell itself obeys by which a client starts our prefix, outside a sandbox."""
 _USUAL: Final = re.compile(
     r"LESS(?:OPEN=\|{0,2}-? ?/usr/bin/lesspipe(?:\.sh)? %s|CLOSE=/usr/bin/lesspipe %s %s)"
     r"|LESS=[-FRXMSi ]*|LESS(?:_TERMCAP_\w+|CHARSET)=.*|LESSHISTFILE=-|\w*PAGER=(?:less|cat)?"
     r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|IOENCODING|UTF8|HASHSEED|FAULTHANDLER)=.*"
-    r"|NODE_OPTIONS=--max[-_]old[-_]space[-_]size=\d+|XDG_CONFIG_DIRS=(?:/etc/[^:]*(?::|\Z))+"
-    r"|GIT_(?:AUTHOR|COMMITTER|PS1|TERMINAL)_\w+=.*|GIT_EDITOR=(?:true|vim?|nano|code --wait)",
+    r"|NODE_OPTIONS=--max[-_]old[-_]space[-_]size=\d+|XDG_CONFIG_DIRS=(?:/etc/[\w/-]*(?::|\Z))+"
+    r"|GIT_(?:AUTHOR|COMMITTER|PS1|TERMINAL)_\w+=.*|GIT_EDITOR=(?:true|vim?|nano|code --wait)"
+    r"|(?:LANG(?:UAGE)?|LC_\w+)=[^/]*|SHELL=(?:/usr)?/bin/(?:ba|da|z|fi)?sh",
     re.DOTALL,
 )
 """What these are in many a session, or a project sets, without a program that it could choose."""
 _COMMENT: Final = re.compile(
-    r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
+    r'("(?:\\.|[^"\\])*+(?:"|\Z))|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)|,(?=\s*[}\]])', re.DOTALL
 )
-"""A text of JSON, which stays, or a comment. What does not end goes on to the end of the file."""
+"""A text of JSON, which stays, or a comment, or a comma behind the last of a list. What does not
+end goes on to the end of the file."""
 DOORS: Final = "doors"
 """The directory of the sockets of kernels, in that of the proxy's own files."""
 HOME: Final = "~"
@@ -174,16 +181,25 @@ def _is_against_us(dialect: HookDialect, file: Path) -> bool:
     """Return whether a file does that, or might: its client may read what we cannot."""
     try:
         text = "" if file.is_dir() else read_text(file).removeprefix("\ufeff")
-        document: Mapping[str, object] = {}
-        if file.suffix == ".toml":
-            document = tomllib.loads(text)
-        elif text and file.name != ".env":
-            # Gemini CLI takes comments.
-            document = orjson.loads(_COMMENT.sub(r"\1", text))
+        document = _document_in(file, text)
         is_found = _REACHES.search(f"{text}{document}") is not None
         return is_found or dialect.is_off(document) or dialect.overrules(document)
     except (ConfigurationError, ValueError, AttributeError, RecursionError):
         return True
+
+
+def _document_in(file: Path, text: str) -> Mapping[str, object]:
+    """Return what settings say; what is known of an `.env` is its text.
+
+    Raises:
+        ValueError: they cannot be read.
+        RecursionError: as above.
+    """
+    if file.suffix == ".toml":
+        return tomllib.loads(text)
+    # Gemini CLI and opencode take comments, the latter also a comma at the end.
+    found = orjson.loads(_COMMENT.sub(r"\1", text)) if text and file.name != ".env" else {}
+    return found if isinstance(found, dict) else {}
 
 
 def variables_of(pid: int) -> dict[str, str]:
@@ -231,17 +247,46 @@ def steering_variables(
     own = variables_of(seen) if seen else {}
     known = [dialect.sets, own, dict.fromkeys(given, str(home))]
     new = [name for name in given if given[name] not in [one.get(name) for one in known]]
-    found = {name: given[name] for name in new if _STEERS.fullmatch(name)}
-    found = {name: found[name] for name in found if not _USUAL.fullmatch(f"{name}={found[name]}")}
-    # Clients put their own directories into it, and only one of the project counts.
-    added = {*found.get("PATH", "").split(":")} - {*own.get("PATH", "").split(":")}
     here = os.path.realpath(f"/proc/{client if seen == client else hook}/cwd")
-    if "PATH" in found and all(_is_fixed(one, here) for one in added):
-        del found["PATH"]
+    found = _steering({name: given[name] for name in new}, own.get("PATH", ""), here)
     if found:
         with suppress(OSError, ConfigurationError, ValueError):
             chosen = object_of(object_of(orjson.loads(read_text(file))).get("env"))
             found = {name: found[name] for name in found if chosen.get(name) != found[name]}
+    return found
+
+
+def _steering(given: Mapping[str, str], path: str, project: str) -> dict[str, str]:
+    """Return which of these variables steer commands; `path`: what `PATH` was before."""
+    texts = {name: f"{name}={given[name]}" for name in given if _STEERS.fullmatch(name)}
+    found = {name: given[name] for name in texts if not _USUAL.fullmatch(texts[name])}
+    # Clients put their own directories into it, and only one of the project counts.
+    added = {*found.get("PATH", "").split(":")} - {*path.split(":")}
+    if "PATH" in found and all(_is_fixed(one, project) for one in added):
+        del found["PATH"]
+    return found
+
+
+def chooses_shell(steering: Collection[str]) -> bool:
+    """Return whether what a client starts before our prefix obeys one of these variables."""
+    return any(_SHELLS.fullmatch(name) for name in steering)
+
+
+def variables_for_commands(dialect: HookDialect, project: Path, home: Path) -> dict[str, str]:
+    """Return what steers commands of the variables that a project's files give to them alone.
+
+    No hook has these. A file that cannot be read may set some.
+    """
+    found: dict[str, str] = {}
+    if dialect.sets_in is not None:
+        for file in settings_of(dialect, project, home):
+            try:
+                if file.is_file():
+                    text = read_text(file).removeprefix("\ufeff")
+                    given = dialect.sets_in(_document_in(file, text))
+                    found |= _steering(given, "", str(file.parent.parent))
+            except (OSError, ConfigurationError, ValueError, AttributeError, RecursionError):
+                found |= {"PATH": f"{file}, which cannot be read"}
     return found
 
 

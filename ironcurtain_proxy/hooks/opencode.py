@@ -22,6 +22,9 @@ from ironcurtain_proxy.hooks.paths import PathForm
 
 _BACKSLASH: Final = re.compile(r"\\")
 """Its search takes it for a slash, and searches the directory above what is not there."""
+_SETTINGS: Final = tuple(
+    f"{place}opencode.json{end}" for place in ("", ".opencode/") for end in ("", "c")
+)
 OPENCODE_TOOLS: Final = ClientTools(
     client="opencode",
     names=table(
@@ -49,7 +52,7 @@ DIALECT: Final = HookDialect(
     entry=lambda line: {"command": [*line.words]},
     has_failed=lambda payload: bool(payload.get("exit")),
     plugin=("plugins/ironcurtain.js", Path(__file__).with_name("opencode_plugin.js")),
-    server_files=(
-        *[(f"{at}opencode.json{end}", "mcp") for at in ("", ".opencode/") for end in ("", "c")],
-    ),
+    project_files=_SETTINGS,
+    server_files=tuple((name, "mcp") for name in _SETTINGS),
+    sets_in=lambda document: {"SHELL": str(document["shell"])} if "shell" in document else {},
 )

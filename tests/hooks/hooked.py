@@ -41,6 +41,8 @@ class HookedHome:
         self._calls: list[int] = []
         self.variables: dict[str, str] = {}
         """More of the user's variables."""
+        self.codex_settings = ""
+        """More of Codex' settings."""
         self.client = "claude"
         """The client whose hooks are started."""
         self.home = root / "home"
@@ -84,7 +86,7 @@ class HookedHome:
         """Start the real Codex CLI with a prompt, which asks nothing itself."""
         (client_directory("codex", self.home, self.state) / "config.toml").write_text(
             'model = "gpt-5"\nmodel_provider = "fake"\n[model_providers.fake]\nname = "fake"\n'
-            f'base_url = "{model.address}/v1"\nwire_api = "responses"\n'
+            f'base_url = "{model.address}/v1"\nwire_api = "responses"\n{self.codex_settings}'
         )
         flags = ["--skip-git-repo-check", "--dangerously-bypass-hook-trust"]
         flags += ["--dangerously-bypass-approvals-and-sandbox"]

@@ -171,6 +171,33 @@ def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_r
     assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
+def test_no_program_of_a_project_runs_by_what_it_sets_for_commands_alone(
+    client: RealClient, tmp_path: Path
+) -> None:
+    home, program = hooked(client, tmp_path), tmp_path / "home/project/bin/ls"
+    path = f'PATH = "{program.parent}:{os.environ["PATH"]}"'
+    settings = {
+        "codex": (".codex/config.toml", f"[shell_environment_policy.set]\n{path}\n"),
+        "gemini": (".gemini/settings.json", f'{{"tools": {{"shell": {{"pager": "{program}"}}}}}}'),
+        "opencode": ("opencode.json", f'{{"shell": "{program}", /* c */}}'),
+    }
+    if client.name not in settings:
+        pytest.skip("nothing is known by which a project could")
+    name, text = settings[client.name]
+    file = home.workspace / name
+    for one in (file, program):
+        one.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    program.write_text(f"#!/bin/sh\necho x > {tmp_path}/ran\n")
+    program.chmod(0o755)
+    if client.name == "codex":
+        home.codex_settings = f'[projects."{home.workspace}"]\ntrust_level = "trusted"\n'
+    with serving(commands(client, "ls"), client.answer) as model:
+        run(client, home, model)
+    assert client.denied in model.results[0][1]
+    assert not (tmp_path / "ran").exists()
+
+
 READERS: dict[HookClient, tuple[str, str]] = {
     "gemini": ("read_file", "file_path"),
     "copilot": ("view", "path"),

@@ -214,7 +214,9 @@ def test_what_only_reads_is_held_where_a_project_chooses_what_it_runs(home: Hook
     own = {**home.prefixed(), "PATH": f"{home.home}:{os.environ['PATH']}"}
     assert home.fire("PreToolUse", home.call("Bash", {"command": "ls"}), **own).stdout == "{}\n"
     git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "x"}
-    for variables in ({"PATH": first}, {"HOME": str(home.workspace)}, git, {"LESSOPEN": "|x"}):
+    steering = [{"PATH": first}, {"HOME": str(home.workspace)}, git, {"LESSOPEN": "|x"}]
+    steering += [{"OPENSSL_CONF": "x"}, {"LC_ALL": "./x"}, {"BAT_CONFIG_PATH": "x"}]
+    for variables in steering:
         call = home.call("Bash", {"command": "ls"})
         assert decision_in(home.fire("PreToolUse", call, **variables).stdout) == "ask", variables
         home.fire("Stop", {})
@@ -233,6 +235,19 @@ def test_what_only_reads_is_held_where_a_project_chooses_what_it_runs(home: Hook
     harmless = {**home.prefixed(), "NODE_ENV": "test", "DATABASE_URL": "x", "GIT_EDITOR": "true"}
     call = home.call("Bash", {"command": "ls"})
     assert decision_in(home.fire("PreToolUse", call, **harmless).stdout) == "silence"
+
+
+def test_nothing_runs_by_a_shell_that_a_project_chooses_without_a_question(
+    home: HookedHome,
+) -> None:
+    shells = [{"SHELL": "./bash"}, {"CLAUDE_CODE_SHELL": "./bash"}, {"BASH_ENV": "x"}]
+    shells += [{"SHELLOPTS": "xtrace", "PS4": "$(x)"}, {"ZDOTDIR": "."}, {"LD_PRELOAD": ""}]
+    for variables in shells:
+        for command in ("ls", "touch made"):
+            call = home.call("Bash", {"command": command})
+            found = home.fire("PreToolUse", call, **home.prefixed(), **variables)
+            assert decision_in(found.stdout) == "ask", variables
+            home.fire("Stop", {})
 
 
 def test_a_command_that_goes_on_is_asked_about(home: HookedHome) -> None:
