@@ -62,13 +62,15 @@ def short_path(place: Path) -> Iterator[str]:
 
 async def serve_at(place: Path, serve: Callable[[SocketStream], Awaitable[None]]) -> None:
     """Serve those who connect at a path, until cancelled."""
-    place.unlink(missing_ok=True)  # noqa: ASYNC240  before anybody can connect
-    with short_path(place) as path:
+    # Whoever finds it before somebody listens there would take the kernel for one that has ended.
+    hidden = place.with_name(f"{place.name}.new")
+    with short_path(hidden) as path:
         async with (
             await anyio.create_unix_listener(path, mode=0o600) as listener,
             anyio.create_task_group() as tasks,
         ):
             try:
+                hidden.replace(place)
                 while True:
                     # Whoever connects more often than we have descriptors ends no call by that.
                     with suppress(BrokenResourceError):

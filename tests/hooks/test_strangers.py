@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
+from anyio.abc import SocketStream
 
 from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.kernel import directory_of
 from ironcurtain_proxy.hooks.launching import STUB, hook_words, launcher, steering_variables
+from ironcurtain_proxy.hooks.runs import serve_at, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.facts.unprivileged import without_privileges
 from tests.hooks.hooked import HookedHome, decision_in, until
@@ -179,3 +183,30 @@ def test_variables_of_a_project_count_where_a_client_hides_its_own_and_usual_one
             assert str(directory_of(client)) == str(place)
 
     assert without_privileges(look) == 0
+
+
+def test_no_door_is_found_at_which_nobody_listens_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, listen = tmp_path / "door", socket.socket.listen
+    seen: list[bool] = []
+
+    def listening(listener: socket.socket, backlog: int = 1) -> None:
+        seen.append(door.exists())
+        listen(listener, backlog)
+
+    async def serve(stream: SocketStream) -> None:
+        await stream.aclose()
+
+    async def look() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_at, door, serve)
+            await anyio.to_thread.run_sync(until, door.is_socket)
+            with short_path(door) as path:
+                await (await anyio.connect_unix(path)).aclose()
+            tasks.cancel_scope.cancel()
+
+    monkeypatch.setattr(socket.socket, "listen", listening)
+    anyio.run(look)
+    assert seen == [False]
+    assert list(tmp_path.iterdir()) == []
