@@ -243,10 +243,7 @@ def _is_project(here: RealPath, settings: Settings) -> bool:
 
 
 def directory_of(pid: int) -> RealPath | None:
-    """Return the directory of a client, or the one in which it started us if it hides its own.
-
-    It is None if that has vanished.
-    """
+    """Return the directory of a client, ours if it hides its own; None if it has vanished."""
     with suppress(OSError):
         try:
             found = Path(f"/proc/{pid}/cwd").readlink()
@@ -452,9 +449,8 @@ class _Listener(Struct, frozen=True):
         return bool(found)
 
     def _given_in(self, directory: str) -> dict[str, str]:
-        here, home = self._places
-        found = [variables_for_commands(self.dialect, one, home) for one in (here, Path(directory))]
-        return found[0] | found[1]
+        (here, home), seen = self._places, variables_for_commands
+        return seen(self.dialect, here, home) | seen(self.dialect, Path(directory), home)
 
     async def _end_with_client(self, tasks: TaskGroup) -> None:
         with suppress(ProcessLookupError):
