@@ -155,6 +155,8 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
     else:
         say("\n".join([table.header(), *[table.row(entry) for entry in last]]))
     if follower is None:
+        if not (last or options.json):
+            complain("no such call: `ironcurtain-proxy audit verify` says if a line is no record")
         return 0
     while True:
         for member, raw in follower.new_lines():

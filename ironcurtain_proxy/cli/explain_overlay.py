@@ -196,11 +196,9 @@ def as_text(found: ExplainedCall, asked: NamedCall) -> list[str]:
     """Return the lines of the report."""
     lines = ["", "besides the policy", *_lines(found.certain.judged, asked)]
     lines += _in_the_sandbox(found.certain)
-    lines += ["", "kept approvals"] if found.kept else []
-    lines += [
-        f"  {one.id[:8]} covers it, so that nobody is asked: {one.pattern.description}"
-        for one in found.kept
-    ]
+    for one in found.kept:
+        said = f"{one.id[:8]} covers it, so that nobody is asked: {one.pattern.description}"
+        lines += ["", f"kept approval {said}"]
     if found.if_unique is not None:
         name = f'"{asked.tool}"'
         lines += ["", f"once every server has listed its tools, and no other has {name}"]

@@ -299,3 +299,12 @@ def test_a_log_of_another_program_is_shown_as_far_as_it_goes(
     for command in ("tail", "stats"):
         assert main(["audit", command, str(path)]) == 0
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_log_of_other_lines_is_not_shown_as_an_empty_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.write_text("garbage\n")
+    assert main(["audit", "tail", "--log", str(log)]) == 0
+    assert "no such call: `ironcurtain-proxy audit verify`" in capsys.readouterr().err
