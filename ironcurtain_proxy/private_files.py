@@ -336,3 +336,19 @@ def make_private_directory(directory: Path) -> None:
     make_private_directory(directory.parent)
     with suppress(FileExistsError):
         directory.mkdir(0o700)
+
+
+def shared_with(directory: Path) -> str:
+    """Return why other users can change what is in a directory, or empty if they cannot.
+
+    A link counts as what it leads to. The user's own group is the user. Root may use what belongs
+    to another user, who has mounted it in a container.
+    """
+    with suppress(OSError):
+        found = directory.stat()
+        if os.geteuid() and found.st_uid not in {0, os.geteuid()}:
+            return "belongs to another user, who could change the policy: use another HOME"
+        own = stat.S_IWGRP if found.st_gid == os.getegid() else 0
+        if found.st_mode & _OTHERS_WRITE & ~own:
+            return "can be written by other users: look through it, and run `chmod 700` on it"
+    return ""

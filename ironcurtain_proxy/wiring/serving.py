@@ -60,6 +60,7 @@ from ironcurtain_proxy.own_process import (
     telling,
 )
 from ironcurtain_proxy.private_directory import MailboxDirectory
+from ironcurtain_proxy.private_files import shared_with
 from ironcurtain_proxy.review.terminal import Channel, LateChannel, TerminalReviewer
 from ironcurtain_proxy.sessions import (
     forget_session,
@@ -122,7 +123,9 @@ def is_hooked(settings: Settings) -> bool:
 
 
 def look_at_servers(settings: Settings, report: Report, *, is_hooked: bool = False) -> None:
-    """Note that there is nothing to serve, or no workspace."""
+    """Note that there is nothing to serve, no workspace, or what others could change."""
+    if problem := shared_with(settings.state_dir):
+        report.error(settings.state_dir, (), problem)
     if report.has_errors:
         return
     if not settings.servers and not is_hooked:
@@ -557,7 +560,7 @@ def refuse_what_is_not_there(settings: Settings) -> None:
     """Refuse to start with nothing to serve, and warn of surprises.
 
     Raises:
-        ConfigurationError: no servers.
+        ConfigurationError: no servers, or others could change the state directory.
     """
     report = Report()
     look_at_servers(settings, report)

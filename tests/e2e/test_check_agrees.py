@@ -15,6 +15,7 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.private_files import shared_with
 from tests import program
 from tests.e2e.installation import Installation
 
@@ -148,6 +149,7 @@ SLIPS: dict[str, Slip] = {
     "mailbox of all": lambda desk: desk.config.update(escalationDir=made(desk.named("box"), 0o777)),
     "mailbox in a new place": lambda desk: desk.config.update(escalationDir=desk.named("m/box")),
     "state is a file": lambda desk: written(str(desk.installation.home / ".ironcurtain")),
+    "state of all": lambda desk: made(str(desk.installation.home / ".ironcurtain"), 0o777),
     "no model": lambda desk: desk.config.update(autoApprove={"enabled": True, "modelId": "x"}),
     "engine": engine,
     "engine with low risk": lambda desk: engine(desk, escalation_targets={"low_risk": "desk"}),
@@ -232,3 +234,44 @@ def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Pa
     assert "gone.json: cannot be read" in checked.stdout
     assert "usual" not in checked.stdout
     assert "no server is configured" not in checked.stdout
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "group", "user", "said"),
+    [
+        (0o777, 0, 0, "can be written by other users: look through it, and run `chmod 700`"),
+        (0o1777, 0, 0, "can be written by other users"),
+        (0o702, 0, 0, "can be written by other users"),
+        (0o770, 1, 0, "can be written by other users"),
+        (0o700, 0, 1, "belongs to another user"),
+        (0o770, 0, 0, ""),
+        (0o755, 1, 0, ""),
+    ],
+)
+def test_a_state_directory_that_others_can_change_is_refused_with_the_remedy(
+    tmp_path: Path, mode: int, group: int, user: int, said: str, *, is_linked: bool
+) -> None:
+    """The numbers of group and user are how far they are from ours."""
+    state = Path(made(str(tmp_path / "real"), mode))
+    if os.geteuid() == 0:  # what belongs to root, everybody trusts
+        os.chown(state, 4242, -1)
+        state.chmod(mode)
+    if is_linked:
+        state = tmp_path / "link"
+        state.symlink_to(tmp_path / "real")
+    ours, group_of_ours = state.stat().st_uid, state.stat().st_gid
+    with (
+        patch("os.geteuid", lambda: ours + user),
+        patch("os.getegid", lambda: group_of_ours + group),
+    ):
+        assert shared_with(state).startswith(said)
+        assert bool(shared_with(state)) == bool(said)
+
+
+def test_serve_refuses_a_state_directory_that_all_can_write(tmp_path: Path) -> None:
+    desk = OpenQuestions(tmp_path)
+    made(str(desk.installation.home / ".ironcurtain"), 0o777)
+    served = desk.serve()
+    assert served.returncode == 2
+    assert ".ironcurtain: can be written by other users" in served.stderr
