@@ -21,8 +21,8 @@ What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `pri
 
 Off by default, and skipped by a reader of the default product: `auto_confirm`, the engine;
 `auto_approver`, the LLM approver; `llm`, the one way to a language model; `telemetry`, spans and
-metrics; `signing`, keys of those who sign their answers; `bundle`, the policy of a fleet; `fleet`,
-questions of many machines in a database.
+metrics; `signing` and `key_forms`, keys of those who sign their answers; `bundle`, the policy of a
+fleet; `fleet`, questions of many machines in a database.
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
 `rehearsal` reads recorded sessions and counts what would be asked. `report` draws pages. `web` is

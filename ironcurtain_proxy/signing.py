@@ -37,6 +37,7 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.key_forms import ED25519, KEY_BYTES, is_sound, of_cose, same, ssh_text
 from ironcurtain_proxy.model.signing import ReviewerKey, SignedAnswer
 from ironcurtain_proxy.model.values import object_of
 from ironcurtain_proxy.private_files import held_lock, opened, read_private, write_whole
@@ -51,8 +52,6 @@ _log: Final = logging.getLogger(__name__)
 
 PURPOSE: Final = "ironcurtain-answer-2"
 AGENT_VARIABLE: Final = "SSH_AUTH_SOCK"
-_KIND: Final = b"ssh-ed25519"
-_KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
 _LARGEST: Final = 16 * 1024
 _AGENT_SECONDS: Final = 60.0
@@ -70,24 +69,37 @@ class PublicKey(Struct, frozen=True):
     @property
     def blob(self) -> bytes:
         """The key in the encoding of SSH."""
-        return _text(_KIND) + _text(self.raw)
+        return ssh_text(ED25519) + ssh_text(self.raw)
 
     @property
     def fingerprint(self) -> str:
         """The key's name, as `ssh-keygen -l` prints it."""
-        digest = hashlib.sha256(self.blob).digest()
-        return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
+        return name_of(self.blob)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that revoke it."""
+        return frozenset({self.fingerprint})
+
+    @property
+    def shared(self) -> bytes:
+        """What all public keys of one private key have in common: they differ by a sign."""
+        return same(self.raw)
 
 
 def public_key(line: str) -> PublicKey | None:
-    """Return the key of a line such as `ssh-ed25519 AAAA… comment`, or None if it has none."""
+    """Return the key of a line such as `ssh-ed25519 AAAA… comment`, or None if it has none.
+
+    A key for which anybody can sign, or nobody, is none.
+    """
     kind, _, rest = line.strip().partition(" ")
     try:
         blob = b64decode(rest.partition(" ")[0], validate=True)
     except ValueError:
         return None
-    key = PublicKey(blob[-_KEY_BYTES:])
-    return key if kind.encode() == _KIND and blob == key.blob else None
+    key = PublicKey(blob[-KEY_BYTES:])
+    is_one = kind.encode() == ED25519 and blob == key.blob and is_sound(key.raw)
+    return key if is_one else None
 
 
 def lines_of(answer: SignedAnswer) -> bytes:
@@ -195,7 +207,7 @@ class KeyWithAgent(Struct, frozen=True):
 
     def _sign(self, data: bytes) -> bytes:
         flags = bytes(4)
-        asked = _text(self.public.blob) + _text(data) + flags
+        asked = ssh_text(self.public.blob) + ssh_text(data) + flags
         request = bytes([_SIGN_REQUEST]) + asked
         try:
             reply = _asked(self.socket, request)
@@ -203,7 +215,7 @@ class KeyWithAgent(Struct, frozen=True):
             raise ConfigurationError(f"ssh-agent at {self.socket}: {error}") from None
         # A byte, then one text that holds two: the kind and the signature.
         signature = reply[-_SIGNATURE_BYTES:]
-        if reply != bytes([_SIGN_RESPONSE]) + _text(_text(_KIND) + _text(signature)):
+        if reply != bytes([_SIGN_RESPONSE]) + ssh_text(ssh_text(ED25519) + ssh_text(signature)):
             why = f"ssh-agent does not sign with {self.key}: add the key with ssh-add"
             raise ConfigurationError(why)
         return signature
@@ -218,17 +230,13 @@ def _asked(path: Path, request: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
         agent.settimeout(_AGENT_SECONDS)
         agent.connect(str(path))
-        agent.sendall(_text(request))
+        agent.sendall(ssh_text(request))
         with agent.makefile("rb") as answer:
             size = int.from_bytes(answer.read(4), "big")
             found = answer.read(min(size, _LARGEST))
     if len(found) != size:
         raise OSError("its answer is too long, or ended early")
     return found
-
-
-def _text(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data
 
 
 def signer_of(path: Path, environ: Mapping[str, str] = os.environ) -> KeyFile | KeyWithAgent:
@@ -308,14 +316,24 @@ class Passkey(Struct, frozen=True):
         return name_of(self.credential)
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names that revoke it: also the one that the key itself has in SSH."""
+        return frozenset({self.fingerprint, name_of(of_cose(self.raw)[1])})
+
+    @property
+    def shared(self) -> bytes:
+        """What all public keys of one private key have in common."""
+        return of_cose(self.raw)[0]
+
+    @property
     def line(self) -> str:
         """The line of `reviewers.json`."""
         return f"{KIND} {self.origin} {base64_of(self.credential)} {base64_of(self.raw)}"
 
 
-def name_of(credential: bytes) -> str:
-    """Return the name of a passkey by its number, in the form of a key's fingerprint."""
-    return f"SHA256:{b64encode(hashlib.sha256(credential).digest()).decode().rstrip('=')}"
+def name_of(data: bytes) -> str:
+    """Return the fingerprint of a key in the encoding of SSH, or of the number of a passkey."""
+    return f"SHA256:{b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')}"
 
 
 def base64_of(data: bytes) -> str:
@@ -343,7 +361,8 @@ def passkey(line: str) -> Passkey | None:
         parts = urlsplit(found[1])
         if parts.scheme != "https" and parts.hostname != "localhost":
             return None
-        return Passkey(found[1], bytes_of(found[2]), bytes_of(found[3]))
+        key = Passkey(found[1], bytes_of(found[2]), bytes_of(found[3]))
+        return key if key.shared else None
     except ValueError:
         return None
 

@@ -151,9 +151,9 @@ class Repository:
             ConfigurationError: one key is enough for two signatures, or signs what a person must.
         """
         for group in (persons, roots or persons):
-            if len(set(group)) < len(group) or len(group) < 2:  # noqa: PLR2004  two must sign
+            if len({one.shared for one in group}) < len(group) or len(group) < 2:  # noqa: PLR2004  two must sign
                 raise ConfigurationError("two different keys must sign: give at least two --person")
-        if machine in {*persons, *roots}:
+        if machine.shared in {one.shared for one in (*persons, *roots)}:
             raise ConfigurationError("the key of --machine must not be a person's: it signs alone")
         before = self.root()
         root = Root(

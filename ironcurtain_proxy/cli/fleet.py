@@ -224,7 +224,7 @@ def _row(key: ReviewerKey, found: Signatories) -> dict[str, Json]:
         "servers": [*sorted(key.servers or ())],
         "paths": [str(one) for one in key.paths or ()],
         "until": None if key.until is None else key.until.date().isoformat(),
-        "revoked": key.id in found.revoked,
+        "revoked": found.has_revoked(key),
     }
 
 
@@ -282,12 +282,14 @@ def _added(document: dict[str, Json], options: argparse.Namespace) -> str:
 def _revoked(document: dict[str, Json], fingerprint: str) -> str:
     if not is_fingerprint(fingerprint):
         raise ConfigurationError(f"{visible(fingerprint)} is no fingerprint SHA256:…")
-    revoked = document.setdefault("revoked", [])
-    if isinstance(revoked, list) and fingerprint not in revoked:
-        revoked.append(fingerprint)
-    told = f"{fingerprint} counts for nothing from now on"
     lines = [text_of(object_of(one).get("key")) for one in list_of(document["reviewers"])]
-    known = {key.fingerprint for one in lines if (key := public_key(one) or passkey(one))}
+    keys = [key for one in lines if (key := public_key(one) or passkey(one))]
+    known = {name for key in keys if fingerprint in key.names for name in key.names}
+    revoked = document.setdefault("revoked", [])
+    if isinstance(revoked, list):
+        # All its names: with another number, or as a key of SSH, it is the same key.
+        revoked += sorted({fingerprint, *known} - {*map(text_of, revoked)})
+    told = f"{fingerprint} counts for nothing from now on"
     # A letter that is wrong takes nothing back, and nobody would look again.
     return told if fingerprint in known else f"{told}, and is no reviewer's key here: is it right?"
 

@@ -248,7 +248,7 @@ class SignedAnswers(Struct, kw_only=True):
         return why or (unneeded if need is None else self._may_not(known, key, question, need))
 
     def _unusable(self, known: Signatories, key: ReviewerKey) -> str:
-        if key.id in known.revoked:
+        if known.has_revoked(key):
             return f"the key {key.id} of {key.person} is revoked"
         # By `steady`, too: a clock that is set back gives no key a longer life.
         if key.until is not None and key.until <= max(self.clock.now(), self.clock.steady()):

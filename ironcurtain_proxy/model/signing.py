@@ -102,6 +102,8 @@ class ReviewerKey(Struct, frozen=True, kw_only=True):
 
     id: str
     """Its fingerprint."""
+    names: frozenset[str] = frozenset()
+    """Further fingerprints that revoke it: a passkey's number has one, and its key another."""
     public: bytes
     """The 32 bytes of an Ed25519 key, or a passkey's in COSE."""
     origin: str = ""
@@ -145,6 +147,10 @@ class Signatories(Struct, frozen=True, kw_only=True):
         own = [one for one in self.keys.values() if one.identity == key.identity]
         known = {folded(name) for one in own for name in (one.person, *one.accounts)}
         return not known.isdisjoint(map(folded, names))
+
+    def has_revoked(self, key: ReviewerKey) -> bool:
+        """Return whether a key does not count any more, by whichever of its names."""
+        return not self.revoked.isdisjoint({key.id, *key.names})
 
     def without(self, keys: frozenset[str]) -> "Signatories":
         """Return the same, with further keys revoked."""

@@ -1,25 +1,26 @@
 """`reviewers`: two commands that change the file at once."""
 
 import base64
-import struct
 from argparse import Namespace
 from pathlib import Path
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli import fleet
+from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.signing import read_public_key
+from ironcurtain_proxy.signing import KeyFile, read_public_key
+from tests.signed_answers import SoftPasskey
 
 
 def _options(place: Path, person: str, number: int) -> Namespace:
-    raw = b"".join(
-        struct.pack(">I", len(part)) + part for part in (b"ssh-ed25519", bytes([number]) * 32)
-    )
+    key = KeyFile(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)).public
     line = place / f"{person}.pub"
-    line.write_text(f"ssh-ed25519 {base64.b64encode(raw).decode()} {person}\n")
+    line.write_text(f"ssh-ed25519 {base64.b64encode(key.blob).decode()} {person}\n")
     words: dict[str, Json] = {
         "role": [],
         "server": [],
@@ -69,6 +70,24 @@ def test_a_key_that_nobody_has_is_not_revoked_without_a_word(
         assert fleet.run_reviewers(Namespace(action="revoke", fingerprint=one)) == 0
         told = capsys.readouterr().out
         assert ("is it right?" in told) is not is_known
+
+
+def test_a_revoked_passkey_does_not_come_back_under_another_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key = SoftPasskey().passkey
+    options = _options(tmp_path, "ada", 1)
+    options.key.write_text(key.line)
+    assert fleet.run_reviewers(options) == 0
+    assert fleet.run_reviewers(Namespace(action="revoke", fingerprint=key.fingerprint)) == 0
+    (path,) = tmp_path.rglob("reviewers.json")
+    document = orjson.loads(path.read_bytes())
+    document["reviewers"][0]["key"] = replace(key, credential=b"another number").line
+    path.write_bytes(orjson.dumps(document))
+    known = ReviewersFile(path=path, home=tmp_path).now()
+    (one,) = known.keys.values()
+    assert known.has_revoked(one)
 
 
 def test_a_link_that_leads_nowhere_is_not_listed_as_no_file(

@@ -66,7 +66,10 @@ _NOBODY: Final = Signatories(keys={})
 _Name = Annotated[str, says(NAME, "must be letters, digits, `.`, `_`, `@` or `-`", 1)]
 
 
-_NO_KEY: Final = "is no line such as ssh-ed25519 AAAA…, of a file ending in .pub, or of a passkey"
+_NO_KEY: Final = (
+    "is no line such as ssh-ed25519 AAAA…, of a file ending in .pub, or of a passkey; or it is a "
+    "key for which anybody can sign, or nobody"
+)
 
 
 class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
@@ -124,6 +127,7 @@ class SignatoryForm(CheckedForm, frozen=True, kw_only=True):
         paths = [rooted(one, home) for one in given(self.paths) or ()]
         return ReviewerKey(
             id=key.fingerprint,
+            names=key.names,
             public=key.raw,
             origin=key.origin if isinstance(key, Passkey) else "",
             person=self.person,
@@ -155,7 +159,7 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
         for index, one in enumerate(self.reviewers):
             key = one.public()
             # Two passkeys of one number would have one name, and the later one take its place.
-            both = () if key is None else (key.raw, key.fingerprint)
+            both = () if key is None else (key.shared, key.fingerprint)
             first = min([seen.setdefault(part, index) for part in both], default=index)
             if first != index:
                 message = f"is the key of $.reviewers[{first}], too: one key has one entry"
@@ -200,7 +204,7 @@ def check_quorums(rules: Iterable[Rule], known: Signatories, report: Report) -> 
         able = {
             key.identity
             for key in known.keys.values()
-            if key.id not in known.revoked
+            if not known.has_revoked(key)
             and (not need.roles or not need.roles.isdisjoint(key.roles))
         }
         if len(able) < need.count:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.reviewers_file import (
@@ -19,10 +21,11 @@ from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
 from ironcurtain_proxy.model.values import Json
-from ironcurtain_proxy.signing import PublicKey
+from ironcurtain_proxy.signing import KeyFile, PublicKey
 from ironcurtain_proxy.wiring.reviewers import SignatoriesInForce, signed_answers
 from tests.config.files import said
 from tests.fakes import FakeClock
+from tests.signed_answers import SoftPasskey
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -30,8 +33,12 @@ if TYPE_CHECKING:
 HOME = Path("/home/ada")
 
 
+def a_key(number: int) -> PublicKey:
+    return KeyFile(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)).public
+
+
 def a_line(number: int) -> str:
-    blob = PublicKey(bytes([number]) * 32).blob
+    blob = a_key(number).blob
     return f"ssh-ed25519 {b64encode(blob).decode()} somebody"
 
 
@@ -52,7 +59,7 @@ def test_what_a_key_may_approve_is_read(tmp_path: Path) -> None:
     assert found is not None
     (key,) = found.keys.values()
     assert found.quorum == 1
-    assert key.id == PublicKey(bytes([1]) * 32).fingerprint
+    assert key.id == a_key(1).fingerprint
     assert [str(path) for path in key.paths or ()] == ["/home/ada/work"]
     assert key.until == datetime(2027, 6, 30, tzinfo=UTC)
 
@@ -76,8 +83,8 @@ MISTAKES: dict[str, Json] = {
     # Another key under the number of a passkey would take its place.
     "$.reviewers[1].key:": {
         "reviewers": [
-            entry(number, key=f"webauthn https://q.example {'n' * 20} {letter * 60}")
-            for number, letter in enumerate("ab")
+            entry(number, key=replace(SoftPasskey().passkey, credential=b"n" * 16).line)
+            for number in range(2)
         ]
     },
 }
