@@ -36,6 +36,7 @@ from ironcurtain_proxy.web.app import (
     body_of,
     page_files,
     problem,
+    refusal,
     shown_question,
 )
 from ironcurtain_proxy.web.guard import PageGuard
@@ -335,10 +336,10 @@ class Desk:
         finally:
             self._logging_in.release()
 
-    def _not_in(self, _request: Request, error: Exception) -> Response:
+    def _not_in(self, request: Request, error: Exception) -> Response:
         """Return the answer to a request that is refused."""
         if isinstance(error, HTTPException):
-            return problem(error.status_code, error.detail)
+            return refusal(request, error)
         if isinstance(error, LoginError):
             return problem(403, str(error))
         if not self._problem:

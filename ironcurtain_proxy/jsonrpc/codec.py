@@ -287,12 +287,17 @@ def _encode_slowly(message: Mapping[str, object]) -> bytes:
 
 
 def _lenient_id(line: bytes) -> MessageId | None:
-    """Find the id in a line that is JSON but for encoding, numbers or control characters."""
+    """Find the id in a line that is JSON but for encoding, numbers or control characters.
+
+    An id with half of a surrogate pair is none: a strict client could not read the answer to it.
+    """
     try:
         message: object = json.loads(line.decode("utf-8", "replace"), strict=False)
+        found = message_id(message.get("id")) if isinstance(message, dict) else None
+        str(found).encode()
     except (ValueError, RecursionError):
         return None
-    return message_id(message.get("id")) if isinstance(message, dict) else None
+    return found
 
 
 def _head_id(head: bytes) -> MessageId | None:

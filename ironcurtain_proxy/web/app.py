@@ -35,6 +35,7 @@ import uvicorn
 from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -68,7 +69,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     utc_now,
 )
 from ironcurtain_proxy.model.escalation import as_json
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report.fleet import calls_part, count_calls
 from ironcurtain_proxy.report.plots import part_of_page
 from ironcurtain_proxy.sessions import asker_of
@@ -159,7 +160,9 @@ class ReviewPage(Struct, eq=False):
             Route("/api/call", self._call),
             Route("/api/day", self._day),
         ]
-        return Starlette(routes=[*shown, *data], lifespan=self._lifespan)
+        refusals = {HTTPException: refusal}
+        routes = [*shown, *data]
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=refusals)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -302,7 +305,9 @@ def answer_in(
     fields: Mapping[str, object], waiting: Mapping[str, PendingRequest]
 ) -> tuple[PendingRequest, ReviewerAnswer] | Response:
     """Return the question that a page answers and the answer, or a refusal."""
-    one = waiting.get(str(fields.get("id")))
+    if not isinstance(fields.get("id"), str):
+        return problem(409, "the answer names no question: its id is missing")
+    one = waiting.get(str(fields["id"]))
     if one is None:
         return problem(409, "too late: the call does not wait any more")
     if fields.get("digest") != one.request.digest:
@@ -344,12 +349,27 @@ def _moment(text: str) -> float:
 
 
 async def body_of(request: Request) -> dict[str, object]:
-    """Return the object in a request; empty if there is none. The guard has bounded its length."""
-    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+    """Return the object in a request; empty if it has no body. The guard has bounded its length.
+
+    Raises:
+        HTTPException: the body is of another type, or is no JSON object.
+    """
+    if not (body := await request.body()):
         return {}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the request must say Content-Type: application/json")
     with suppress(orjson.JSONDecodeError):
-        return {**object_of(strict_json(await request.body()))}
-    return {}
+        if isinstance(found := strict_json(body), dict):
+            return {**found}
+    raise HTTPException(400, "the body is no JSON object, or says one thing twice")
+
+
+def refusal(_request: Request, error: Exception) -> Response:
+    """Return the refusal of a request that cannot be read, as the page shows it."""
+    if not isinstance(error, HTTPException):
+        raise error
+    return problem(error.status_code, error.detail)
 
 
 def problem(status: int, words: str) -> Response:

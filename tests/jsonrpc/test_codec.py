@@ -97,6 +97,10 @@ def exactly(value: object) -> object:
             1,
             id="deep",
         ),
+        pytest.param(
+            b'{"id":"a\\ud800","a":1}', "half a surrogate pair", None, id="half a pair in the id"
+        ),
+        pytest.param(b'{"id":"a","a":"\\ud800"}', "half a surrogate pair", "a", id="half a pair"),
         pytest.param(b'{"id":true,"a":', "cut off in the middle", None, id="an id that is no id"),
     ],
 )

@@ -442,6 +442,18 @@ async def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
             ):
                 answer = await client.post("/api/answers", json={**fields, **wrong}, headers=key)
                 assert answer.status_code == status, wrong
+            # Who writes to the page by a program is told what is wrong, and not "too late".
+            for sent, kind, status, words in (
+                (fields, "text/plain", 415, "Content-Type"),
+                (fields, "", 415, "Content-Type"),
+                ([fields], "application/json", 400, "no JSON object"),
+                ({**fields, "id": None}, "application/json", 409, "its id is missing"),
+                ({**fields, "digest": "0"}, "Application/JSON ; charset=utf-8", 409, "changed"),
+            ):
+                said = {**key, "content-type": kind}
+                body = orjson.dumps(sent)
+                answer = await client.post("/api/answers", content=body, headers=said)
+                assert (answer.status_code, words in answer.json()["problem"]) == (status, True)
             assert asked.id not in box.rulings
             # Two tabs answer at once: one counts, and the other is told that it came late.
             told: list[int] = []
