@@ -84,21 +84,33 @@ def is_modern(headers: Headers, found: Message | GivenAnswer) -> bool:
     return isinstance(found, Message) and names_its_version(found.method, found.params)
 
 
-def refuse_mismatch(headers: Headers, found: Message) -> None:
-    """Refuse a request whose headers do not say what its body says.
+def refuse_mismatch(
+    headers: Headers, found: Message | GivenAnswer, *, in_session: bool = False
+) -> None:
+    """Refuse a message whose headers do not say what its body says.
+
+    Args:
+        headers: of the message.
+        found: what its body says; an answer names no method.
+        in_session: whether it belongs to a session: such a message needs no headers, and what it
+            has must be true.
 
     Raises:
         RefusalError: a header is missing, there twice, or says something else.
     """
+    if isinstance(found, GivenAnswer):
+        return
     said = _meta(found).get(VERSION_KEY)
     if said is None and headers.get(VERSION) in VERSIONS:
         return  # the proxy says what is missing
-    wanted: dict[str, Json] = {VERSION: said, _METHOD: found.method}
+    wanted: dict[str, Json] = {_METHOD: found.method, **({} if in_session else {VERSION: said})}
     key = NAMING.get(found.method)
     if key is not None and found.params.get(key) is not None:
         wanted[_NAME] = found.params[key]
     for header, value in wanted.items():
         given = headers.getlist(header)
+        if in_session and not given:
+            continue
         if len(given) != 1 or decoded(given[0].strip(" \t")) != value:
             words = f"{header} must be there once and say what the body says"
             raise RefusalError(400, words, code=HEADER_MISMATCH, request_id=found.id)

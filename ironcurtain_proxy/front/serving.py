@@ -56,7 +56,7 @@ from ironcurtain_proxy.front.guard import (
     port_of,
     take_settings,
 )
-from ironcurtain_proxy.front.modern import GRACE, VERSION, deliver_alone, is_modern
+from ironcurtain_proxy.front.modern import GRACE, VERSION, deliver_alone, is_modern, refuse_mismatch
 from ironcurtain_proxy.front.sessions import (
     OWN,
     READS_STREAM_ENDS,
@@ -275,6 +275,7 @@ class Front:
                 raise RefusalError(400, found.text, code=found.code, request_id=found.id)
             if is_modern(headers, found):
                 return await deliver_alone(headers, self._sessions, principal, found, held)
+            refuse_mismatch(headers, found, in_session=True)
             if session is None:
                 return await initialize(request, self._sessions, principal, found, body)
             return await deliver(headers, session, found, body, held)

@@ -123,8 +123,11 @@ def command_of(config: Path | None) -> list[str]:
 # --- session
 
 
-OWN: Final = "0"
-"""The name of the stream for messages that belong to no request."""
+OWN: Final = ""
+"""Stands for the stream of messages that belong to no request. No id of an event names it so."""
+
+_NAMES: Final = 900_000_000
+"""Where the names of a session's streams begin: an id of another session's event names nothing."""
 
 _FINISHED: Final = 16
 """Streams that are kept after their last message, because a connection may have broken."""
@@ -199,12 +202,12 @@ class AgentSession:
         self.reading_large = anyio.Lock()
         """The lock of the one request whose large body is being read."""
         self._max_waiting = max_waiting
-        self._own = Stream(OWN, self._note_taken)
+        self._last = secrets.randbelow(_NAMES)
+        self._own = Stream(str(self._last), self._note_taken)
         self._requests: dict[MessageId, Stream] = {}
         self._tokens: dict[MessageId, MessageId] = {}
         """The ids of requests with progress, by their progress tokens."""
         self._finished: dict[str, Stream] = {}
-        self._last = 0
         self._taken = anyio.Event()
         self._has_ended = False
         self._number = 0
@@ -266,7 +269,7 @@ class AgentSession:
 
     def stream(self, name: str) -> Stream | None:
         """Return a stream by its name, or None if it is unknown or forgotten."""
-        if name == OWN:
+        if name in {OWN, self._own.name}:
             return self._own
         for stream in self._requests.values():
             if stream.name == name:
@@ -331,7 +334,7 @@ class AgentSession:
             return  # its request has ended
         stream = stream or self._stream_of(found.method, found.params)
         if stream is self._own and not stream.is_followed and stream.unsent > _UNHEARD:
-            self._own = stream = Stream(OWN, self._note_taken)
+            self._own = stream = Stream(self._own.name, self._note_taken)
         stream.put(line)
 
     def _end_early(self) -> None:
@@ -529,10 +532,13 @@ class Sessions:
     def find(self, principal: str, name: str) -> AgentSession | None:
         """Return a session of a principal.
 
-        It is None if there is none of this name, or it is another's.
+        It is None if there is none of this name, or it is another's, or no client's own: in that
+        one, requests have numbers of the front's, and an end would be the end of all.
         """
         session = self._sessions.get(name)
-        return session if session is not None and session.principal == principal else None
+        if session is None or session.principal != principal or session.is_shared:
+            return None
+        return session
 
     def end(self, session: AgentSession) -> None:
         """End a session. Open calls are answered first, in a bounded time."""

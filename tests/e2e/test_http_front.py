@@ -93,6 +93,9 @@ def test_a_host_that_is_said_twice_is_refused(front: FrontAddress) -> None:
         ),
         ("Transfer-Encoding: chunked\r\nContent-Type: text/plain", b"415"),
         ("Transfer-Encoding: chunked\r\nMcp-Session-Id: alice-0", b"400"),
+        ("Transfer-Encoding: chunked\r\nMcp-Method: tools/list", b"200"),
+        ("Transfer-Encoding: chunked\r\nMcp-Method: tools/call", b"400"),
+        ("Transfer-Encoding: chunked\r\nMcp-Method: tools/list\r\nMcp-Method: ping", b"400"),
         ("Transfer-Encoding: chunked\r\nMCP-Protocol-Version: 2026-07-28", b"400"),
     ],
 )
@@ -112,6 +115,17 @@ def test_what_a_router_could_read_in_another_way_is_refused(
     chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     line = raw_request(front.port, "\r\n".join([*head, "", ""]).encode() + chunks)
     assert line.split()[1] == status
+
+
+def test_a_session_s_call_of_another_tool_than_its_header_says_is_refused(
+    alice: HttpAgent,
+) -> None:
+    call = alice.message("tools/call", {"name": "answer", "arguments": {"text": "x"}})
+    for name, status in (("answer", 200), ("forbidden", 400)):
+        assert alice.post(call, **{"Mcp-Name": name}).status_code == status
+    begin = alice.message("initialize", {})
+    new = HttpAgent(alice.url, alice.headers)
+    assert new.post(begin, **{"Mcp-Method": "tools/list"}).status_code == 400
 
 
 def test_each_call_is_decided_and_recorded_under_its_session(

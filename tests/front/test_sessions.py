@@ -1,5 +1,6 @@
 """How many sessions there are, and when one ends that nobody uses; each proxy is a `cat`."""
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -138,6 +139,30 @@ async def test_a_session_of_another_is_unknown() -> None:
         session = await sessions.begin("alice")
         assert sessions.find("alice", session.name) is session
         assert sessions.find("bob", session.name) is None
+
+
+async def test_the_session_that_is_no_clients_own_is_found_by_none() -> None:
+    async with running(some()) as sessions:
+        session = await sessions.shared("alice")
+        assert sessions.find("alice", session.name) is None
+        assert await sessions.shared("alice") is session
+
+
+async def test_an_event_of_one_session_names_nothing_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begins = iter([7, 700])
+    monkeypatch.setattr(secrets, "randbelow", lambda _most: next(begins))
+    async with running(some()) as sessions:
+        one, other = await sessions.begin("alice"), await sessions.begin("alice")
+        streams = [session.begin(a_request()) for session in (one, other)]
+        assert one.stream(streams[0].name) is streams[0]
+        assert one.stream(streams[1].name) is other.stream(streams[0].name) is None
+        for session, foreign in ((one, other), (other, one)):
+            own = session.stream(OWN)
+            assert own is not None
+            assert session.stream(own.name) is own
+            assert foreign.stream(own.name) is None
 
 
 @pytest.mark.parametrize("depth", [900, 1_500, 30_000])
