@@ -3,6 +3,8 @@
 import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import httpx
 import orjson
@@ -91,31 +93,31 @@ def test_two_clients_that_listen_hear_what_each_asked_for_under_its_own_id(
     one, other = front.agent("alice"), front.agent("alice")
     wants: tuple[Json, Json] = ({"toolsListChanged": True}, {"promptsListChanged": True})
     with one.open() as first, other.open() as second:
-        streams = [
-            client.stream(
-                "POST",
-                front.url,
-                content=orjson.dumps(
-                    agent.message(
-                        "subscriptions/listen", {"_meta": {**ENVELOPE}, "notifications": want}
-                    )
-                ),
-                headers={
-                    "Content-Type": "application/json",
-                    "Accept": BOTH,
-                    "MCP-Protocol-Version": "2026-07-28",
-                    "Mcp-Method": "subscriptions/listen",
-                },
-                timeout=DEADLINE,
-            )
-            for client, agent, want in ((first, one, wants[0]), (second, other, wants[1]))
-        ]
-        with streams[0] as mine, streams[1] as theirs:
+        own, foreign = listening(first, one, wants[0]), listening(second, other, wants[1])
+        with own as mine, foreign as theirs:
             for stream, want in ((mine, wants[0]), (theirs, wants[1])):
                 told = heard(stream)
                 assert at(told, "params", "notifications") == want
                 named = at(told, "params", "_meta", "io.modelcontextprotocol/subscriptionId")
                 assert named == 1, "each client's own number"
+
+
+def listening(
+    client: httpx.Client, agent: HttpAgent, want: Json
+) -> AbstractContextManager[httpx.Response]:
+    params: Message = {"_meta": {**ENVELOPE}, "notifications": want}
+    return client.stream(
+        "POST",
+        agent.url,
+        content=orjson.dumps(agent.message("subscriptions/listen", params)),
+        headers={
+            "Content-Type": "application/json",
+            "Accept": BOTH,
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "subscriptions/listen",
+        },
+        timeout=DEADLINE,
+    )
 
 
 def heard(stream: httpx.Response) -> Json:
@@ -142,3 +144,33 @@ def test_the_session_that_all_clients_share_can_be_neither_entered_nor_ended(
         assert client.get(thief.url).status_code == 404
     assert thief.delete() == 404
     assert alice.alone("tools/list").status_code == 200
+
+
+def test_a_state_that_another_policy_judges_by_then_sends_no_call_over_http(
+    tmp_path: Path,
+) -> None:
+    built = Installation(tmp_path)
+    add_whole(built, "whole", {**SAID}, ask=["form"])
+    built.annotations["whole"] = {"ask": {}, "notify": {}}
+    ask = rule("ask", "escalate", "a person must agree", server=["whole"], tool=["ask"])
+    built.rules.append(ask)
+    built.variables |= {"ESCALATION_CHANNELS": "elicitation", "PINS": "off"}
+    with an_http_front(built) as front:
+        alice = front.agent("alice")
+        first = at(called(alice), "result")
+        assert isinstance(first, dict)
+        alice.alone("tools/list")
+        with (
+            alice.open() as client,
+            listening(client, alice, {"promptsListChanged": True}) as stream,
+        ):
+            lines = stream.iter_lines()
+            next(line for line in lines if "acknowledged" in line)
+            built.rules = [rule("no", "deny", "not any more", server=["whole"], tool=["ask"])]
+            built.write_policy()
+            next(line for line in lines if '"complete"' in line)
+        given: Json = {**answers(wanted(first))}
+        done = called(alice, requestState=first["requestState"], inputResponses=given)
+        assert "not any more" in orjson.dumps(done).decode()
+        assert b'"tools/call"' not in built.journal_file("whole").read_bytes()
+    built.end()
