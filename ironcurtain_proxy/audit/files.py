@@ -369,7 +369,7 @@ def _lines_of(name: str, file: BinaryIO) -> Iterator[Line]:
 # --- the head file
 
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) -> None:
@@ -396,7 +396,7 @@ def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) ->
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        if error.errno not in _FULL or not head.exists():
+        if error.errno not in FULL or not head.exists():
             raise
         old = head.stat().st_size
         _write(head, text.ljust(old), 0, lasting=lasting)

@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.files import (
+    FULL,
     MAX_LINE,
     head_path,
     last_place,
@@ -160,7 +161,11 @@ def _unusable(path: Path, error: OSError) -> str:
         what = "is a pipe or a device, not a file"
     else:
         what = f"cannot be written: {error.strerror or error}"
-    return f"audit log {path} {what}; {_OTHER_PATH}"
+    return f"audit log {path} {what}; {_remedy(error)}"
+
+
+def _remedy(error: OSError) -> str:
+    return "make space on its disk" if error.errno in FULL else _OTHER_PATH
 
 
 _OTHER_PATH: Final = "set AUDIT_LOG_PATH to a file that this user can write"
@@ -302,7 +307,7 @@ def _begin_head(path: Path, last: Link) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise ConfigurationError(
-            f"audit head file {head_path(path)} cannot be written: {why}; {_OTHER_PATH}"
+            f"audit head file {head_path(path)} cannot be written: {why}; {_remedy(error)}"
         ) from error
 
 

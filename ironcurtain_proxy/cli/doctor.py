@@ -341,7 +341,11 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "podman": "sudo apt-get install -y podman",
 }
 
-_OTHER_REMEDY: Final = "install it, or give its full path as the server's command"
+
+def _to_find(command: str, whose: str) -> str:
+    if "/" in command:
+        return "correct its path"
+    return f"install it, or give its full path as the {whose}'s command"
 
 
 _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a command
@@ -471,7 +475,7 @@ def _process(name: str, spec: ReviewerForm, environ: Mapping[str, str]) -> Check
     path = {**environ, **(spec.env or {})}.get("PATH", os.defpath)
     found = shutil.which(spec.command[0], path=path)
     if found is None:
-        remedy = "install it, or give its full path as the reviewer's command"
+        remedy = _to_find(spec.command[0], "reviewer")
         return CheckResult(name, "fail", f"{spec.command[0]} not found", remedy)
     # `/usr/bin/env python3 /srv/review.py`: a file that is not there ends the program at each
     # question. A relative word may mean anything.
@@ -529,7 +533,7 @@ def _server(
         return CheckResult(name, "ok", f"{found.program} (in place of {spec.command}{version})")
     where = _find(spec, str(settings.workspace or ""), environ)
     if where is None:
-        remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
+        remedy = _REMEDIES.get(spec.command, _to_find(spec.command, "server"))
         return CheckResult(name, "fail", f"{spec.command} not found", remedy)
     image = container_image(spec.command, spec.args)
     if image is not None and spec.sandbox is None:

@@ -473,7 +473,7 @@ def _write(
     workspace = wish.workspace if configured is None else Path(configured)
     files = planned_files(wish.state, preset(wish.preset), new.servers, new.entries, workspace)
     journal = read_undo_record(wish.state)
-    talk.holds = "`ironcurtain-proxy init --undo` restores the changed files"
+    talk.holds = "no client's file was changed; run init again"
     if not write_files(files, talk.say, force=wish.force, own=journal.written):
         why = Failure(
             why="nothing was written: files of ours hold what init did not write",
@@ -485,6 +485,7 @@ def _write(
     journal = replace(journal, written=digests(files, journal.written), origins=named)
     try:
         write_undo_record(wish.state, journal)
+        talk.holds = "`ironcurtain-proxy init --undo` restores the changed files"
         done = _change_files(talk, wish, journal, new.changed, outcome)
     except OSError as error:
         raise ConfigurationError(

@@ -212,7 +212,8 @@ def write_files(
         for file, backup in write(todo, SystemClock().now()):
             say(f"{file.path}: written" + (f"; as it was: {backup.name}" if backup else ""))
     except OSError as error:
-        raise ConfigurationError(f"{error.filename}: cannot be written: {error.strerror}") from None
+        why = f"{error.filename}: cannot be written: {error.strerror}"
+        raise ConfigurationError(f"{why}; no client's file was changed; run init again") from None
     if not todo and not kept:
         say("everything is there already")
     return True

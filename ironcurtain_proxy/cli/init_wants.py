@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.redaction import redact_text
+from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments, own_machine
 from ironcurtain_proxy.cli.init_servers import read_servers
 from ironcurtain_proxy.config.clients.entries import ADDRESSES
@@ -172,7 +173,8 @@ def _failure(spec: ServerSpec, server: "ReadServer", *, may_start_outside: bool)
     start = "start its command in a terminal, and run init again when it starts"
     remedy = f"{advice} Then run init again" if advice else start
     if NOT_FOUND in words:
-        remedy = f"install {spec.command}, and run init again"
+        first = "correct its path" if "/" in spec.command else f"install {spec.command}"
+        remedy = f"{first}, and run init again"
     if " left free in " in words:
         remedy = "make space on that disk, and run init again"
     return Failure(why=f"it does not start: {words}", remedy=remedy)
@@ -411,7 +413,7 @@ def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
     ):
         hidden = line
         for secret in secrets:
-            hidden = hidden.replace(secret, "***")
+            hidden = hidden.replace(secret, MASK)
         yield clean(hidden, 500)
 
 

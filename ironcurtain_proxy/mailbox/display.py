@@ -173,7 +173,12 @@ def summary(one: PendingRequest) -> str:
     `files/move_file a.py → b.py`, `files/read_files paths: 4, /etc/passwd …`,
     `shell/run command=make test`.
     """
-    return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *_about(one.request)])
+    return " ".join([called(one), *_about(one.request)])
+
+
+def called(one: PendingRequest) -> str:
+    """Return server and tool. A server chose the tool's name, so that no screen may cut it."""
+    return visible(f"{one.request.server}/{one.request.tool}")
 
 
 def _about(request: Request) -> list[str]:

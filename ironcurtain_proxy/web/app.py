@@ -56,6 +56,7 @@ from ironcurtain_proxy.mailbox.display import (
     Field,
     also_of,
     arguments_of,
+    called,
     metadata_of,
     reasons_of,
     summary,
@@ -105,6 +106,8 @@ def row_of(entry: LogEntry, history: CallHistory) -> Mapping[str, str]:
     }
 
 
+_SHORT: Final = 36
+"""Characters that have room in the two lines of a headline on a phone."""
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 10.0
@@ -420,6 +423,7 @@ def shown_question(
         "id": one.id,
         "digest": request.digest,
         "headline": summary(one),
+        "long": len(called(one)) > _SHORT,
         "asker": asker,
         "secondsLeft": shown_seconds(one, now),
         "arguments": _fields(arguments_of(one, without=change.shows)),

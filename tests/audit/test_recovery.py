@@ -1,5 +1,6 @@
 """A log is opened by one process alone, whole or repaired, and its chain goes on."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.audit import recovery
 from ironcurtain_proxy.audit.files import head_path, head_text, lock_path, read_head
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.records import Link
-from ironcurtain_proxy.audit.recovery import open_log
+from ironcurtain_proxy.audit.recovery import open_log, refuse_unusable
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -94,6 +96,21 @@ def test_a_pipe_is_refused_and_nobody_waits_for_its_reader(tmp_path: Path) -> No
 def test_a_device_is_refused_and_nothing_is_put_beside_it() -> None:
     assert "not a regular file" in refusal(Path("/dev/null"))
     assert not Path("/dev/null.lock").exists()
+
+
+def test_a_full_disk_is_said_with_its_remedy_and_not_with_that_of_a_wrong_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for part, look in (("write_head", open_log), ("try_writing", refuse_unusable)):
+        with monkeypatch.context() as patched:
+            patched.setattr(recovery, part, fill)
+            with pytest.raises(
+                ConfigurationError, match=r"No space left.*; make space on its disk"
+            ):
+                look(tmp_path / "audit.jsonl")
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.init_dialogue import write_files
 from ironcurtain_proxy.config.clients.plan import only_one
+from ironcurtain_proxy.config.presets import PlannedFile
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.config.presets.test_presets import SERVER
@@ -166,7 +169,15 @@ def test_a_dry_run_shows_the_difference_without_secrets_and_changes_nothing(
     assert "--- ~/.cursor/mcp.json" in said
     assert '+    "ironcurtain": {' in said
     assert "0123456789" not in said
+    assert "[redacted]" in said
+    assert "***" not in said, "one mask for all that is left out"
     assert machine.files() == before
+
+
+def test_files_that_cannot_be_written_leave_the_clients_as_they_were_and_say_so() -> None:
+    full = PlannedFile(Path("/dev/null/policy.json"), b"{}", None, "new")
+    with pytest.raises(ConfigurationError, match="no client's file was changed; run init again"):
+        write_files([full], print, force=False)
 
 
 def test_the_difference_of_a_second_run_names_the_servers_that_are_behind_the_proxy(

@@ -136,6 +136,13 @@ def test_files_of_ours_that_somebody_changed_are_the_reason_that_init_ends_with(
     assert machine.run("--undo")[0] == 0
 
 
+def test_a_path_that_leads_nowhere_is_to_be_corrected_and_not_installed(machine: Machine) -> None:
+    machine.give_cursor(files={"command": "/not/there/server"})
+    said = machine.run("--yes")[1]
+    assert "next: correct its path, and run init again" in said
+    assert "install /not" not in said
+
+
 def test_who_installs_what_a_server_lacked_runs_init_again_without_force(machine: Machine) -> None:
     machine.give_cursor(files={"command": "not-there-yet"})
     code, said, _ = machine.run("--yes")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ironcurtain_proxy.mailbox.answering import changes_of, file_change
+from ironcurtain_proxy.cli.review_screen.waiting_list import detail_of
+from ironcurtain_proxy.mailbox.answering import ShownChange, changes_of, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
     also_of,
@@ -32,6 +33,14 @@ INVISIBLE = table("mailbox/display.invisible", dict[str, tuple[str, str]])
 
 def test_what_does_not_show_itself_is_shown() -> None:
     assert [(text, shown) for text, shown in INVISIBLE.values() if visible(text) != shown] == []
+
+
+def test_a_tool_with_a_long_name_is_named_to_its_end_in_the_details_of_its_call() -> None:
+    one = pending({"path": "/etc/" + "x" * 300})
+    one = PendingRequest(one.directory, replace(one.request, tool="read" * 70 + "_and_delete"))
+    lines = [line.plain for line in detail_of(one, ShownChange([]), 40).lines]
+    end = next(place for place, line in enumerate(lines) if line.endswith("…"))
+    assert "_and_delete" in "".join(lines[: end + 1])
 
 
 def test_ordinary_text_is_shown_as_it_is() -> None:

@@ -103,3 +103,16 @@ async def test_a_long_command_stands_once(
         await press(page, "d", asked[0], box)
         told = "denied 2 of 2 calls: files/run_command"
         await expect(page.locator("#told")).to_contain_text(told)
+
+
+async def test_a_phone_shows_the_whole_name_that_a_server_gave_its_tool(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    asked = escalation(seconds=PATIENCE, tool="W" * 250 + "_and_delete", arguments={"x": "y"})
+    async with (
+        a_page(browser, tmp_path, width=320, height=640) as (box, page),
+        box.asked(asked, PATIENCE),
+    ):
+        heading = page.locator("#headline")
+        await expect(heading).to_contain_text("_and_delete")
+        assert await heading.evaluate("one => one.scrollHeight - one.clientHeight") <= 1

@@ -21,6 +21,7 @@ from ironcurtain_proxy.mailbox.display import (
     Field,
     also_of,
     arguments_of,
+    called,
     margin,
     metadata_of,
     reasons_of,
@@ -174,18 +175,20 @@ def detail_of(
         asker: who asks, in words; empty where it is not known.
         equal: the calls that are answered with it, each in full.
     """
-    first, *rest = fold(summary(one), width)
-    # All of its arguments stand below.
-    second = rest if len(rest) < 2 else [f"{rest[0][:-1]}…"]  # noqa: PLR2004  lines
-    lines = [Text(part, style="bold") for part in (first, *second)]
+    heading = fold(summary(one), width)
+    # All of its arguments stand below, and its name nowhere else.
+    kept = 1 + len(fold(called(one), width))
+    if heading[kept:]:
+        heading[kept - 1 :] = [f"{heading[kept - 1][:-1]}…"]
+    lines = [Text(part, style="bold") for part in heading]
     if asker:
         lines += [Text(part, style="dim") for part in fold(asker, width)]
     for field in reasons_of(one):
         lines += _field(field, width, "bold" if field.name == "why" else "")
     lines += _call(one, change, width)
     for number, other in enumerate(equal, 2):
-        heading = f"And {number} of {len(equal) + 1}: {summary(other)}"
-        lines += [Text(part, style="bold") for part in fold(heading, width)]
+        title = f"And {number} of {len(equal) + 1}: {summary(other)}"
+        lines += [Text(part, style="bold") for part in fold(title, width)]
         for reason in [each for each in reasons_of(other) if each not in reasons_of(one)]:
             lines += _field(reason, width, "")
         other_change = file_change(other.request.tool, other.request.arguments)

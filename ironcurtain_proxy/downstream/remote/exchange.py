@@ -51,6 +51,7 @@ _REST: Final = 0.5
 
 UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
+_ITS_FAULT: Final = 500
 _KEEPING: Final = frozenset({307, 308})
 """Redirects that keep the method and the message."""
 _LEADING: Final = _KEEPING | {301, 302, 303}
@@ -259,10 +260,10 @@ class Requester:
             following = led(place, to)
             is_kept = response.status in _KEEPING or method == "GET"
             if following is None or not is_kept or origin(place) != origin(following):
-                where = following.host if following is not None else ""
+                where = shown_origin(following) if following and following.host else "nowhere"
                 raise ServerUnavailableError(
-                    f'server "{self.server}" redirects to {where or "nowhere"}: '
-                    "only redirects within its own address are followed"
+                    f'server "{self.server}" redirects to {where}: only redirects within its own '
+                    "address are followed; if another is right, write it as its url"
                 )
             place = following
         raise ServerUnavailableError(f'server "{self.server}" redirects again and again')
@@ -272,7 +273,9 @@ class Requester:
         unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
         reason = _words(error)
         if isinstance(error, unsent):
-            return ServerUnavailableError(f'server "{self.server}" cannot be reached: {reason}')
+            return ServerUnavailableError(
+                f'server "{self.server}" cannot be reached: {reason}; does it run at its url?'
+            )
         if isinstance(error, httpx2.SSEError):
             return self.too_large()
         return CallLostError(
@@ -332,6 +335,18 @@ def _with(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
 def origin(url: httpx2.URL) -> tuple[object, ...]:
     """Return what two addresses must have in common to be of one server."""
     return url.scheme, url.host, url.port, url.userinfo
+
+
+def advice_on(status: int) -> str:
+    """Return what to do about an HTTP status that is no answer, to follow the words of it."""
+    if status == _FORBIDDEN:
+        return "; its login or its key may not do that"
+    return "; is its url right?" if status < _ITS_FAULT else "; the fault is its own, try later"
+
+
+def shown_origin(url: httpx2.URL) -> str:
+    """Return scheme, host and port; what else an address holds may be a secret."""
+    return f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")
 
 
 def _words(error: Exception) -> str:

@@ -26,6 +26,7 @@ from ironcurtain_proxy.downstream.remote.exchange import (
     Requester,
     Response,
     Sending,
+    advice_on,
     led,
     origin,
 )
@@ -180,8 +181,11 @@ class LegacySse(Sending):
     The stream names that address first. When the stream ends, the session has ended.
     """
 
-    def __init__(self, requester: Requester, url: str, inbound: Inbound) -> None:
+    def __init__(
+        self, requester: Requester, url: str, inbound: Inbound, warn: Callable[[str], None]
+    ) -> None:
         super().__init__(requester, url, inbound)
+        self._warn = warn
         self._address = ""
         self._addressed = anyio.Event()
 
@@ -198,11 +202,13 @@ class LegacySse(Sending):
             if response.status >= _REFUSED or not response.is_stream or response.is_packed:
                 raise ServerUnavailableError(
                     f"it answered with HTTP status {response.status} and no stream"
+                    + advice_on(response.status)
                 )
             async for event in response.events(self._requester.max_message):
                 if event.event == "endpoint" and not self._address:
                     self._address = self._endpoint(event.data)
                     self._addressed.set()
+                    self._warn(_OLDER)  # any server without such a page may answer 404
                 elif event.event == "message" and event.data:
                     await self._inbound.put(event.data.encode())
 
@@ -247,8 +253,7 @@ class HttpSession:
         self._inbound = Inbound()
         self._transport: StreamableHttp | LegacySse
         if endpoint.transport == "sse":
-            self._transport = LegacySse(requester, endpoint.url, self._inbound)
-            warn(_OLDER)
+            self._transport = LegacySse(requester, endpoint.url, self._inbound, warn)
         else:
             self._transport = StreamableHttp(requester, endpoint.url, self._inbound)
 
@@ -275,8 +280,8 @@ class HttpSession:
         transport = self._transport
         await transport.run()
         if isinstance(transport, StreamableHttp) and transport.older is not None:
-            self._warn(_OLDER)
-            self._transport = LegacySse(self._requester, self._endpoint.url, self._inbound)
+            url = self._endpoint.url
+            self._transport = LegacySse(self._requester, url, self._inbound, self._warn)
             self._transport.write(transport.older)
             await self._transport.run()
 

@@ -25,6 +25,7 @@ from ironcurtain_proxy.downstream.remote.exchange import (
     Requester,
     Response,
     Sending,
+    advice_on,
     is_answer_to,
 )
 from ironcurtain_proxy.errors import (
@@ -260,7 +261,9 @@ class StreamableHttp(Sending):
                 f'server "{self._server}" compresses its answers, which was not asked for'
             )
         if status >= _REFUSED and not response.is_json:
-            raise UnansweredError(f'server "{self._server}" answered with HTTP status {status}')
+            raise UnansweredError(
+                f'server "{self._server}" answered with HTTP status {status}{advice_on(status)}'
+            )
 
     # --- its answer
 
@@ -271,8 +274,8 @@ class StreamableHttp(Sending):
         line = await self._requester.body(response)
         if not response.is_json or not is_answer_to(line, request_id):
             raise UnansweredError(
-                f'server "{self._server}" answered with HTTP status {response.status} and '
-                "no answer to the request"
+                f'server "{self._server}" answered with HTTP status {response.status} and no '
+                f"answer to the request{advice_on(response.status)}"
             )
         await self._pass_on(line, request_id)
 

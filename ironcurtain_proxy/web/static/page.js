@@ -191,6 +191,7 @@ function choose(one, byItself) {
   const [reason = "", ...rest] = why.lines;
   const more = rest.length ? [{ ...why, name: "and", lines: rest }, ...others] : others;
   $("reason").replaceChildren(...inOrder(reason));
+  $("headline").className = one.long ? "whole" : "";
   $("headline").replaceChildren(...inOrder(one.headline));
   $("asker").replaceChildren(...inOrder(one.asker));
   $("body").replaceChildren(...parts(one, more));

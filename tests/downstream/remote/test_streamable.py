@@ -253,14 +253,39 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
     assert {one.headers.get("accept-encoding") for one in site.heard} == {"identity"}
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 500, 503])
-async def test_a_status_without_an_answer_is_an_error_of_its_call(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "is its url right"),
+        (401, "wants a login"),
+        (403, "its login or its key may not do that"),
+        (404, "it is greeted again"),
+        (410, "is its url right"),
+        (500, "the fault is its own, try later"),
+        (503, "the fault is its own, try later"),
+    ],
+)
+async def test_a_status_without_an_answer_is_an_error_of_its_call_with_what_to_do(
+    status: int, advice: str
+) -> None:
     async def handler(heard: Heard) -> Response | None:
         return Response("no", status_code=status) if heard.said == "tools/call" else None
 
     async with talking_to(Site(handler=handler)) as servers:
-        with pytest.raises(DownstreamError, match=f"login|status {status}"):
+        with pytest.raises(DownstreamError, match=advice):
             await servers.forward(a_call("echo"))
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "status 404 and no stream; is its url right")])
+async def test_a_place_without_a_server_is_not_said_to_speak_the_older_transport(
+    status: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(_: Heard) -> Response:
+        return Response("no", status_code=status)
+
+    async with talking_to(Site(handler=handler)) as servers:
+        assert words in servers.status()["one"].error
+    assert "2024-11-05" not in caplog.text
 
 
 async def test_a_json_rpc_error_with_a_status_is_passed_on() -> None:
@@ -309,7 +334,7 @@ async def test_a_server_that_comes_late_is_greeted_then() -> None:
     ("status", "line_end"), [(400, b"\n"), (404, b"\r"), (405, b"\r\n"), (405, b"\r|\n")]
 )
 async def test_a_server_of_the_older_transport_is_spoken_to_as_it_likes(
-    status: int, line_end: bytes
+    status: int, line_end: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`|` stands where the server sends the rest as a piece of its own."""
     outgoing, incoming = anyio.create_memory_object_stream[bytes](100)
@@ -334,6 +359,7 @@ async def test_a_server_of_the_older_transport_is_spoken_to_as_it_likes(
     with outgoing, incoming:
         async with talking_to(site) as servers:
             assert await text_of(servers, "echo") == "done"
+    assert "the HTTP transport of 2024-11-05" in caplog.text
     assert [one.path for one in site.said("tools/call")] == ["/messages"]
 
 
