@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
 from ironcurtain_proxy.control_places.rules import folded, looks_like_repository
@@ -263,7 +263,8 @@ def _has_new_mode(status: os.stat_result, step: Step) -> bool:
 def _remove_whiteout(upper: int, name: bytes) -> None:
     status = files.look(upper, name)
     if status is not None and stat.S_ISCHR(status.st_mode):
-        os.unlink(name, dir_fd=upper)
+        with files.open_to_owner(upper):
+            os.unlink(name, dir_fd=upper)
 
 
 def _set_mode(
@@ -289,6 +290,7 @@ class _Parents:
         self._roots = (upper, host)
         self._path: bytes | None = None
         self._opened: tuple[int, int] | None = None
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -302,17 +304,12 @@ class _Parents:
         above, _, name = path.rpartition(b"/")
         if self._opened is None or above != self._path:
             self._close()
-            upper = files.open_below(self._roots[0], above)
-            try:
-                host = files.open_below(self._roots[1], above)
-            except OSError:
-                os.close(upper)
-                raise
+            upper, host = (
+                self._stack.enter_context(files.below(one, above)) for one in self._roots
+            )
             self._path, self._opened = above, (upper, host)
         yield (*self._opened, name)
 
     def _close(self) -> None:
-        if self._opened is not None:
-            for descriptor in self._opened:
-                os.close(descriptor)
         self._opened = None
+        self._stack.close()

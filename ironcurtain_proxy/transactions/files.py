@@ -55,27 +55,17 @@ def look(directory: int, name: bytes) -> os.stat_result | None:
         return None
 
 
-def open_below(directory: int, path: bytes) -> int:
-    """Open a directory below another one, one component at a time.
+@contextmanager
+def below(above: int, path: bytes) -> Iterator[int]:
+    """Open a directory below another one for the time of a block, one component at a time.
 
     Raises:
         OSError: a component is not there, is no directory, or is a link.
     """
-    opened = os.dup(directory)
-    for part in path.split(b"/") if path else ():
-        try:
-            below = os.open(part, DIRECTORY, dir_fd=opened)
-        finally:
-            os.close(opened)
-        opened = below
-    return opened
-
-
-@contextmanager
-def below(directory: int, path: bytes) -> Iterator[int]:
-    """Open a directory below another one for the time of a block; see `open_below`."""
-    with closed_after(open_below(directory, path)) as opened:
-        yield opened
+    with ExitStack() as opened:
+        for part in path.split(b"/") if path else ():
+            above = opened.enter_context(directory(above, part))
+        yield above
 
 
 def move(source: int, name: bytes, target: int, new_name: bytes | None = None) -> None:
@@ -98,10 +88,10 @@ def exchange(source: int, name: bytes, target: int) -> None:
 
 def _rename(source: int, name: bytes, target: int, new_name: bytes, flags: int) -> None:
     with (
-        _open_to_owner(source),
-        _open_to_owner(target),
-        _movable(source, name),
-        _movable(target, new_name),
+        open_to_owner(source),
+        open_to_owner(target),
+        opened_to_owner(source, name, (stat.S_IFDIR,)),
+        opened_to_owner(target, new_name, (stat.S_IFDIR,)),
     ):
         if _LIBC.renameat2(source, name, target, new_name, flags) != 0:
             number = ctypes.get_errno()
@@ -133,7 +123,7 @@ def flush_all(directory: int) -> None:
 
 
 @contextmanager
-def _open_to_owner(directory: int) -> Iterator[None]:
+def open_to_owner(directory: int) -> Iterator[None]:
     """Let the owner change the entries of a directory, whatever its mode."""
     mode = stat.S_IMODE(os.fstat(directory).st_mode)
     if mode & _OWNED == _OWNED:
@@ -147,26 +137,32 @@ def _open_to_owner(directory: int) -> Iterator[None]:
 
 
 @contextmanager
-def _movable(directory: int, name: bytes) -> Iterator[None]:
-    """Let a directory be moved: its entry `..` changes, for which it has to be writable."""
+def opened_to_owner(
+    directory: int, name: bytes, kinds: Collection[int] = (stat.S_IFDIR, stat.S_IFREG)
+) -> Iterator[None]:
+    """Let the owner of an entry read, note and move it, whatever its mode.
+
+    To move a directory changes its entry `..`, for which it has to be writable.
+    """
     status = look(directory, name)
-    is_closed = (
-        status is not None
-        and stat.S_ISDIR(status.st_mode)
-        and status.st_mode & _OWNED != _OWNED
-        and status.st_uid == os.geteuid()
-    )
-    if status is None or not is_closed:
+    mode = 0 if status is None else stat.S_IMODE(status.st_mode)
+    needed = _OWNED if status is not None and stat.S_ISDIR(status.st_mode) else _OWNED & 0o600
+    if (
+        status is None
+        or stat.S_IFMT(status.st_mode) not in kinds
+        or mode & needed == needed
+        or status.st_uid != os.geteuid()
+    ):
         yield
         return
-    mode = stat.S_IMODE(status.st_mode)
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     # Only its owner can do this, and only root owns what root's sandbox does not.
-    opened = _opened_by_owner(directory, name, mode)
-    try:
-        yield
-    finally:
-        os.fchmod(opened, mode)
-        os.close(opened)
+    with closed_after(os.open(name, flags, dir_fd=directory)) as passed:
+        os.chmod(f"/proc/self/fd/{passed}", mode | needed)  # noqa: PTH101  a descriptor has no other way
+        try:
+            yield
+        finally:
+            os.chmod(f"/proc/self/fd/{passed}", mode)  # noqa: PTH101  as above
 
 
 def _opened_by_owner(directory: int, name: bytes, mode: int) -> int:
@@ -185,18 +181,15 @@ def directory(parent: int, name: bytes) -> Iterator[int]:
     Raises:
         OSError: it is not there, or no directory, or another user's and not readable.
     """
-    mode: int | None = None
-    try:
-        opened = os.open(name, DIRECTORY, dir_fd=parent)
-    except PermissionError:
-        mode = stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-        opened = _opened_by_owner(parent, name, mode)
-    try:
+    with ExitStack() as held:
+        try:
+            opened = held.enter_context(closed_after(os.open(name, DIRECTORY, dir_fd=parent)))
+            # Its names may be readable, and what they name not.
+            os.stat(b".", dir_fd=opened)
+        except PermissionError:
+            held.enter_context(opened_to_owner(parent, name))
+            opened = held.enter_context(closed_after(os.open(name, DIRECTORY, dir_fd=parent)))
         yield opened
-    finally:
-        if mode is not None:
-            os.fchmod(opened, mode)
-        os.close(opened)
 
 
 def remove_tree(parent: int, name: bytes) -> None:
@@ -269,7 +262,7 @@ def overlay_notes(directory: int, name: bytes) -> dict[str, bytes]:
         if one in ACCESS_LISTS:
             found[one] = os.getxattr(path, one, follow_symlinks=False)
         elif one.startswith(OVERLAY_ATTRIBUTE):
-            with suppress(OSError):
+            with suppress(OSError), opened_to_owner(directory, name):
                 found[one.removeprefix(OVERLAY_ATTRIBUTE)] = os.getxattr(
                     path, one, follow_symlinks=False
                 )
@@ -283,6 +276,9 @@ def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
     Raises:
         OSError: one of them cannot be read.
     """
+    if stat.S_ISREG(mode) and not mode & stat.S_IRUSR:
+        # Its owner does not read it either, and it takes no harm.
+        return False
     paths = [_path(one, name) for one in (new, old)]
     noted = [
         {

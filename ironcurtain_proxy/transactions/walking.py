@@ -49,7 +49,7 @@ from ironcurtain_proxy.transactions.control import (
     names_that_decide,
 )
 from ironcurtain_proxy.transactions.merging import INDEX, rewrite_index
-from ironcurtain_proxy.transactions.moving import STAYS, Moves, staying
+from ironcurtain_proxy.transactions.moving import STAYS, Moves, is_another, staying
 
 MOST_ENTRIES: Final = 1_000_000
 MOST_COPIED: Final = 4 << 30
@@ -140,6 +140,7 @@ class Walk(Struct, eq=False):
         """
         lists = files.inherits_list(self.host)
         top = _Place(b"", (), self.upper, self.host, False, 0, lists)  # noqa: FBT003  as below
+        self._moves.started_ns = self.started_ns
         self._directory(top, files.DEEPEST)
         if self._outside() or self._unsure:
             self._moves.look_into(self.host, self._steps)
@@ -297,25 +298,16 @@ class Walk(Struct, eq=False):
                 not is_merged,
                 place.settled + is_deep,
                 place.has_lists or (below_host is not None and files.inherits_list(below_host)),
-                place.is_late or self._is_another(place, name, host, notes.get("origin")),
+                place.is_late
+                or is_another(
+                    place.host, name, notes.get("origin"), status.st_atime_ns, self.started_ns
+                ),
             )
             self._directory(below, deepest - 1)
         if is_merged and host is not None:
             self._mode(place, name, status, host)
         else:
             self._whole(place, name, status, host)
-
-    def _is_another(
-        self, place: _Place, name: bytes, host: os.stat_result | None, origin: bytes | None
-    ) -> bool:
-        """Return whether somebody has given the name of a directory to another one, or a new one.
-
-        The files of another one may be old. `origin`: what the overlay notes of the first one.
-        """
-        if host is None or place.host is None or origin is None:
-            return host is not None and host.st_ctime_ns > self.started_ns
-        known = files.handle(place.host, name)
-        return bool(origin and known) and files.handle_in(origin) != known
 
     def _whole(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -361,7 +353,8 @@ class Walk(Struct, eq=False):
         notes = self._notes(place, name)
         if not notes.keys() <= _NOTES_OF_FILES:
             raise RefusedChangesError("the kernel wrote down changes in a way that is not read")
-        self._moves.comes(place.upper, name, place.path_of(name), notes.get("origin"))
+        path = place.path_of(name)
+        self._moves.comes(place.upper, name, path, notes.get("origin"), place.host)
         if status.st_mode & _SET_ID and not stat.S_ISLNK(status.st_mode):
             self._leave_out(place, name, "a set-user or set-group program")
             return
@@ -461,9 +454,18 @@ class Walk(Struct, eq=False):
         if (why := self.control.why_kept_back(judged)) is None:
             return False
         if judged.is_directory:
-            inside = [*files.inside(place.upper, name)]
-            for below in [name + b"/" + one for one in inside]:
-                self._moves.comes(place.upper, below, place.path_of(below))
+            inside: list[bytes] = []
+            for one in files.inside(place.upper, name):
+                # What is closed to its owner is open as long as it is gone through.
+                inside.append(one)
+                below = name + b"/" + one
+                self._moves.comes(
+                    place.upper,
+                    below,
+                    place.path_of(below),
+                    files.attribute(place.upper, below, files.ORIGIN),
+                    place.host,
+                )
             first = os.fsdecode(b", ".join(inside[:_MOST_SHOWN]))
             more = f" and {len(inside) - _MOST_SHOWN:,} more" * (len(inside) > _MOST_SHOWN)
             why = f"{why}; it holds {first!r}{more}" if inside else None
@@ -523,19 +525,20 @@ class Walk(Struct, eq=False):
         self.left_to_copy -= status.st_blocks * 512
         if self.left_to_copy < 0:
             raise RefusedChangesError("too many names of files, of which each is to be one")
-        if stat.S_ISLNK(status.st_mode):
-            target = os.readlink(name, dir_fd=place.upper)
-            self._put_aside(place, name)
-            os.symlink(target, name, dir_fd=place.upper)
+        with files.open_to_owner(place.upper), files.opened_to_owner(place.upper, name):
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(name, dir_fd=place.upper)
+                self._put_aside(place, name)
+                os.symlink(target, name, dir_fd=place.upper)
+                return _present(place.upper, name)
+            with closed_after(os.open(name, files.READ, dir_fd=place.upper)) as source:
+                self._put_aside(place, name)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                with closed_after(os.open(name, flags, 0o600, dir_fd=place.upper)) as made:
+                    files.copy(source, made)
+                    os.fchmod(made, stat.S_IMODE(status.st_mode))
+                    os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
             return _present(place.upper, name)
-        with closed_after(os.open(name, files.READ, dir_fd=place.upper)) as source:
-            self._put_aside(place, name)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with closed_after(os.open(name, flags, 0o600, dir_fd=place.upper)) as made:
-                files.copy(source, made)
-                os.fchmod(made, stat.S_IMODE(status.st_mode))
-                os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return _present(place.upper, name)
 
     def _outside(self) -> list[KeptBack]:
         return [*self._conflicts, *self._kept_back, *self._left_out]
