@@ -101,7 +101,8 @@ def test_a_race_of_the_one_that_writes_at_once_leaves_our_own_shell_contained(bo
     raced = both.agent.start_call(THEIRS, {"command": f"cd {both.here}; sh race.sh"})
     assert "more than 3 times" in "\n".join(texts(both.agent.result(raced)))
     assert not (both.here / "a/.mcp.json").exists()
-    both.own("touch made.txt")
+    made = both.agent.call(OWN, {"command": "touch made.txt"})
+    assert not made.get("isError"), why_asked(both.installation)
     assert both.last()["decidedBy"] == "containment"
     refused(both.agent.call(THEIRS, {"command": "touch more.txt"}))
     assert "containment has ended" in why_asked(both.installation)

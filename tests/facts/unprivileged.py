@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,9 @@ def without_privileges(action: Callable[[Path], object]) -> int:
                 place.mkdir()
                 action(place)
                 code = 0
+            except BaseException:
+                traceback.print_exc()
+                raise
             finally:
                 os._exit(code)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
