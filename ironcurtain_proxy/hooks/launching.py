@@ -219,6 +219,8 @@ def seen_from(pid: int) -> int:
     project has set them.
     """
     for _ in range(_LEVELS):
+        if pid == 0:
+            break  # above the first process of a container or machine
         with suppress(PermissionError):
             variables_of(pid)
             return pid

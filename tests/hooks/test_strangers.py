@@ -18,7 +18,13 @@ from anyio.abc import SocketStream
 from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.kernel import directory_of
-from ironcurtain_proxy.hooks.launching import STUB, hook_words, launcher, steering_variables
+from ironcurtain_proxy.hooks.launching import (
+    STUB,
+    hook_words,
+    launcher,
+    seen_from,
+    steering_variables,
+)
 from ironcurtain_proxy.hooks.runs import serve_at, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.facts.unprivileged import without_privileges
@@ -210,3 +216,12 @@ def test_no_door_is_found_at_which_nobody_listens_yet(
     anyio.run(look)
     assert seen == [False]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_of_the_first_process_that_hides_itself_is_looked_at_no_further() -> None:
+    def look(_place: Path) -> None:
+        # What has no parent is the end: an error would be taken for a hook that has ended.
+        assert seen_from(1) in {0, 1}
+
+    start_of(os.getpid())
+    assert without_privileges(look) == 0

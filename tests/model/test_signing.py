@@ -74,3 +74,14 @@ def test_a_person_has_several_names_whatever_their_case_and_their_key() -> None:
         assert known.is_of(one, frozenset({"x", "Ada.L"}))
         assert not known.is_of(one, frozenset({"adam", "", "bob"}))
     assert not known.is_of(other, frozenset({"ada.l"}))
+
+
+def test_a_key_is_revoked_by_any_of_its_names_and_by_no_other() -> None:
+    key = ReviewerKey(
+        id="i", names=frozenset({"i", "as SSH"}), public=b"", person="Ada", risk="low"
+    )
+    known = Signatories(keys={"i": key})
+    assert not known.has_revoked(key)
+    assert known.without(frozenset({"i"})).has_revoked(key)
+    assert known.without(frozenset({"as SSH"})).has_revoked(key)
+    assert not known.without(frozenset({"j"})).has_revoked(key)
