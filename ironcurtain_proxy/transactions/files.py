@@ -158,6 +158,8 @@ def opened_to_owner(
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     # Only its owner can do this, and only root owns what root's sandbox does not.
     with closed_after(os.open(name, flags, dir_fd=directory)) as passed:
+        # Somebody may have put another entry there since it was looked at.
+        mode = stat.S_IMODE(os.fstat(passed).st_mode)
         os.chmod(f"/proc/self/fd/{passed}", mode | needed)  # noqa: PTH101  a descriptor has no other way
         try:
             yield
