@@ -67,6 +67,9 @@ _SLOW: Final = 5.0
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to read changed roots."""
 
+_WITHDRAW_AGAIN: Final = (0.5, 4.5)
+"""Seconds before a server that lost a root reads its roots again, and before it does once more."""
+
 _UNTIL_ENDED: Final = 1.0
 """Seconds for the end of a server that does not read any more."""
 
@@ -95,6 +98,7 @@ class Supervisor:
     _listed_at = math.inf
     """The loop's time of the last list of tools; infinite while an old one is renewed."""
     _group: TaskGroup | None = None
+    _withdrawals = 0
     load: "Load | None" = None
     """The load of the running process's sandbox, or None if it is not bounded."""
 
@@ -258,7 +262,9 @@ class Supervisor:
         finally:
             before = set(self.roots.opened())
             self.roots.close(opened)
-            self._notify_if_other_than(before)
+            is_less = self._notify_if_other_than(before)
+            if is_less and self._connection is not None and self._group is not None:
+                self._group.start_soon(self._withdraw_again)
 
     async def tell_roots_again(self) -> None:
         """Make the server read its roots again, and wait until it has."""
@@ -266,9 +272,23 @@ class Supervisor:
         if self._connection is not None:
             await self._connection.until_roots_are_told(_TELL_ROOTS)
 
-    def _notify_if_other_than(self, before: set[str]) -> None:
-        if set(self.roots.opened()) != before:
+    def _notify_if_other_than(self, before: set[str]) -> bool:
+        is_other = set(self.roots.opened()) != before
+        if is_other:
             self.notify_roots_changed()
+        return is_other
+
+    async def _withdraw_again(self) -> None:
+        """Make the server read its roots again, unless a later withdrawal does.
+
+        A server that reads two lists at once, such as npm's filesystem, may apply the older one
+        last: the directory would stay open there for all calls.
+        """
+        self._withdrawals = mine = self._withdrawals + 1
+        for pause in _WITHDRAW_AGAIN:
+            await anyio.sleep(pause)
+            if mine == self._withdrawals:
+                self.notify_roots_changed()
 
     async def set_log_level(self, level: str) -> None:
         """Set the log level of a server that has one; also after a restart."""

@@ -101,7 +101,7 @@ def test_a_refusal_for_want_of_a_root_is_told_from_everything_else(
 SERVER: Final = """
 import json, sys, threading, time
 how = json.loads(sys.argv[1])
-roots, seen, calls = [], [], []
+roots, seen, calls, late = [], [], [], []
 def send(**message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n"); sys.stdout.flush()
 def ask():
@@ -109,6 +109,11 @@ def ask():
 def use(listing):
     time.sleep(how.get("slow", 0))
     roots[:] = [root["uri"] for root in listing]
+    if how.get("applies_twice"):
+        if len(listing) > 1:
+            late[:] = [list(roots)]
+        elif late:
+            roots[:] = late.pop()
 for line in sys.stdin:
     message = json.loads(line)
     method, request = message.get("method"), message.get("id")
@@ -177,6 +182,17 @@ async def test_a_server_has_asked_for_its_roots_before_the_call_and_loses_them_a
         while (await told(servers))["seen"][-1] != [BASE]:
             await anyio.lowlevel.checkpoint()
         assert (await told(servers))["calls"] == []
+
+
+async def test_a_root_is_withdrawn_from_a_server_that_applies_an_older_list_last() -> None:
+    """G18: two lists that it reads at once end in any order."""
+    async with behind(roots_server(applies_twice=True)) as servers:
+        assert text(await read(servers, "/etc")) == "read"
+        call = a_call("read", {"uri": "file:///etc"})
+        while (await told(servers))["seen"][-1] != [BASE]:
+            await anyio.lowlevel.checkpoint()
+        while not is_refused(await servers.forward(call)):
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_call_is_sent_again_until_the_server_uses_what_it_was_told() -> None:
