@@ -15,6 +15,7 @@ in with (see `signing`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -53,6 +54,7 @@ from ironcurtain_proxy.config.policy.managed import (
 from ironcurtain_proxy.config.reading.document import Report
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.key_forms import is_sound
 from ironcurtain_proxy.signing import PublicKey
 
 TARGET: Final = "bundle.tar"
@@ -105,9 +107,20 @@ def key_of(public: PublicKey) -> SSlibKey:
     return SSlibKey(keyid, "ed25519", "ed25519", {"public": public.raw.hex()})
 
 
+def _public(key: Key) -> PublicKey:
+    return PublicKey(bytes.fromhex(str(key.keyval.get("public"))))
+
+
+def _is_ours(key: Key) -> bool:
+    """Return whether `key_of` writes such a key, and one person alone can sign for it."""
+    with suppress(ValueError):
+        return key == key_of(_public(key)) and is_sound(_public(key).raw)
+    return False
+
+
 def fingerprint(key: Key) -> str:
     """Return a key's name, as `ssh-keygen -l` prints it."""
-    return PublicKey(bytes.fromhex(str(key.keyval["public"]))).fingerprint
+    return _public(key).fingerprint
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -410,6 +423,11 @@ def _read(path: Path, kind: type[S]) -> Metadata[S] | None:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(found.signed, kind):
         raise ConfigurationError(f"{path} is of another kind")
+    if isinstance(found.signed, Root):
+        keys, roles = found.signed.keys, found.signed.roles.values()
+        named = {keyid for role in roles for keyid in role.keyids}
+        if not named <= keys.keys() or not all(map(_is_ours, keys.values())):
+            raise ConfigurationError(f"{path} names what is no key of one person: propose it again")
     return found
 
 
@@ -432,11 +450,11 @@ def _named(root: Root) -> set[tuple[str, str]]:
 
 def _needs_one(root: Root) -> bool:
     """Return whether one key is enough for what two persons must sign."""
-    named = _named(root)
-    alone = {key for role, key in named if role in _MACHINE}
+    shared = {keyid: _public(key).shared for keyid, key in root.keys.items()}
+    alone = {shared[keyid] for role in _MACHINE for keyid in root.roles[role].keyids}
     for role in _PERSONS:
-        persons = {key for one, key in named if one == role}
-        # Of one key under two ids a signature would count twice.
+        persons = {shared[keyid] for keyid in root.roles[role].keyids}
+        # Of one key in two forms a signature would count twice.
         is_twice = len(persons) < len(root.roles[role].keyids)
         if is_twice or root.roles[role].threshold < 2 or alone & persons:  # noqa: PLR2004  two
             return True

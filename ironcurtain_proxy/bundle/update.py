@@ -25,7 +25,7 @@ import urllib3
 from msgspec import Struct
 from msgspec.json import encode
 from tuf.api import exceptions
-from tuf.api.metadata import Metadata, Root, Targets, Timestamp
+from tuf.api.metadata import Metadata, Root, TargetFile, Targets, Timestamp
 from tuf.api.serialization import DeserializationError
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
@@ -34,6 +34,7 @@ from ironcurtain_proxy.bundle.contents import (
     PUBLIC_DIRECTORY,
     BundleError,
     check_release,
+    pack,
     unpack,
     write_public,
     write_release,
@@ -60,7 +61,12 @@ from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import BootMoment
 from ironcurtain_proxy.private_files import held_lock, opened, sync_directory
-from ironcurtain_proxy.steady_clock import boot_id, interrupted_after, seconds_since_boot
+from ironcurtain_proxy.steady_clock import (
+    boot_id,
+    interrupted_after,
+    seconds_left,
+    seconds_since_boot,
+)
 
 _SECONDS: Final = 20.0
 """For a connection, and for each piece of an answer."""
@@ -71,6 +77,8 @@ _PIECE: Final = 1 << 16
 _HTTP_ERROR: Final = 400
 _NOT_FOUND: Final = 404
 _DIGITS: Final = 12
+_MOST_VERSION: Final = 10**12 - 1
+"""The greatest that `current.json` may name."""
 
 
 _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -175,12 +183,11 @@ def update(managed: Path, now: datetime) -> Updated:
         BundleError: what the repository offers is refused, or it cannot be reached.
     """
     source, root = _enrolment(managed)
-    base = managed / BUNDLE_NAME
+    base, busy = managed / BUNDLE_NAME, BundleError("another update is running")
     try:
         for path in (base, base / RELEASES_NAME, base / "metadata"):
             path.mkdir(exist_ok=True)
             path.chmod(PUBLIC_DIRECTORY)
-        busy = BundleError("another update is running")
         with held_lock(base / "update.lock", 1.0, busy):
             outcome = _update(base, managed, source, root, now)
             (base / ATTEMPT_NAME).unlink(missing_ok=True)
@@ -189,7 +196,8 @@ def update(managed: Path, now: datetime) -> Updated:
         problem = f"{error.filename or base}: {error.strerror or error}"
         raise _noted(base, BundleError(f"the update cannot be written: {problem}"), now) from error
     except BundleError as error:
-        _noted(base, error, now)
+        if error is not busy:
+            _noted(base, error, now)
         raise
 
 
@@ -238,11 +246,11 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
                 f"the repository offers bundle {targets.version}, and this machine has "
                 f"{before.version}: a rollback is refused"
             )
-        files = None if before is None else _known(releases, before, targets.version)
+        info = updater.get_targetinfo(TARGET)
+        if info is None or info.length > MOST_ARCHIVE or targets.version > _MOST_VERSION:
+            raise BundleError("the bundle has no archive, or one too large, or no such version")
+        files = None if before is None else _known(releases / before.release, info)
         if files is None:
-            info = updater.get_targetinfo(TARGET)
-            if info is None or info.length > MOST_ARCHIVE:
-                raise BundleError(f"bundle {targets.version} has no archive, or one too large")
             with interrupted_after(_ALL_SECONDS, exceptions.SlowRetrievalError):
                 updater.download_target(info, str(archive))
             files = unpack(archive.read_bytes())
@@ -261,7 +269,7 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
         signed=signed,
         expires=expires,
         updated=now if before is None or is_new else before.updated,
-        ends=BootMoment(boot_id(), seconds_since_boot() + (expires - now).total_seconds()),
+        ends=_end(before, signed, expires, now),
     )
     write_public(base / CURRENT_NAME, encode(current))
     _clear_away(releases, {release, "" if before is None else before.release})
@@ -304,9 +312,9 @@ def _refreshed(updater: Updater, base: Path, now: datetime) -> tuple[Targets, da
 def _moment(stamp: Timestamp) -> datetime:
     try:
         found = datetime.fromisoformat(str(stamp.unrecognized_fields.get(SIGNED_FIELD)))
-    except ValueError:
-        found = stamp.expires - timedelta(days=1)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # a moment before or after the calendar of UTC
+        return stamp.expires - timedelta(days=1)
 
 
 def _wrong_clock(ours: datetime, theirs: datetime) -> str:
@@ -318,15 +326,29 @@ def _wrong_clock(ours: datetime, theirs: datetime) -> str:
     )
 
 
-def _known(releases: Path, before: Current, version: int) -> Mapping[str, bytes] | None:
-    """Return the files of the release in force if it is the newest, and still whole."""
-    if before.version != version:
-        return None
+def _end(before: Current | None, signed: datetime, expires: datetime, now: datetime) -> BootMoment:
+    """Return when a bundle ends, by the count of this boot.
+
+    The same signatures end when they ended before: the clock may have been set back since.
+    """
+    is_same = before is not None and (before.signed, before.expires) == (signed, expires)
+    ends = before.ends if before is not None and is_same else None
+    if ends is not None and seconds_left(ends) is not None:
+        return ends
+    return BootMoment(boot_id(), seconds_since_boot() + (expires - now).total_seconds())
+
+
+def _known(release: Path, info: TargetFile) -> Mapping[str, bytes] | None:
+    """Return the files of a release if they are those of the archive that was signed.
+
+    By their hash: persons who each work on a copy may have signed two bundles of one version.
+    """
     try:
-        files = dict(read_release(releases / before.release))
-    except (OSError, ValueError):
+        files = dict(read_release(release))
+        info.verify_length_and_hashes(pack(files))
+    except (OSError, ValueError, exceptions.LengthOrHashMismatchError):
         return None
-    return files if digest_of(files) == before.sha256 else None
+    return files
 
 
 def _put_in_place(releases: Path, release: str, files: Mapping[str, bytes]) -> None:

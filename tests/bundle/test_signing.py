@@ -9,7 +9,9 @@ from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import Metadata, Root, Targets
 
 from ironcurtain_proxy.bundle.contents import BundleError
+from ironcurtain_proxy.bundle.repository import key_of
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.signing import PublicKey
 from tests.bundle.fleet import FIRST, Fleet, key, now
 from tests.tables import table
 
@@ -134,24 +136,47 @@ def test_one_key_cannot_stand_for_two_persons_or_for_the_machine(fleet: Fleet) -
             fleet.repository.begin(persons, machine, now())
 
 
-@pytest.mark.parametrize("change", ["one signature", "a key under two ids", "the machine's key"])
+OWN = "f" * 64
+TWICE = r"names what is no key of one person|let one key sign a bundle alone"
+
+
+def _with(key: SSlibKey) -> Callable[[Root], object]:
+    def change(root: Root) -> None:
+        root.keys[key.keyid] = key
+        root.roles["targets"].keyids.append(key.keyid)
+
+    return change
+
+
+def _other_sign(public: PublicKey) -> SSlibKey:
+    return key_of(PublicKey(public.raw[:31] + bytes([public.raw[31] ^ 0x80])))
+
+
+STOLEN, MACHINE = key().public, key()
+ALONE: dict[str, Callable[[Root], object]] = {
+    "one signature": lambda root: setattr(root.roles["targets"], "threshold", 1),
+    "a key under two ids": _with(
+        SSlibKey(OWN, "ed25519", "ed25519", {"public": STOLEN.raw.hex().upper()})
+    ),
+    "the machine's key": _with(key_of(MACHINE.public)),
+    "the other sign of a key": _with(_other_sign(STOLEN)),
+    "the other sign of the machine's key": _with(_other_sign(MACHINE.public)),
+    "a key for which anybody signs": _with(key_of(PublicKey(b"\1" + bytes(31)))),
+    "a key of another kind": _with(SSlibKey(OWN, "rsa", "rsassa-pss-sha256", {"public": "x"})),
+    "an id without a key": lambda root: root.roles["targets"].keyids.append(OWN),
+}
+
+
+@pytest.mark.parametrize("change", ALONE)
 def test_keys_by_which_one_person_could_sign_alone_are_not_signed(
     fleet: Fleet, change: str
 ) -> None:
     """Whoever has one stolen key and the directory proposes them."""
     fleet.begin()
-    fleet.repository.begin([fleet.ada.public, fleet.bo.public], fleet.ci.public, now())
+    fleet.repository.begin([fleet.ada.public, STOLEN], MACHINE.public, now())
     path = fleet.directory / "pending/root.json"
     found = Metadata[Root].from_bytes(path.read_bytes())
-    persons = found.signed.roles["targets"]
-    if change == "one signature":
-        persons.threshold = 1
-    else:
-        own = fleet.bo if change == "a key under two ids" else fleet.ci
-        found.signed.keys["f" * 64] = SSlibKey(
-            "f" * 64, "ed25519", "ed25519", {"public": own.public.raw.hex()}
-        )
-        persons.keyids.append("f" * 64)
+    ALONE[change](found.signed)
     path.write_bytes(found.to_bytes())
-    with pytest.raises(ConfigurationError, match="one key sign a bundle alone"):
+    with pytest.raises(ConfigurationError, match=TWICE):
         fleet.repository.sign(fleet.ada, now(), 24, keys=True)

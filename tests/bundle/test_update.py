@@ -19,9 +19,15 @@ from tuf.api.metadata import Metadata, Root, Targets, Timestamp
 
 from ironcurtain_proxy.bundle import repository
 from ironcurtain_proxy.bundle.contents import BundleError, unpack
-from ironcurtain_proxy.config.policy.managed import last_attempt, read_current, read_release
+from ironcurtain_proxy.config.policy.managed import (
+    bundle_lines,
+    last_attempt,
+    read_current,
+    read_release,
+)
 from ironcurtain_proxy.config.reading.document import ProblemsError
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.signing import KeyFile
 from tests.bundle.fleet import FIRST, Fleet, key, now
 from tests.examples import THOROUGH
@@ -107,15 +113,15 @@ def strange_signatures(fleet: Fleet) -> None:
     forged(fleet, key(), key(), fleet.ada)
 
 
-def forged(fleet: Fleet, *keys: KeyFile) -> None:
+def forged(fleet: Fleet, *keys: KeyFile, version: int = 3) -> None:
     fleet.publish(SECOND)
     path = _meta(fleet, "2.targets.json")
     found = Metadata[Targets].from_bytes(path.read_bytes())
-    found.signed.version = 3
+    found.signed.version = version
     found.signatures.clear()
     for one in keys:
         found.sign(repository._Signer(one), append=True)
-    _meta(fleet, "3.targets.json").write_bytes(found.to_bytes())
+    _meta(fleet, f"{version}.targets.json").write_bytes(found.to_bytes())
     # The machine's key signs whatever is there.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repository, "_missing", lambda *_: 0)
@@ -186,6 +192,21 @@ def no_json(fleet: Fleet) -> None:
     _meta(fleet, "timestamp.json").write_bytes(b"<html>please log in</html>")
 
 
+def root_that_skips(fleet: Fleet) -> None:
+    """The host hides a change of the keys, and shows the next one in its place."""
+    persons = [one.public for one in (fleet.ada, fleet.bo, fleet.cy)]
+    for _ in range(2):
+        fleet.repository.begin(persons, fleet.ci.public, now())
+        for one in (fleet.ada, fleet.bo):
+            fleet.repository.sign(one, now(), 24, keys=True)
+    shutil.copy(_meta(fleet, "3.root.json"), _meta(fleet, "2.root.json"))
+
+
+def no_version(fleet: Fleet) -> None:
+    """Two persons have signed a version that no note of a machine can hold."""
+    forged(fleet, fleet.ada, fleet.bo, version=10**12)
+
+
 def gone(fleet: Fleet) -> None:
     shutil.rmtree(fleet.directory)
 
@@ -207,6 +228,8 @@ ATTACKS: list[tuple[Callable[[Fleet], None], str]] = [
     (root_by_one, "too few of the keys that count have signed it"),
     (fast_forward, "too few of the keys that count have signed it"),
     (no_json, "metadata cannot be used"),
+    (no_version, "no such version"),
+    (root_that_skips, "Expected root version 2 instead got version 3"),
     (gone, "cannot be reached"),
 ]
 
@@ -224,6 +247,52 @@ def test_an_attack_on_the_repository_is_refused_and_the_last_good_bundle_stays(
     noted = last_attempt(before)
     assert noted is not None
     assert noted.problem
+
+
+def test_a_second_bundle_of_one_version_takes_effect_where_its_time_was_signed(
+    fleet: Fleet,
+) -> None:
+    """Two pairs of persons have each published a bundle, from copies of one repository."""
+    fleet.update()
+    _meta(fleet, "1.targets.json").unlink()
+    assert fleet.publish(SECOND) == 1
+    assert fleet.update().is_new
+    assert (fleet.bundle().directory / "policy.yaml").read_text() == SECOND["policy.yaml"]
+
+
+@pytest.mark.parametrize("said", ["9999-12-31T23:59:00-14:00", "0001-01-01T00:00:00+14:00", "x"])
+def test_a_moment_that_no_calendar_has_stops_no_machine(fleet: Fleet, said: str) -> None:
+    """The machine's key is stolen, and signs it."""
+    path = _meta(fleet, "timestamp.json")
+    found = Metadata[Timestamp].from_bytes(path.read_bytes())
+    found.signed.unrecognized_fields[repository.SIGNED_FIELD] = said
+    found.sign(repository._Signer(fleet.ci))
+    path.write_bytes(found.to_bytes())
+    fleet.update()
+    (line,) = bundle_lines(fleet.bundle(), now())
+    assert "its time signed 0.0 hours ago" in line
+
+
+def test_an_update_that_finds_another_one_running_is_no_failure(fleet: Fleet) -> None:
+    fleet.update()
+    with (
+        held_lock(fleet.managed / "bundle/update.lock", 0, RuntimeError()),
+        pytest.raises(BundleError, match="another update is running"),
+    ):
+        fleet.update()
+    assert last_attempt(fleet.bundle()) is None
+
+
+def test_a_clock_that_was_set_back_lets_no_update_prolong_a_bundle(fleet: Fleet) -> None:
+    """The host is frozen, and shows what the machine has seen."""
+    fleet.sign_time(now() - timedelta(hours=20))
+    ends = fleet.update().current.ends
+    assert fleet.update(now() - timedelta(hours=19)).current.ends == ends
+    fleet.sign_time()
+    later = fleet.update().current.ends
+    assert later is not None
+    assert ends is not None
+    assert later.seconds > ends.seconds + 19 * 3600
 
 
 def test_a_wrong_clock_refuses_the_update_and_is_named(fleet: Fleet) -> None:
