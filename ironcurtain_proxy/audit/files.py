@@ -260,8 +260,8 @@ def read_lines(log: Path) -> Iterator[Line]:
     Raises:
         OSError: a file cannot be read, or there is none.
     """
-    for name, file in _files(log):
-        yield from _lines_of(name, file)
+    for name, file in files_of(log):
+        yield from lines_of(name, file)
 
 
 def records_of(log: Path) -> Iterator[dict[str, object]]:
@@ -281,12 +281,16 @@ def lines_with(log: Path, needle: bytes) -> Iterator[Line]:
     Raises:
         OSError: a file cannot be read, or there is none.
     """
-    for name, file in _files(log):
+    for name, file in files_of(log):
         yield from _lines_with(name, file, needle)
 
 
-def _files(log: Path) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield the files of a log with their names, each open while it is read."""
+def files_of(log: Path) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield the files of a log with their names, each open while it is read.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
     # Opened before the others are listed: it may be rotated away at any moment, and then stands
     # among them.
     try:
@@ -353,7 +357,8 @@ def _lines_with(name: str, file: BinaryIO, needle: bytes) -> Iterator[Line]:
 _SEARCHED_BLOCK: Final = 4 << 20
 
 
-def _lines_of(name: str, file: BinaryIO) -> Iterator[Line]:
+def lines_of(name: str, file: BinaryIO) -> Iterator[Line]:
+    """Yield every line of a file from where it stands."""
     number = 0
     while raw := file.readline(MAX_LINE + 1):
         number += 1

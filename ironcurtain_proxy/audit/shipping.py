@@ -21,22 +21,22 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Final, Literal, TypeAlias
+from typing import Annotated, BinaryIO, Final, Literal, TypeAlias
 
 import orjson
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, entry_of, printable
-from ironcurtain_proxy.audit.files import MAX_LINE, parsed, placed_of, rotated_paths
+from ironcurtain_proxy.audit.files import MAX_LINE, files_of, lines_of, parsed, placed_of
 from ironcurtain_proxy.audit.records import GENESIS, digest_of
-from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.decision import Grants, of_record
 from ironcurtain_proxy.model.reply import method_and_target
 from ironcurtain_proxy.model.values import text_of, word_list
-from ironcurtain_proxy.private_files import opened, read_regular, write_whole
+from ironcurtain_proxy.private_files import held_lock, read_regular, write_whole
 from ironcurtain_proxy.version import VERSION
 
 # --- CSV, a row each ------------------------------------------------------------------------------
@@ -295,6 +295,9 @@ _BATCH_BYTES: Final = 4 << 20
 _SUFFIX: Final = "shipped"
 
 
+_Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
 class ShippingError(IronCurtainError):
     """A destination that did not take the records. They are sent again the next time."""
 
@@ -302,11 +305,11 @@ class ShippingError(IronCurtainError):
 class Shipped(Struct, frozen=True, kw_only=True):
     """The content of the note beside a log."""
 
-    seq: int = 0
+    seq: _Number = 0
     digest: str = GENESIS.digest
     inode: int = 0
     """The file that the last record stands in, which keeps its inode when it is rotated."""
-    offset: int = 0
+    offset: _Number = 0
     """The place behind the record."""
     event: str = ""
     """The fingerprint of the last event, to which the next one is chained."""
@@ -335,15 +338,23 @@ class Shipper(Struct, frozen=True, kw_only=True):
             ShippingError: the destination does not take them, or the log is not the one it was.
             OSError: a file cannot be read or written.
         """
-        note, state, count = self._note(log), self.last(log), 0
-        while batch := next_batch(log, state):
-            state = self._send(log, batch, state)
-            write_whole(note, encode(state), locked=True)
-            count += len(batch.lines)
+        note, count = self._note(log), 0
+        busy = ShippingError("another `audit ship` is sending it")
+        with held_lock(note.with_name(f"{note.name}.lock"), 0.0, busy):
+            state = self.last(log)
+            while batch := next_batch(log, state):
+                state = self._send(log, batch, state)
+                write_whole(note, encode(state), locked=True)
+                count += len(batch.lines)
         return count
 
     def last(self, log: Path) -> Shipped:
-        """Return the last record of a log that the destination took; 0 is the number of none."""
+        """Return the last record of a log that the destination took; 0 is the number of none.
+
+        Raises:
+            ShippingError: the note is damaged.
+            OSError: it cannot be read.
+        """
         return _read_note(self._note(log))
 
     def _note(self, log: Path) -> Path:
@@ -374,7 +385,7 @@ def _read_note(path: Path) -> Shipped:
     except FileNotFoundError:
         return Shipped()
     except DecodeError as error:
-        raise ConfigurationError(f"{path} is damaged: remove it to send all again") from error
+        raise ShippingError(f"{path} is damaged: remove it to send all again") from error
 
 
 def next_batch(log: Path, state: Shipped) -> Shipment | None:
@@ -406,17 +417,19 @@ def next_batch(log: Path, state: Shipped) -> Shipment | None:
 def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
     """Yield the complete lines behind the last one that was sent, each with its file and end."""
     is_found = state.seq == 0
-    # The log may be rotated away meanwhile.
-    for path in (*rotated_paths(log), log):
-        with suppress(FileNotFoundError), opened(path) as file:
+    with suppress(FileNotFoundError):
+        for name, file in files_of(log):
             inode = os.fstat(file.fileno()).st_ino
             if not is_found:
                 if inode != state.inode:
                     continue
                 is_found = True
-                _check_place(path, file, state)
+                _check_place(log.with_name(name), file, state)
                 file.seek(state.offset)
-            yield from _complete(file, inode)
+            for one in lines_of(name, file):
+                # A line that is too long for a record keeps none away that follows.
+                if one.raw is not None:
+                    yield one.raw, inode, file.tell()
     if not is_found:
         # Copied or restored: looked for by its number, from the beginning.
         again = Shipped(seq=0)
@@ -430,13 +443,6 @@ def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
                 f"{log} has no record {state.seq} as it was sent: it was cut off, edited or "
                 "replaced; see `ironcurtain-proxy audit verify`"
             )
-
-
-def _complete(file: BinaryIO, inode: int) -> Iterator[tuple[bytes, int, int]]:
-    while raw := file.readline(MAX_LINE + 1):
-        if not raw.endswith(b"\n"):
-            return
-        yield raw[:-1], inode, file.tell()
 
 
 def _check_place(path: Path, file: BinaryIO, state: Shipped) -> None:
@@ -455,7 +461,9 @@ def _check_place(path: Path, file: BinaryIO, state: Shipped) -> None:
 def _append(path: Path, lines: tuple[bytes, ...]) -> None:
     """Add lines to a file, but those that it has already, and put it onto the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
+    # Others write to the directory, too: no link leads to another file of ours.
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "ab+") as file:
         size = file.seek(0, os.SEEK_END)
         start = max(0, size - MAX_LINE - 1)
         file.seek(start)

@@ -39,7 +39,7 @@ from ironcurtain_proxy.audit.files import (
 )
 from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.private_files import append_line, read_regular
+from ironcurtain_proxy.private_files import append_line, opened, read_regular
 
 # --- the check of a log
 
@@ -429,7 +429,7 @@ def publish(path: Path, one: LogHead | SignedRoot) -> None:
         OSError: it cannot be written.
     """
     last = b"\n"
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), opened(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
         last = file.read() or last
     begin = b"" if last == b"\n" else b"\n"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.display import Statistics, printable
-from ironcurtain_proxy.audit.files import read_lines, records_of
+from ironcurtain_proxy.audit.files import parsed, read_lines, records_of
 from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
 from ironcurtain_proxy.audit.shipping import Shipped, Shipper, ShippingError
 from ironcurtain_proxy.audit.verify import (
@@ -39,6 +39,7 @@ from ironcurtain_proxy.audit.verify import (
 from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import object_of, text_of
 from ironcurtain_proxy.own_process import SystemClock, machine_id
 from ironcurtain_proxy.signing import is_signed_metadata, read_public_key, signer_of
 from ironcurtain_proxy.steady_clock import interrupted_after
@@ -269,6 +270,7 @@ _SECONDS: Final = 30.0
 _ALL_SECONDS: Final = 300.0
 """For a batch, also where the receiver takes a byte a second."""
 _REFUSED: Final = 300
+_MOST_SAID: Final = 64 << 10
 
 
 def ship(logs: Logs, options: argparse.Namespace) -> int:
@@ -281,7 +283,7 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
             try:
                 _publish(sender, logs, options.heads, told)
                 published = time.monotonic()
-            except OSError as error:
+            except (ShippingError, OSError) as error:
                 failed = True
                 complain(f"no heads are published: {error}")
         if options.every is None:
@@ -327,15 +329,22 @@ def _poster(url: str) -> Callable[[bytes, str], None]:
         headers = {"Content-Type": kind}
         try:
             with interrupted_after(_ALL_SECONDS, ShippingError):
-                # What it says besides the status is not read: it may never end.
+                # What it says is read where it may say that it has not taken all, and to a limit.
                 answer = pool.request(
                     "POST", url, body=body, headers=headers, preload_content=False
                 )
+                is_said = answer.headers.get("Content-Type", "").startswith("application/json")
+                said = answer.read(_MOST_SAID) if is_said else b""
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise ShippingError(f"{url} does not take the records: {error}") from error
         if answer.status >= _REFUSED:
             raise ShippingError(f"{url} refused the records with status {answer.status}")
+        # As a collector of OpenTelemetry says it, with status 200.
+        partial = object_of((parsed(said) or {}).get("partialSuccess"))
+        if str(partial.get("rejectedLogRecords", 0)) != "0":
+            why = printable(text_of(partial.get("errorMessage")))[:200]
+            raise ShippingError(f"{url} refused {partial['rejectedLogRecords']} records: {why}")
 
     return post
 

@@ -104,6 +104,7 @@ class Receiver:
         self.bodies: list[bytes] = []
         self.status = 200
         self.on_post: Callable[[], object] = lambda: None
+        self.said: dict[str, Json] = {}
 
     @property
     def lines(self) -> list[Json]:
@@ -121,7 +122,9 @@ def receiving() -> Iterator[tuple[Receiver, str]]:
                 receiver.bodies.append(body)
             receiver.on_post()
             self.send_response(receiver.status)
+            self.send_header("Content-Type", "application/json")
             self.end_headers()
+            self.wfile.write(orjson.dumps({"partialSuccess": receiver.said}))
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             return
