@@ -426,10 +426,7 @@ def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
                 is_found = True
                 _check_place(log.with_name(name), file, state)
                 file.seek(state.offset)
-            for one in lines_of(name, file):
-                # A line that is too long for a record keeps none away that follows.
-                if one.raw is not None:
-                    yield one.raw, inode, file.tell()
+            yield from _complete(name, file, inode)
     if not is_found:
         # Copied or restored: looked for by its number, from the beginning.
         again = Shipped(seq=0)
@@ -443,6 +440,13 @@ def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:
                 f"{log} has no record {state.seq} as it was sent: it was cut off, edited or "
                 "replaced; see `ironcurtain-proxy audit verify`"
             )
+
+
+def _complete(name: str, file: BinaryIO, inode: int) -> Iterator[tuple[bytes, int, int]]:
+    for line in lines_of(name, file):
+        # One that is too long for a record keeps none away that follows.
+        if line.raw is not None:
+            yield line.raw, inode, file.tell()
 
 
 def _check_place(path: Path, file: BinaryIO, state: Shipped) -> None:

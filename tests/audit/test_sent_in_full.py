@@ -100,7 +100,7 @@ def test_a_second_sender_of_a_log_sends_nothing_between_the_first_ones_records(
     told: list[str] = []
     with receiving() as (receiver, address):
         to_ocsf = ("--to", address, "--format", "ocsf")
-        receiver.on_post = lambda: told or told.append(machine.ship(*to_ocsf).stderr)
+        receiver.on_post = lambda: told.extend([] if told else [machine.ship(*to_ocsf).stderr])
         assert "sent 1200 records" in machine.ship(*to_ocsf).stdout
         assert "another `audit ship` is sending it" in told[0]
         assert [seq_of(one, "ocsf") for one in receiver.lines] == [*range(1, 1201)]
