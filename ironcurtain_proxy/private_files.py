@@ -8,7 +8,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
@@ -65,6 +65,46 @@ def closed_after(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def is_closed(mode: int) -> bool:
+    """Return whether the owner of a file or directory of this mode cannot read it."""
+    needed = stat.S_IRUSR | stat.S_IXUSR if stat.S_ISDIR(mode) else stat.S_IRUSR
+    return mode & needed != needed
+
+
+@contextmanager
+def opened_to_owner(
+    directory: int, name: str | bytes, kinds: Collection[int] = (stat.S_IFDIR, stat.S_IFREG)
+) -> Iterator[None]:
+    """Let the owner of an entry read, note and move it, whatever its mode.
+
+    To move a directory changes its entry `..`, for which it has to be writable.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        yield
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    needed = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else PRIVATE
+    if (
+        stat.S_IFMT(status.st_mode) not in kinds
+        or mode & needed == needed
+        or status.st_uid != os.geteuid()
+    ):
+        yield
+        return
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Only its owner can do this, and only root owns what root's sandbox does not.
+    with closed_after(os.open(name, flags, dir_fd=directory)) as passed:
+        # Somebody may have put another entry there since it was looked at.
+        mode = stat.S_IMODE(os.fstat(passed).st_mode)
+        os.chmod(f"/proc/self/fd/{passed}", mode | needed)  # noqa: PTH101  a descriptor has no other way
+        try:
+            yield
+        finally:
+            os.chmod(f"/proc/self/fd/{passed}", mode)  # noqa: PTH101  as above
 
 
 @contextmanager

@@ -238,7 +238,7 @@ class Survey(Struct):
                 return None
             # Root looks in without.
             if status.st_uid == os.geteuid() != 0 and status.st_mode & _READABLE != _READABLE:
-                self._enter(path, stamp)
+                self._enter(path, status)
             is_sure = abs(now - status.st_ctime_ns) > _COARSE_NS
             return self._list(_Directory(path, stamp, context, is_sure))
         except (FileNotFoundError, NotADirectoryError):
@@ -250,8 +250,12 @@ class Survey(Struct):
                 self.refused.append(path)
             return None
 
-    def _enter(self, path: str, stamp: _Stamp) -> None:
-        """Open a closed directory of ours, unless it is as it was before any server ran."""
+    def _enter(self, path: str, status: os.stat_result) -> None:
+        """Open a closed directory of ours, unless it is as it was before any server ran.
+
+        The timeline opens it for a moment, which changes no more than its time of change.
+        """
+        stamp = status.st_mode, status.st_ino, status.st_mtime_ns
         if self.learns:
             self._closed[path] = stamp
         elif self._closed.get(path) != stamp:

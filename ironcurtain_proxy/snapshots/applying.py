@@ -294,16 +294,6 @@ def _above(paths: Iterable[str]) -> set[str]:
     return found
 
 
-def open_unlisted(root: OpenedRoot, path: str, mode: int) -> bool:
-    """Give a directory its permissions back, so that it can be looked into. False: it cannot."""
-    try:
-        with root.directory(parent_of(path), PASSED) as parent:
-            set_mode_of(parent, path.rpartition("/")[2], mode | _OURS)
-    except OSError:
-        return False
-    return True
-
-
 def set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambda _: True) -> None:
     """Set the mode through a descriptor, because a name could be a link by now.
 

@@ -266,6 +266,26 @@ class History(Struct):
         for delta in self._deltas():
             yield {noted.path: noted.after for noted in delta.changes if noted.after is not None}
 
+    def with_found(
+        self, closed: Iterable[str], found: Iterable["Difference"]
+    ) -> "list[Difference]":
+        """Add what was there all the time to every state, and return the other differences.
+
+        Args:
+            closed: paths that could not be looked into.
+            found: what differs from the last scan now that they can.
+        """
+        touched = {path for delta in self._deltas() for path, _ in delta.counted()}
+        always = frozenset([path for path in closed if path in self.base and path not in touched])
+        others: list[Difference] = []
+        for one in found:
+            is_first = one.before is None or one.before.kind == "lost"
+            if one.after is not None and is_first and is_among(one.path, always):
+                self.base[one.path] = one.after
+            else:
+                others.append(one)
+        return others
+
     def starts(self) -> list[dict[str, Entry]]:
         """Return the workspace before the first call of each session."""
         first = {point.session: point.number for point in reversed(self.points()) if point.session}

@@ -200,12 +200,21 @@ class Keeper:
         except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             return NotHeld(self._why_not(error))
 
-    def _marked(self, call: str, server: str, tool: str, *, may_drop: bool) -> PointId | NotHeld:
+    def _marked(
+        self,
+        call: str,
+        server: str,
+        tool: str,
+        opened: frozenset[str] = frozenset(),
+        *,
+        may_drop: bool,
+    ) -> PointId | NotHeld:
         if not self.root.is_in_place():
             return NotHeld("the workspace was moved or replaced")
         self._begin()
         # A look that a storm of renames outran did not see all that the call had changed by then.
         self.note_untold(self.look(), self._open)
+        self._open_up(opened)
         for number in sorted(self._late):
             self.settled(number)
         self._late.clear()
@@ -307,7 +316,7 @@ class Keeper:
         late: Collection[str] = ()
         try:
             with self.writing():
-                point = self._marked(call, server, tool, may_drop=may_drop)
+                point = self._marked(call, server, tool, frozenset(paths), may_drop=may_drop)
                 if isinstance(point, NotHeld):
                     return point
                 before = self.cached.states(paths, copy=True)
@@ -324,9 +333,37 @@ class Keeper:
                 # What is known of it is noted when the workspace can be held again.
                 self._late.add(int(point))
             return NotHeld(self._why_not(error))
+        finally:
+            self.root.opens = self.scanner.reader.opens = False
         if failure is not None:
             raise failure
         return point, self.history.changes(int(point))
+
+    def _open_up(self, paths: frozenset[str]) -> None:
+        """Look into what is closed to its owner at, in or around these paths.
+
+        A call that closed it is no reason for the next one to fail: without us it would not.
+        """
+        if not paths:
+            return
+        around = {above for path in paths for above in directories_above(path)}
+        lost = self.scanner.known.unheld("")
+        self.open_up([one for one in lost if one in around or is_among(one, paths)], self._open)
+
+    def open_up(self, lost: Collection[str], others: frozenset[int] | set[int]) -> None:
+        """Open what is closed to its owner for the time of each look, from now on.
+
+        Args:
+            lost: what is looked into now.
+            others: the calls, besides those that closed it, whose changes may be found there.
+        """
+        self.root.opens = self.scanner.reader.opens = True
+        if lost:
+            below = [f"{path}/" for one in lost for path in self.scanner.known.below(one)]
+            self.scanner.read_again([*lost, *below])
+            found = self.history.with_found(lost, self.look())
+            self._rewrite()
+            self.note(found, self.history.last_to_touch(lost) | others)
 
     def _why_lost(self, paths: Collection[str], cached: Mapping[str, Entry]) -> str | None:
         """Return why something at, below or around these paths is not held, or None if all is."""

@@ -19,7 +19,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from sys import byteorder
@@ -29,7 +29,12 @@ from msgspec import Struct
 
 from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.private_files import closed_after, read_regular, write_whole
+from ironcurtain_proxy.private_files import (
+    closed_after,
+    opened_to_owner,
+    read_regular,
+    write_whole,
+)
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,6 +58,9 @@ class OpenedRoot:
             OSError: it is not there, or no directory.
         """
         self.path = path
+        self.opens = False
+        """Whether directories that are closed to us are opened for the time of a look, where they
+        are ours. It changes the time of their last change."""
         self.descriptor = os.open(path, DIRECTORY)
         found = os.fstat(self.descriptor)
         self.device = found.st_dev
@@ -98,8 +106,19 @@ class OpenedRoot:
     @contextmanager
     def directory(self, path: str, flags: int = DIRECTORY) -> Iterator[int]:
         """Open a directory, and close it afterwards."""
-        with closed_after(self.open(path, flags)) as descriptor:
-            yield descriptor
+        with ExitStack() as held:
+            try:
+                opened = held.enter_context(closed_after(self.open(path, flags)))
+                if self.opens:
+                    os.stat(".", dir_fd=opened)
+            except PermissionError:
+                if not self.opens or not path:
+                    raise
+                above, _, name = path.rpartition("/")
+                parent = held.enter_context(self.directory(above, PASSED))
+                held.enter_context(opened_to_owner(parent, name))
+                opened = held.enter_context(closed_after(os.open(name, flags, dir_fd=parent)))
+            yield opened
 
     def close(self) -> None:
         """Give the descriptor back."""

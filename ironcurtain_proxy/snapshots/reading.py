@@ -19,12 +19,12 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from sys import byteorder
 from typing import Final, NamedTuple, TypeAlias
 
-from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.private_files import closed_after, opened_to_owner
 from ironcurtain_proxy.snapshots.history import Entry, EntryKind
 from ironcurtain_proxy.snapshots.log import Blobs, is_sparse
 from ironcurtain_proxy.snapshots.opening import DIRECTORY, OpenedRoot
@@ -49,6 +49,8 @@ class Reader:
         """Copy files up to a size, in bytes."""
         self._blobs = blobs
         self._largest = largest
+        self.opens = False
+        """Whether files that are closed to us are opened for a moment, where they are ours."""
         self.copied = 0
         """Bytes of copied files, including contents that were held already."""
 
@@ -107,7 +109,8 @@ class Reader:
                 return _entry("lost", found, "it is too large"), False
             started = time.time_ns()
             try:
-                descriptor = os.open(name, _READ, dir_fd=parent)
+                with opened_to_owner(parent, name) if self.opens else nullcontext():
+                    descriptor = os.open(name, _READ, dir_fd=parent)
             except FileNotFoundError:
                 raise
             except OSError as error:

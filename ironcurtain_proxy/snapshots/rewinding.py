@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.control_places.git_files import says_the_same
 from ironcurtain_proxy.model.reply import Change
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.snapshots.applying import Application, open_unlisted
+from ironcurtain_proxy.snapshots.applying import Application
 from ironcurtain_proxy.snapshots.history import DroppedPoints, Entry, History, Point, Tree
 from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.log import DamagedError, Log
@@ -244,28 +244,8 @@ class _TimelineRollback(Struct, eq=False):
         under_way = keeper.history.unsettled()
         keeper.scanner.read_again(keeper.history.ever_touched())
         keeper.note_untold(keeper.look(everything=True, contents=True), under_way)
-        number = self.request.point.number
-        before = keeper.history.state(number)
-        while not self.request.dry_run:
-            # Of what came after the point, a rollback of one call opens what that call made.
-            later = {path for delta in keeper.history.since(number) for path, _ in delta.counted()}
-            made = later if self.request.rewind else keeper.history.touched(number)
-            shut = [
-                path
-                for path in sorted(keeper.scanner.known.unlisted)
-                if (before[path].mode & 0o500 == 0o500 if path in before else path in made)  # noqa: PLR2004
-            ]
-            if not [path for path in shut if self._open(path, before)]:
-                break
-            # The directories were closed after the changes that are found in them now.
-            found = keeper.look(everything=True)
-            keeper.note(found, keeper.history.last_to_touch(shut) | under_way)
-            if shut == sorted(keeper.scanner.known.unlisted):
-                break
-
-    def _open(self, path: str, before: Tree) -> bool:
-        mode = before[path].mode if path in before else 0
-        return open_unlisted(self.keeper.root, path, mode)
+        # The directories were closed after the changes that are found in them now.
+        keeper.open_up([*keeper.scanner.known.unheld("")], under_way)
 
     def _plan(self) -> RollbackPlan:
         history, number = self.keeper.history, self.request.point.number

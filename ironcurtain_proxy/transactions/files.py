@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.control_places.git_files import MOST_READ
-from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.private_files import closed_after, is_closed, opened_to_owner
 from ironcurtain_proxy.transactions.changes import EntryIdentity
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -134,37 +134,6 @@ def open_to_owner(directory: int) -> Iterator[None]:
         yield
     finally:
         os.fchmod(directory, mode)
-
-
-@contextmanager
-def opened_to_owner(
-    directory: int, name: bytes, kinds: Collection[int] = (stat.S_IFDIR, stat.S_IFREG)
-) -> Iterator[None]:
-    """Let the owner of an entry read, note and move it, whatever its mode.
-
-    To move a directory changes its entry `..`, for which it has to be writable.
-    """
-    status = look(directory, name)
-    mode = 0 if status is None else stat.S_IMODE(status.st_mode)
-    needed = _OWNED if status is not None and stat.S_ISDIR(status.st_mode) else _OWNED & 0o600
-    if (
-        status is None
-        or stat.S_IFMT(status.st_mode) not in kinds
-        or mode & needed == needed
-        or status.st_uid != os.geteuid()
-    ):
-        yield
-        return
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    # Only its owner can do this, and only root owns what root's sandbox does not.
-    with closed_after(os.open(name, flags, dir_fd=directory)) as passed:
-        # Somebody may have put another entry there since it was looked at.
-        mode = stat.S_IMODE(os.fstat(passed).st_mode)
-        os.chmod(f"/proc/self/fd/{passed}", mode | needed)  # noqa: PTH101  a descriptor has no other way
-        try:
-            yield
-        finally:
-            os.chmod(f"/proc/self/fd/{passed}", mode)  # noqa: PTH101  as above
 
 
 def _opened_by_owner(directory: int, name: bytes, mode: int) -> int:
@@ -349,7 +318,7 @@ def newest_change(
         parent: the opened directory that the tree is in.
         name: the tree's name.
         moved: inodes that we renamed. Each may have another name, which is in this tree, so that
-            only the time of its content counts.
+            only the time of its content counts, as of what we had to open for a moment.
         deepest: how deep the tree may be.
 
     Raises:
@@ -361,7 +330,7 @@ def newest_change(
     with directory(parent, name) as opened, os.scandir(opened) as found:
         for entry in found:
             status = entry.stat(follow_symlinks=False)
-            is_ours = status.st_ino in moved
+            is_ours = status.st_ino in moved or is_closed(status.st_mode)
             newest = max(newest, status.st_mtime_ns if is_ours else status.st_ctime_ns)
             if stat.S_ISDIR(status.st_mode):
                 below = newest_change(

@@ -29,7 +29,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.control_places.python_modules import is_compiled
 from ironcurtain_proxy.control_places.rules import folded
-from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.private_files import closed_after, opened_to_owner
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
     Changes,
@@ -525,7 +525,7 @@ class Walk(Struct, eq=False):
         self.left_to_copy -= status.st_blocks * 512
         if self.left_to_copy < 0:
             raise RefusedChangesError("too many names of files, of which each is to be one")
-        with files.open_to_owner(place.upper), files.opened_to_owner(place.upper, name):
+        with files.open_to_owner(place.upper), opened_to_owner(place.upper, name):
             if stat.S_ISLNK(status.st_mode):
                 target = os.readlink(name, dir_fd=place.upper)
                 self._put_aside(place, name)

@@ -202,9 +202,12 @@ def test_what_is_closed_to_its_owner_comes_in_for_an_ordinary_user_as_it_does_fo
     pictures: list[object] = []
     for is_held in (False, True):
         w = Workbench(tmp_path / str(is_held))
-        for name in ("f", "d/g", "read-only/g"):
+        for name in ("f", "d/g", "read-only/g", "shut/in/f"):
             w.write(name)
         w.write("closed", mode=0)
+        w.write("shut/closed", mode=0)
+        for place in ("shut/in", "shut"):
+            (w.ws / place).chmod(0)
         (w.ws / "read-only").chmod(0o555)
         view = w.view(script)
         held_by_modes(is_held)

@@ -3,13 +3,15 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.model.reply import NotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
-from tests.snapshots.timeline.workspace_fixture import Timelined
+from ironcurtain_proxy.snapshots.keeper import Limits
+from tests.snapshots.timeline.workspace_fixture import Timelined, words
 
 NOBODY = 65534
 
@@ -23,7 +25,7 @@ def w() -> Iterator[Timelined]:
             place.chmod(0o777)
             os.seteuid(NOBODY)
         try:
-            yield Timelined(place / "w", place / "s")
+            yield Timelined(place / "w", place / "s", Limits(caches=frozenset({"node_modules"})))
         finally:
             if was_root:
                 os.seteuid(0)
@@ -93,3 +95,66 @@ def test_a_directory_that_may_not_be_written_is_written_and_shut_again(w: Timeli
     assert changes == ["deleted d/f"]
     w.back(point)
     assert w.picture() == before
+
+
+def transact(w: Timelined, paths: list[str], apply: Callable[[], object]) -> tuple[PointId, str]:
+    w.count += 1
+    done = w.keeper.transact(
+        f"call-{w.count}.", "shell", "run", paths, lambda: (apply(), ())[1], may_drop=False
+    )
+    assert not isinstance(done, NotHeld), done
+    return done[0], ", ".join(words(done[1]))
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("rewind", [False, True])
+def test_what_was_closed_to_its_owner_is_changed_by_a_transaction_and_comes_back(
+    w: Timelined, is_known: bool, rewind: bool
+) -> None:
+    """Whether the timeline saw it before it was closed, or not; and closed in two depths."""
+    w("d/e").mkdir(parents=True)
+    for one in ("d/f", "d/e/f", "d/e/g", "d/e/h", "f", "other"):
+        w(one).write_text(one)
+    if is_known:
+        w.mark()
+    for one in ("d/e/g", "d/e", "d", "f"):
+        w(one).chmod(0)
+    first = w.mark()
+    w.keeper.end_call(first)
+
+    def change() -> None:
+        for one in ("d", "d/e", "f"):
+            w(one).chmod(0o755)
+        w("d/f").write_text("other")
+        w("d/e/f").unlink()
+        w("d/e/g").unlink()
+        w("f").write_text("other")
+        w("d/e").chmod(0)
+
+    point, changes = transact(w, ["d", "d/f", "d/e", "d/e/f", "d/e/g", "f"], change)
+    assert changes == "mode d, deleted d/e/f, deleted d/e/g, changed d/f, changed f"
+    w.back(first if rewind else point, rewind=rewind)
+    # What the timeline had seen before it was closed comes back as it was then, or stays away.
+    was_seen = rewind and is_known
+    for one in ("d", "d/e", *(() if was_seen else ("d/e/g", "f"))):
+        assert was_seen or w(one).stat().st_mode & 0o777 == 0
+        w(one).chmod(0o755)
+        assert w(one).is_dir() or w(one).read_text() == one
+    for one in ("d/f", "d/e/f", "d/e/h", "other"):
+        assert w(one).read_text() == one
+
+
+def test_what_is_closed_in_a_cache_is_held_before_a_transaction_changes_it(w: Timelined) -> None:
+    w("node_modules/x/lib").mkdir(parents=True)
+    w("node_modules/x/lib/f").write_text("f")
+    w("node_modules/x").chmod(0)
+
+    def change() -> None:
+        w("node_modules/x").chmod(0o755)
+        w("node_modules/x/lib/f").write_text("other")
+
+    point, changes = transact(w, ["node_modules/x", "node_modules/x/lib/f"], change)
+    assert changes == "mode node_modules/x, changed node_modules/x/lib/f"
+    w.back(point)
+    w("node_modules/x").chmod(0o755)
+    assert w("node_modules/x/lib/f").read_text() == "f"
