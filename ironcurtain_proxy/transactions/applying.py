@@ -26,10 +26,12 @@ from ironcurtain_proxy.private_files import closed_after
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack, Step
 from ironcurtain_proxy.transactions.control import names_that_decide
-from ironcurtain_proxy.transactions.moving import STAYS, staying
+from ironcurtain_proxy.transactions.merging import INDEX
+from ironcurtain_proxy.transactions.moving import STAYS, sources_of, staying
 
 _CHANGED = "it was changed in the workspace in the last moment"
 _CHANGED_SINCE = "it was changed in the workspace since"
+_OPEN = "another program has it open to write into it"
 _BECAME = "a repository came about around it in the workspace"
 
 
@@ -81,32 +83,49 @@ class Applier:
                     done.append(step)
                 else:
                     self.conflicts.append(KeptBack(step.path, why))
+            sources = sources_of(moved)
             for step in reversed(done):
-                self._give_back(step, parents, _CHANGED, anyway=False)
+                self._give_back(step, parents, "", is_moved=step.path in sources)
             held = staying(moved, [one.path for one in self.conflicts])
             for step in [step for step in reversed(done) if step.path in held]:
-                self._give_back(step, parents, STAYS, anyway=True)
+                self._give_back(step, parents, STAYS)
 
-    def _give_back(self, step: Step, parents: "_Parents", why: str, *, anyway: bool) -> None:
-        """Give back what was taken out, if somebody wrote into it afterwards, or anyway.
-
-        Who had a file open writes into that file, wherever it lies by now.
-        """
-        if step.act not in {"swap", "remove"}:
-            return
+    def _give_back(
+        self, step: Step, parents: "_Parents", why: str, *, is_moved: bool = False
+    ) -> None:
+        """Give back what was taken out, for this reason, or if somebody else writes there."""
         try:
             with parents.of(step.path) as (upper, host, name):
-                if not anyway and self._is_expected(upper, name, step.before):
+                why = why or self._why_back(step, upper, host, name, is_moved=is_moved)
+                if not why or step.act == "mode":
                     return
                 now = files.look(host, name)
                 if step.act == "remove":
                     files.move(upper, name, host)
-                elif now is not None and _is(now, step.after):
+                elif step.act == "swap" and now and files.identity(now) == step.after:
                     files.exchange(upper, name, host)
         except OSError as error:
             if error.errno not in _SOMEBODY_ELSE:
                 raise
+            why = why or _CHANGED
         self.conflicts.append(KeptBack(step.path, why))
+
+    def _why_back(self, step: Step, upper: int, host: int, name: bytes, *, is_moved: bool) -> str:
+        """Return who else writes to what a step took out or brought, or nothing if nobody does.
+
+        Who has a file open writes into that file, wherever it lies by now: what is written there
+        later would be gone with the view. A file that is removed is gone for that one anyway.
+        """
+        if step.act in {"swap", "remove"} and not self._is_expected(upper, name, step.before):
+            return _CHANGED
+        if (step.act == "swap" or is_moved) and files.is_written(upper, name):
+            return _OPEN
+        if step.act in {"make", "swap"} and name != INDEX:
+            now = files.look(host, name)
+            # Git reads its index again at any time.
+            if now is None or files.identity(now) != step.after:
+                return _CHANGED
+        return ""
 
     def _step(self, step: Step, upper: int, host: int, name: bytes) -> str | None:
         match step.act:

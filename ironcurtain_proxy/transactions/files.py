@@ -2,7 +2,9 @@
 
 import ctypes
 import errno
+import fcntl
 import os
+import signal
 import stat
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -25,6 +27,8 @@ _HANDLE_HEAD, _LARGEST_HANDLE = 8, 128
 _BEFORE_HANDLE: Final = 21
 """The bytes of version, magic, length, flags and type, and of the file system's UUID."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_SET_SIGNAL: Final = 10
+"""The order `F_SETSIG` of Linux."""
 _WHOLE: Final = ctypes.c_int64(0)
 _BEGIN_WRITING: Final = 2
 DEFAULT_LIST: Final = "system.posix_acl_default"
@@ -270,6 +274,21 @@ def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
             if part != os.read(both[1], _PART):
                 return False
         return not os.read(both[1], 1)
+
+
+def is_written(directory: int, name: bytes) -> bool:
+    """Return whether any process has a file open, or mapped, to write into it.
+
+    The kernel grants a lease for reading only where nobody does.
+    """
+    with suppress(OSError), closed_after(os.open(name, READ, dir_fd=directory)) as opened:
+        try:
+            # Whoever opens it now lets the kernel tell us, by a signal that does nothing.
+            fcntl.fcntl(opened, _SET_SIGNAL, signal.SIGURG)
+            fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def handle(directory: int, name: bytes) -> bytes:

@@ -128,6 +128,11 @@ def staying(moved: Mapping[bytes, Iterable[bytes]], outside: Iterable[bytes]) ->
     return found - {_ANY, _READ}
 
 
+def sources_of(moved: Mapping[bytes, Iterable[bytes]]) -> set[bytes]:
+    """Return the steps that take files away of which it is known where they are now."""
+    return {one for path in moved.keys() - {_ANY, _READ} for one in moved[path]} - {_ANY, _READ}
+
+
 def is_another(
     above: int | None, name: bytes, origin: bytes | None, read_ns: int, started_ns: int
 ) -> bool:

@@ -1,5 +1,6 @@
 """A commit that is killed before any system call, and a recovery that is, lose nothing."""
 
+import mmap
 import os
 import signal
 import subprocess
@@ -258,6 +259,57 @@ def test_what_the_user_writes_into_an_open_file_during_the_commit_is_the_user_s(
     assert said(late) == [name]
     assert (w.ws / name).read_text().endswith("by the user")
     assert (w.ws / "z").read_text() == "z\n"
+    view.close()
+    discard(view.directory)
+
+
+@pytest.mark.parametrize("script", ["echo call >> a", "mv a moved", "cp a n; mv n a"])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_what_a_program_goes_on_to_write_into_an_open_file_is_in_the_workspace(
+    furnished: Workbench, script: str, is_mapped: bool
+) -> None:
+    """Such as a server that writes its log, or keeps a database open."""
+    w = furnished
+    before = (w.ws / "a").read_text()
+    view = w.view(f"{script}; echo z > z; rm b")
+    with (w.ws / "a").open("r+b", buffering=0) as server, (w.ws / "b").open("a"):
+        mapped = mmap.mmap(server.fileno(), 0) if is_mapped else None
+        if mapped is not None:
+            server.close()
+        late = w.bring_in(view)
+        if mapped is not None:
+            mapped[:1] = b"S"
+        else:
+            server.write(b"S")
+    assert [one.why for one in late] == ["another program has it open to write into it"]
+    assert said(late) == ["a"]
+    assert (w.ws / "a").read_text() == "S" + before[1:]
+    assert (w.ws / "z").exists()
+    assert not (w.ws / "b").exists()
+
+
+@pytest.mark.parametrize("name", ["a", "z", "d/f"])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_what_somebody_writes_where_a_change_has_just_come_in_is_said(
+    furnished: Workbench, monkeypatch: pytest.MonkeyPatch, name: str, is_whole: bool
+) -> None:
+    """As file tools do: in its place, or by a file that takes the name."""
+    w, real = furnished, files._rename
+    view = w.view("echo call > a; echo call > z; echo call > d/f")
+    view.prepare(Control())
+
+    def meanwhile(*args: object) -> None:
+        real(*args)  # type: ignore[arg-type]  # as they came
+        target = w.ws / name
+        if target.exists() and target.read_text() == "call\n":
+            place = w.base / "tool" if is_whole else target
+            place.write_text("by a tool\n")
+            place.rename(target)
+
+    monkeypatch.setattr(files, "_rename", meanwhile)
+    late = commit(view.directory)
+    assert said(late) == [name]
+    assert (w.ws / name).read_text() == "by a tool\n"
     view.close()
     discard(view.directory)
 
