@@ -8,19 +8,32 @@ ironcurtain_proxy` does and comes at a twentieth of the price. Anew starts whate
 import atexit
 import marshal
 import os
+import secrets
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
+from inspect import getsource, isawaitable, isfunction
 from io import FileIO
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
+
+import anyio
 
 from tests.fork_server import NUMBER
+
+_T = TypeVar("_T")
+
+PATIENCE: Final = 200.0
+"""Seconds that a test waits for a process, a server or a file. It says that something hangs, and
+nothing of how fast anything is: on a busy machine a start of one second may take twenty."""
+
+_PAUSE: Final = 0.005
 
 ROOT: Final = Path(__file__).parents[1]
 PROXY: Final = [sys.executable, "-m", "ironcurtain_proxy"]
@@ -29,6 +42,46 @@ FRESH: Final = ["/usr/bin/env", *PROXY]
 
 HARMLESS: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 """Variables of the interpreter that change nothing which a test looks at."""
+
+
+def wait_until(condition: Callable[[], _T], what: str = "", pause: float = _PAUSE) -> _T:
+    """Wait until something is true that nobody tells of. Returns what the condition is then.
+
+    The pause is longer for what must not be tried too often.
+    """
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, _never(condition, what)
+        time.sleep(pause)
+    return found
+
+
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    """Do the same in a loop; the condition may be one that is awaited.
+
+    It sleeps in between: a test that only lets others run takes the time that they need.
+    """
+    end = time.monotonic() + PATIENCE
+    while not (await found if isawaitable(found := condition()) else found):
+        assert time.monotonic() < end, _never(condition, what)
+        await anyio.sleep(_PAUSE)
+
+
+def _never(condition: Callable[[], object], what: str) -> str:
+    words = " ".join(getsource(condition).split()) if isfunction(condition) else repr(condition)
+    return f"never true in {PATIENCE:.0f} s: {what or words}"
+
+
+def free_port() -> int:
+    """A port of this machine that nobody gets by chance before it is used.
+
+    The kernel itself gives 32768 and above, so one that it gave before is soon another's.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)  # `random` gives each worker the same
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Pipe(FileIO):

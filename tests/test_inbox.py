@@ -14,7 +14,8 @@ from ironcurtain_proxy.inbox import EscalationInbox, NotOfferedError
 from ironcurtain_proxy.mailbox.mailboxes import LOCK_NAME, ListenerLock, is_listened_to
 from ironcurtain_proxy.model.decision import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, until, within
+from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, within
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -174,12 +175,11 @@ async def test_closing_the_inbox_ends_the_iteration(path: Path) -> None:
             pass
         ended.set()
 
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            async with inbox:
-                tasks.start_soon(review)
-                await anyio.wait_all_tasks_blocked()
-            await ended.wait()
+    async with anyio.create_task_group() as tasks:
+        async with inbox:
+            tasks.start_soon(review)
+            await anyio.wait_all_tasks_blocked()
+        await ended.wait()
 
 
 async def test_dead_and_lapsed_requests_are_not_shown(path: Path) -> None:

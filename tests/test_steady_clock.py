@@ -15,7 +15,8 @@ from ironcurtain_proxy.model.values import BootMoment, boot_moment
 from ironcurtain_proxy.own_process import SystemClock
 from ironcurtain_proxy.steady_clock import boot_id, in_this_boot, seconds_left, seconds_since_boot
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import APPROVED, an_id, until
+from tests.mailbox.mailbox_fixture import APPROVED, an_id
+from tests.program import until
 from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio

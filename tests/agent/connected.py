@@ -277,10 +277,9 @@ async def an_agent(
         await server.serve()
         agent.is_served.set()
 
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve)
-            yield agent
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        yield agent
+        tasks.cancel_scope.cancel()
     agent.hang_up()
     agent.lines.close()

@@ -74,9 +74,8 @@ async def the_sdk() -> AsyncIterator[Wire]:
                 await server.run(read, write, options)
 
     wire = Wire(to_write, await open_reader(from_read))
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve)
-            yield wire
-            wire.hang_up()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        yield wire
+        wire.hang_up()
     wire.lines.close()

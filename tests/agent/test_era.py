@@ -22,6 +22,7 @@ from ironcurtain_proxy.model.operation import (
 )
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
+from tests.program import until
 from tests.tables import table
 
 pytestmark = pytest.mark.anyio
@@ -244,12 +245,6 @@ async def test_a_request_gets_the_log_messages_that_it_wants(
 
 
 # --- questions, over several requests
-
-
-async def until(holds: "object") -> None:
-    assert callable(holds)
-    while not holds():
-        await anyio.lowlevel.checkpoint()
 
 
 async def begin(

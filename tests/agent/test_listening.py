@@ -8,7 +8,8 @@ import pytest
 from ironcurtain_proxy.jsonrpc.codec import value_at
 from ironcurtain_proxy.model.values import Json, object_of
 from tests.agent.connected import ENVELOPE, an_agent
-from tests.agent.test_era import KEY, error_of, result_of, until
+from tests.agent.test_era import KEY, error_of, result_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import anyio
 import orjson
 import pytest
 
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.records import BURST_BYTES, SECONDS
+from ironcurtain_proxy.audit.records import BURST_BYTES
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from tests.audit.specimens import intent, lines_of, record
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -80,9 +80,7 @@ async def test_counts_are_written_while_the_log_is_open(tmp_path: Path) -> None:
             await log.record(storm)
         sent += 200
     await log.record(storm)
-    with anyio.fail_after(20 * SECONDS):
-        while sum(told(log.path)) < sent + 1:  # noqa: ASYNC110  a timer of the log's
-            await anyio.sleep(0.01)
+    await until(lambda: sum(told(log.path)) >= sent + 1)  # a timer of the log's
     log.close()
     assert sum(told(log.path)) == sent + 1
     assert verify(log.path).problems == ()

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ironcurtain_proxy.audit.files import read_head, rotated_paths
@@ -17,6 +16,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import record, write_log
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +52,10 @@ async def test_a_moment_without_descriptors_does_not_stop_the_log(tmp_path: Path
     log = AuditLog.open(tmp_path / "audit.jsonl")
     with no_descriptors():
         await log.record(record(1))
-        with anyio.fail_after(20):
-            while log._syncer._headless is None and log.latched is None:  # noqa: ASYNC110  a thread
-                await anyio.sleep(0.01)
+        await until(lambda: log._syncer._headless is not None or log.latched)  # a thread
         await log.record(record(2))
     assert log.latched is None
-    with anyio.fail_after(20):
-        while read_head(log.path) != log._last:  # noqa: ASYNC110  another thread writes it
-            await anyio.sleep(0.01)
+    await until(lambda: read_head(log.path) == log._last)  # another thread writes it
     log.close()
     assert verify(log.path).problems == ()
     assert verify(log.path).notes == ()

@@ -16,6 +16,7 @@ from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings, OnHang
 from ironcurtain_proxy.errors import AuditError
 from tests.audit.specimens import intent, lines_of, record, write_log
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -88,8 +89,7 @@ async def test_a_cancelled_caller_loses_no_record_and_tears_no_line(opened: Open
             group.start_soon(write, log, number)
         await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
-    with anyio.fail_after(5):
-        await log.record(record(41))
+    await log.record(record(41))
     log.close()
     written = {line["requestId"] for line in lines_of(log.path)}
     assert written == {record(number).request_id for number in range(1, 42)}
@@ -132,9 +132,7 @@ async def test_the_head_file_names_the_last_line_after_close(opened: Opener) -> 
 async def test_the_head_file_follows_while_the_log_is_open(opened: Opener) -> None:
     log = opened()
     await log.record(record(1))
-    with anyio.fail_after(5):
-        while read_head(log.path) != log._last:  # noqa: ASYNC110  another thread writes it
-            await anyio.sleep(0.01)
+    await until(lambda: read_head(log.path) == log._last)  # another thread writes it
 
 
 async def test_a_full_file_is_rotated_and_the_chain_goes_on(opened: Opener) -> None:
@@ -237,12 +235,11 @@ async def test_a_write_that_hangs_is_given_up_and_the_loop_goes_on(
             await anyio.sleep(0.005)
             ticks += 1
 
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            group.start_soon(tick)
-            with pytest.raises(AuditError):
-                await log.record(record(2))
-            group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        with pytest.raises(AuditError):
+            await log.record(record(2))
+        group.cancel_scope.cancel()
     assert ticks > 5
     assert log.latched is not None
     assert "longer than 0.2 s" in log.latched
@@ -261,10 +258,9 @@ async def test_all_who_wait_behind_a_hanging_write_are_told(disk: Disk, tmp_path
             await log.record(record(number))
         refused.append(number)
 
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            for number in range(20):
-                group.start_soon(call, number)
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(call, number)
     assert sorted(refused) == list(range(20))
     log.close()
 
@@ -302,11 +298,7 @@ async def test_what_a_hanging_write_brings_after_the_end_is_no_strangers(
     await expect_refusal(log)
     log.close()
     disk.gate.set()
-    with anyio.fail_after(20):
-        while (  # noqa: ASYNC110  no event tells of it
-            log.path.read_bytes().count(b"\n") < 2 or verify(log.path).problems
-        ):
-            await anyio.sleep(0.01)
+    await until(lambda: log.path.read_bytes().count(b"\n") >= 2 and not verify(log.path).problems)
 
 
 async def expect_refusal(log: AuditLog) -> None:
@@ -361,7 +353,7 @@ async def test_after_a_pause_the_loop_does_not_trust_the_disk(disk: Disk, tmp_pa
     await log.record(record(1))
     await anyio.sleep(0.3)
     disk.gate.clear()
-    with anyio.fail_after(5), pytest.raises(AuditError):
+    with pytest.raises(AuditError):
         await log.record(record(2))
     log.close()
 

@@ -13,7 +13,7 @@ import anyio
 
 from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
 from ironcurtain_proxy.auto_confirm.notifier import NoticeSender, Notifier, Summaries
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 HANGING = CommandChannel(argv=("sh", "-c", "sleep 600"))
 

@@ -31,7 +31,7 @@ from tests.auto_confirm.listeners import (
     notifying,
     told,
 )
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 from tests.tables import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

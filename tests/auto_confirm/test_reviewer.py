@@ -31,7 +31,7 @@ from tests.auto_confirm.engine_session import (
 from tests.auto_confirm.listeners import HANGING, notifying
 from tests.auto_confirm.store.direct import trail
 from tests.auto_confirm.store.specimens import auto_approved
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

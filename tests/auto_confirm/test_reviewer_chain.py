@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.decision import HUMAN, KERNEL, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.listeners import HANGING, notifying
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio

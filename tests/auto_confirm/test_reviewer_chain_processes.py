@@ -13,7 +13,8 @@ from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED
-from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, escalation, until
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, escalation
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

@@ -44,7 +44,7 @@ from tests.auto_confirm.engine_session import (
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from tests.auto_confirm.engine_session import (
     engine_session,
     model,
 )
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

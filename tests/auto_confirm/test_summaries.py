@@ -35,7 +35,7 @@ from tests.auto_confirm.listeners import (
     told,
 )
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 pytestmark = pytest.mark.requirement("B-48")
 

@@ -14,7 +14,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from tests.mailbox.mailbox_fixture import a_box, escalation, until
+from tests.mailbox.mailbox_fixture import a_box, escalation
+from tests.program import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
@@ -61,15 +62,14 @@ async def test_lines_answer_a_session_that_began_after_the_review(home: Path) ->
         await until(box.mailbox.is_reachable)
         lines = BufferedByteReceiveStream(process.stdout)
         approved, denied = escalation(), escalation()
-        with anyio.fail_after(20):
-            async with box.asked(approved):
-                assert (await lines.receive_until(b"\n", 1000)).startswith(b"[1] files/read_file")
-                await process.stdin.send(b"/approve 1\n")
-            async with box.asked(denied):
-                while not (await lines.receive_until(b"\n", 1000)).startswith(b"[2] "):
-                    pass
-                await process.stdin.send(b"/deny 2 not now\n/quit\n")
-            assert await process.wait() == 0
+        async with box.asked(approved):
+            assert (await lines.receive_until(b"\n", 1000)).startswith(b"[1] files/read_file")
+            await process.stdin.send(b"/approve 1\n")
+        async with box.asked(denied):
+            while not (await lines.receive_until(b"\n", 1000)).startswith(b"[2] "):
+                pass
+            await process.stdin.send(b"/deny 2 not now\n/quit\n")
+        assert await process.wait() == 0
         assert isinstance(box.rulings[approved.id], Approved)
         assert box.rulings[denied.id] == Declined(by=HUMAN, kind="denied", note="not now")
         assert not box.mailbox.is_reachable()
@@ -80,14 +80,12 @@ async def test_the_end_of_input_ends_it(home: Path) -> None:
     async with reviewing("--plain", "--dir", str(home / "new")) as process:
         assert process.stdin is not None
         await process.stdin.aclose()
-        with anyio.fail_after(20):
-            assert await process.wait() == 0
+        assert await process.wait() == 0
 
 
 async def test_without_a_terminal_the_screen_names_the_plain_form(home: Path) -> None:
     async with reviewing() as process:
-        with anyio.fail_after(20):
-            assert await process.wait() == 1
+        assert await process.wait() == 1
         assert process.stderr is not None
         assert b"review --plain" in await process.stderr.receive()
 
@@ -114,8 +112,7 @@ async def test_no_call_waits_for_a_review_whose_terminal_is_gone(home: Path) -> 
         try:
             await until(box.mailbox.is_reachable)
             os.close(ours)
-            with anyio.fail_after(60):
-                await process.wait()
+            await process.wait()
             await until(lambda: not box.mailbox.is_reachable())
         finally:
             if process.returncode is None:

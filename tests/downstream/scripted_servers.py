@@ -1,7 +1,7 @@
 """Scripted servers behind a `DownstreamServers`, for tests."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -82,8 +82,7 @@ async def text_of(
     server: str = "one",
 ) -> str:
     """The text a call comes back with."""
-    with anyio.fail_after(30):
-        return text(await servers.forward(a_call(tool, arguments, server)))
+    return text(await servers.forward(a_call(tool, arguments, server)))
 
 
 def text(answer: ToolResult) -> str:
@@ -109,13 +108,6 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until a condition holds."""
-    with anyio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110  nobody tells us of other processes
-            await anyio.sleep(0.01)
 
 
 def modern_only(code: int, **data: Json) -> ServerSpec:

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-import anyio
 import orjson
 import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
 from ironcurtain_proxy.model.values import Json
-from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted, text_of, until
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted, text_of
 from tests.downstream.test_modern import Around, used
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def test_an_answer_in_a_batch_is_an_error_at_once(given: str, member: str)
     note = '{"method":"notifications/message","params":{}}'
     batch = f'[1,{note},{{"id":99,{member}}},{{"id":{given},{member}}}]\n'
     async with running() as servers:
-        with anyio.fail_after(20), pytest.raises(DownstreamError, match="in a batch, which is not"):
+        with pytest.raises(DownstreamError, match="in a batch, which is not"):
             await servers.forward(a_call("raw", {"bytes": batch}))
         assert await text_of(servers, "echo", {"text": "on"}) == "on"
 
@@ -82,14 +82,14 @@ async def test_a_byte_order_mark_before_an_answer_is_left_out() -> None:
 )
 async def test_an_answer_that_cannot_be_read_ends_with_the_reason(result: str, words: str) -> None:
     async with running() as servers:
-        with anyio.fail_after(20), pytest.raises(DownstreamError, match=words):
+        with pytest.raises(DownstreamError, match=words):
             await servers.forward(a_call("raw", {"bytes": f'{{"id":ID,"result":{result}}}\n'}))
 
 
 async def test_an_answer_in_whose_middle_its_server_ended_is_said_to_be_cut_off() -> None:
     half = '{"id":ID,"result":{"content":[{"type":"text","text":"do'
     async with running() as servers:
-        with anyio.fail_after(20), pytest.raises(DownstreamError, match="cut off in the middle"):
+        with pytest.raises(DownstreamError, match="cut off in the middle"):
             await servers.forward(a_call("raw", {"bytes": half, "exit": True}))
 
 
@@ -115,7 +115,7 @@ async def test_a_question_whose_answer_could_name_no_id_is_asked_of_nobody() -> 
     lines = [f'{{"jsonrpc":"2.0","id":{one},{said}}}\n' for one in ("null", "{}", "[1]", "true", 7)]
     async with used(scripted(), around) as servers:
         await servers.forward(a_call("raw", {"bytes": "".join(lines), "answer": True}))
-        await until(lambda: len(around.asked) > 0, 60)
+        await until(lambda: len(around.asked) > 0)
     assert len(around.asked) == 1
 
 
@@ -128,6 +128,6 @@ async def test_an_answer_with_another_id_is_noted_and_answers_nothing(
     log = tmp_path / "session.log"
     options = replace(OPTIONS, session_log=log, call_timeout=0.2)
     async with running(options=options) as servers:
-        with anyio.fail_after(20), pytest.raises(CallTimedOutError):
+        with pytest.raises(CallTimedOutError):
             await servers.forward(a_call("raw", {"bytes": f'{{"id":{written},{RESULT % "x"}}}\n'}))
     assert "[one] (proxy) dropped an answer " in log.read_text("utf-8")

@@ -18,8 +18,9 @@ from ironcurtain_proxy.model.operation import SUBSCRIPTION_KEY, VERSION_KEY
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, event, remote, serving
-from tests.downstream.scripted_servers import a_call, modern_only, scripted, text_of, until
+from tests.downstream.scripted_servers import a_call, modern_only, scripted, text_of
 from tests.downstream.test_modern import Around, modern_site, operation, said, used
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -70,10 +71,9 @@ async def test_resources_that_are_subscribed_to_at_once_wait_for_no_other() -> N
             async def subscribe(uri: str) -> None:
                 found.append(await servers.forward(operation("resources/subscribe", uri)))
 
-            with anyio.fail_after(20):
-                async with anyio.create_task_group() as group:
-                    for number in range(5):
-                        group.start_soon(subscribe, f"note://{number}")
+            async with anyio.create_task_group() as group:
+                for number in range(5):
+                    group.start_soon(subscribe, f"note://{number}")
     assert [one.result for one in found] == [{}] * 5
 
 
@@ -85,11 +85,10 @@ async def test_a_resource_that_a_server_does_not_tell_of_is_not_subscribed_to(
 ) -> None:
     with serving(server.site):
         async with used(remote(server.site.url), Around()) as servers:
-            with anyio.fail_after(20):
-                found = [
-                    await servers.forward(operation("resources/subscribe", uri))
-                    for uri in ("note://a", "note://b", "note://a")
-                ]
+            found = [
+                await servers.forward(operation("resources/subscribe", uri))
+                for uri in ("note://a", "note://b", "note://a")
+            ]
     assert [one.error is None for one in found] == [True, False, True]
 
 
@@ -150,8 +149,7 @@ async def test_a_server_over_http_that_speaks_the_other_era_later_is_begun_anew(
                             return
                     await anyio.sleep(0.05)
 
-            with anyio.fail_after(60):
-                await changed()
+            await changed()
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -1,6 +1,5 @@
 """Large messages between the proxy and real servers, and servers that do not read them."""
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ async def test_50_mb_pass_in_both_directions() -> None:
 async def test_over_the_cap_the_call_fails_with_the_reason_and_the_server_stays() -> None:
     options = replace(OPTIONS, max_message_bytes=1_000_000)
     async with running(options=options) as servers:
-        with anyio.fail_after(20), pytest.raises(DownstreamError, match="larger than 1000000"):
+        with pytest.raises(DownstreamError, match="larger than 1000000"):
             await servers.forward(a_call("large", {"size": 50_000_000}))
         with pytest.raises(DownstreamError, match="larger than 1000000"):
             await servers.forward(a_call("length", {"text": "x" * 1_000_000}))

@@ -14,6 +14,7 @@ import pytest
 from ironcurtain_proxy.downstream.load import DiskReserve, Load, load_of
 from ironcurtain_proxy.sandbox.profile import SandboxLimits
 from tests.downstream.scripted_servers import is_alive
+from tests.program import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 GENEROUS = {"processes": 4_000_000, "memory_mb": 1 << 30, "free_disk_mb": 0}
@@ -40,8 +41,7 @@ def guarded(command: str) -> Iterator[tuple[int, list[int]]]:
 
 def gone(pids: list[int]) -> bool:
     end = time.monotonic() + 20
-    while any(map(is_alive, pids)) and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: not (any(map(is_alive, pids)) and time.monotonic() < end))
     return not any(map(is_alive, pids))
 
 

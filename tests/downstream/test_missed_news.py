@@ -23,8 +23,9 @@ from ironcurtain_proxy.model.operation import (
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, event, remote, reply, serving
-from tests.downstream.scripted_servers import a_call, scripted, until
+from tests.downstream.scripted_servers import a_call, scripted
 from tests.downstream.test_modern import FORM, Around, modern_site, operation, said, used
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -58,8 +59,9 @@ async def test_a_list_that_was_asked_for_before_a_newer_one_does_not_take_its_pl
             return None
         name = f"tool-{len(asked)}"
         asked.append(name)
-        while name == "tool-1" and not is_late.is_set():  # noqa: ASYNC110  the site's own loop
-            await anyio.sleep(0.01)
+        await until(
+            lambda: not (name == "tool-1" and (not is_late.is_set()))
+        )  # the site's own loop
         answer = reply(heard, {"tools": [{"name": name, "inputSchema": {"type": "object"}}]})
         return JSONResponse(answer)
 
@@ -93,8 +95,7 @@ async def test_a_change_of_tools_that_could_not_be_listed_is_told_and_listed_whe
             return None
 
         async def send() -> AsyncIterator[bytes]:
-            while not said.is_set():  # noqa: ASYNC110  the site has a loop of its own
-                await anyio.sleep(0.01)
+            await until(said.is_set)  # the site has a loop of its own
             yield event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             await anyio.sleep_forever()
 
@@ -134,8 +135,11 @@ async def test_a_list_that_comes_late_is_shown_and_announced_when_it_comes(
     site, goes_on, told = Site(), threading.Event(), list[bool]()
 
     async def handler(heard: Heard) -> Response | None:
-        while heard.said == "tools/list" and "new" in site.tools and not goes_on.is_set():  # noqa: ASYNC110  the site's own loop
-            await anyio.sleep(0.01)
+        await until(
+            lambda: (
+                not (heard.said == "tools/list" and "new" in site.tools and (not goes_on.is_set()))
+            )
+        )  # the site's own loop
         return None
 
     async def announced(is_told: bool) -> None:
@@ -162,8 +166,11 @@ async def test_all_who_ask_for_an_old_list_wait_for_the_new_one() -> None:
     site, goes_on = Site(), threading.Event()
 
     async def handler(heard: Heard) -> Response | None:
-        while heard.said == "tools/list" and "new" in site.tools and not goes_on.is_set():  # noqa: ASYNC110  the site's own loop
-            await anyio.sleep(0.01)
+        await until(
+            lambda: (
+                not (heard.said == "tools/list" and "new" in site.tools and (not goes_on.is_set()))
+            )
+        )  # the site's own loop
         return None
 
     site.handler = handler
@@ -207,8 +214,9 @@ async def test_what_may_be_missed_while_nobody_listens_is_told_when_somebody_doe
         async def events() -> AsyncIterator[bytes]:
             yield acknowledged(heard)
             # The one before may arrive later, and hear late that its client is gone.
-            while not ends.is_set() or number(heard.body) < max(map(number, listened)):  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+            await until(
+                lambda: not (not ends.is_set() or number(heard.body) < max(map(number, listened)))
+            )
             ends.clear()
 
         return StreamingResponse(events(), media_type="text/event-stream")
@@ -250,8 +258,7 @@ async def test_what_may_be_missed_while_the_stream_of_no_request_is_gone_is_told
 
         async def send() -> AsyncIterator[bytes]:
             yield b": hello\n\n"
-            while not ends.is_set():  # noqa: ASYNC110  the site has a loop of its own
-                await anyio.sleep(0.01)
+            await until(ends.is_set)  # the site has a loop of its own
             ends.clear()
 
         return StreamingResponse(send(), media_type="text/event-stream")

@@ -32,15 +32,8 @@ from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.downstream.remote.site import Heard, Message, Site, remote, reply, serving
-from tests.downstream.scripted_servers import (
-    OPTIONS,
-    a_call,
-    modern_only,
-    run,
-    scripted,
-    text_of,
-    until,
-)
+from tests.downstream.scripted_servers import OPTIONS, a_call, modern_only, run, scripted, text_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -200,12 +193,11 @@ async def test_news_of_a_server_without_a_handshake_arrive(server: ServerSpec) -
         await until(lambda: bool(around.noticed))
         assert around.noticed == [("notifications/resources/updated", {"uri": "note://one"})]
         await servers.forward(operation("resources/unsubscribe", "note://one"))
-        with anyio.fail_after(20):
-            heard = 0
-            while len(around.noticed) > heard:  # the server ends the old request when it can
-                heard = len(around.noticed)
-                await servers.forward(a_call("write"))
-                await text_of(servers, "grow")  # what was said before has arrived
+        heard = 0
+        while len(around.noticed) > heard:  # the server ends the old request when it can
+            heard = len(around.noticed)
+            await servers.forward(a_call("write"))
+            await text_of(servers, "grow")  # what was said before has arrived
 
 
 # --- finding out
@@ -521,8 +513,7 @@ async def test_an_old_list_is_asked_for_again_where_its_server_tells_no_change(
                     await servers.list_old_again()
                     await anyio.sleep(0.01)
 
-            with anyio.fail_after(20):
-                await listed()
+            await listed()
             assert await text_of(servers, "new") == "done"
 
 
@@ -583,12 +574,11 @@ async def test_a_question_that_its_server_gives_up_is_withdrawn_during_the_call(
 
     async with used(scripted(), Waiting()) as servers, anyio.create_task_group() as group:
         group.start_soon(text_of, servers, "ask", {"method": "elicitation/create"})
-        with anyio.fail_after(20):
-            await asked.wait()
-            for number in ("other", "q"):
-                params: Json = {"requestId": number}
-                said = {"method": "notifications/cancelled", "params": params}
-                await text_of(servers, "tell", said)
-                assert number == "q" or not withdrawn.is_set()
-            await withdrawn.wait()
+        await asked.wait()
+        for number in ("other", "q"):
+            params: Json = {"requestId": number}
+            said = {"method": "notifications/cancelled", "params": params}
+            await text_of(servers, "tell", said)
+            assert number == "q" or not withdrawn.is_set()
+        await withdrawn.wait()
         group.cancel_scope.cancel()

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ironcurtain_proxy.downstream.process import ServerProcess, become_subreaper
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import SCRIPT, is_alive
+from tests.program import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -29,13 +29,6 @@ def server(*argv: str, environment: dict[str, str] = ENVIRONMENT) -> Iterator[Se
         yield process
     finally:
         process.end(0)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def living(pids: list[int]) -> list[int]:
@@ -140,7 +133,7 @@ def test_a_server_that_ends_when_its_input_does_is_not_hurried() -> None:
 def test_ending_ends_the_stubborn_and_what_has_left_its_session_or_its_parent() -> None:
     """G38."""
     with server(*with_children()) as one:
-        until(lambda: len(alive_below(one.pid)) == 4)
+        wait_until(lambda: len(alive_below(one.pid)) == 4)
         family = descendants(one.pid)
         assert one.end(0.1) == 137
         assert living(family) == []
@@ -148,20 +141,20 @@ def test_ending_ends_the_stubborn_and_what_has_left_its_session_or_its_parent() 
 
 def test_when_the_server_ends_what_it_has_started_ends() -> None:
     with server("sh", "-c", "setsid sleep 600 & sleep 600 & read line") as one:
-        until(lambda: len(alive_below(one.pid)) == 3)
+        wait_until(lambda: len(alive_below(one.pid)) == 3)
         family = descendants(one.pid)
         _, write = one.take_wire()
         os.close(write)
-        until(lambda: one.exit_status is not None)
+        wait_until(lambda: one.exit_status is not None)
         assert living(family) == []
 
 
 def test_sigterm_to_a_guardian_ends_its_server() -> None:
     with server(*with_children()) as one:
-        until(lambda: len(alive_below(one.pid)) == 4)
+        wait_until(lambda: len(alive_below(one.pid)) == 4)
         family = descendants(one.pid)
         os.kill(one.pid, signal.SIGTERM)
-        until(lambda: one.exit_status is not None)
+        wait_until(lambda: one.exit_status is not None)
         assert living(family) == []
 
 
@@ -170,11 +163,11 @@ def test_what_a_killed_guardian_leaves_is_killed_and_our_own_children_are_not() 
     own = subprocess.Popen(["sleep", "600"])
     try:
         with server("cat") as other, server(*with_children()) as one:
-            until(lambda: len(alive_below(one.pid)) == 4)
+            wait_until(lambda: len(alive_below(one.pid)) == 4)
             family = descendants(one.pid)
             os.kill(one.pid, signal.SIGKILL)
             # The server itself needs nobody to look for it.
-            until(lambda: not is_alive(family[0]))
+            wait_until(lambda: not is_alive(family[0]))
             assert one.end(20) == -9
             assert living(family) == []
             assert other.exit_status is None
@@ -195,7 +188,7 @@ def test_a_server_lives_on_when_the_thread_that_started_it_ends() -> None:
     thread = threading.Thread(target=start)
     thread.start()
     thread.join()
-    until(lambda: len(alive_below(started[0].pid)) == 1)
+    wait_until(lambda: len(alive_below(started[0].pid)) == 1)
     read, write = started[0].take_wire()
     os.write(write, b"alive")
     assert os.read(read, 9) == b"alive"
@@ -219,11 +212,11 @@ pathlib.Path({str(ready)!r}).touch()
 time.sleep(600)
 """
     owner = subprocess.Popen([sys.executable, "-c", program])
-    until(lambda: ready.exists() and len(alive_below(owner.pid)) == 3 * 5)
+    wait_until(lambda: ready.exists() and len(alive_below(owner.pid)) == 3 * 5)
     family = descendants(owner.pid)
     owner.send_signal(number)
     owner.wait()
-    until(lambda: living(family) == [])
+    wait_until(lambda: living(family) == [])
 
 
 CLEANING = """

@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathVal
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json, RealPath, file_uri
 from tests.downstream.scripted_servers import OPTIONS, a_call, run, running, text
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -157,17 +158,20 @@ def roots_server(**how: object) -> ServerSpec:
 
 @asynccontextmanager
 async def behind(spec: ServerSpec, base: str = BASE) -> AsyncIterator[DownstreamServers]:
-    with anyio.fail_after(30):
-        async with running(spec) as servers:
-            servers.hooks.roots = lambda _: [{"uri": base, "name": "sandbox"}]
-            # What it was told before the hook was set is out of date.
-            await servers.notify_roots_changed("one")
-            yield servers
+    async with running(spec) as servers:
+        servers.hooks.roots = lambda _: [{"uri": base, "name": "sandbox"}]
+        # What it was told before the hook was set is out of date.
+        await servers.notify_roots_changed("one")
+        yield servers
 
 
 async def told(servers: DownstreamServers) -> dict[str, list[object]]:
     said: dict[str, list[object]] = orjson.loads(text(await servers.forward(a_call("seen"))))
     return said
+
+
+async def withdrawn(servers: DownstreamServers) -> bool:
+    return (await told(servers))["seen"][-1] == [BASE]
 
 
 async def read(servers: DownstreamServers, path: str) -> ToolResult:
@@ -179,8 +183,7 @@ async def test_a_server_has_asked_for_its_roots_before_the_call_and_loses_them_a
     async with behind(roots_server()) as servers:
         async with servers.open_roots("one", ["/etc"]):
             assert (await told(servers))["seen"][-1] == [BASE, "file:///etc"]
-        while (await told(servers))["seen"][-1] != [BASE]:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: withdrawn(servers))
         assert (await told(servers))["calls"] == []
 
 
@@ -238,11 +241,13 @@ async def test_a_server_that_goes_on_refusing_gets_the_last_word() -> None:
         assert (await told(servers))["calls"] == [False] * 6
 
 
-async def test_a_server_that_never_asked_for_roots_is_not_waited_for() -> None:
+async def test_a_server_that_never_asked_for_roots_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ironcurtain_proxy.downstream.supervisor._TELL_ROOTS", 1000)
     async with behind(roots_server(asks=False)) as servers:
-        with anyio.fail_after(4):
-            async with servers.open_roots("one", ["/etc"]):
-                assert (await told(servers))["seen"] == ["changed", "changed"]
+        async with servers.open_roots("one", ["/etc"]):
+            assert (await told(servers))["seen"] == ["changed", "changed"]
         assert (await told(servers))["seen"] == ["changed"] * 3
 
 
@@ -253,10 +258,9 @@ async def test_a_server_that_stopped_asking_is_waited_for_once(
     async with behind(roots_server(asks_once=True)) as servers:
         async with servers.open_roots("one", ["/etc"]):
             pass
-        monkeypatch.setattr("ironcurtain_proxy.downstream.supervisor._TELL_ROOTS", 60)
-        with anyio.fail_after(10):
-            async with servers.open_roots("one", ["/usr"]):
-                pass
+        monkeypatch.setattr("ironcurtain_proxy.downstream.supervisor._TELL_ROOTS", 1000)
+        async with servers.open_roots("one", ["/usr"]):
+            pass
 
 
 async def test_calls_at_the_same_time_share_what_they_need() -> None:
@@ -281,16 +285,14 @@ async def test_many_calls_at_once_all_get_through_and_leave_nothing_open() -> No
             for number in range(25):
                 tasks.start_soon(one, number)
         assert said == ["read"] * 25
-        while (await told(servers))["seen"][-1] != [BASE]:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: withdrawn(servers))
 
 
 async def test_a_call_that_is_cancelled_leaves_nothing_open() -> None:
     async with behind(roots_server()) as servers:
         with anyio.move_on_after(0.2):
             await servers.forward(a_call("hang"), roots=["/etc"])
-        while (await told(servers))["seen"][-1] != [BASE]:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: withdrawn(servers))
 
 
 async def test_a_server_that_is_not_there_is_said_so() -> None:
@@ -328,14 +330,13 @@ async def npm_with_workspace(tmp_path: Path) -> AsyncIterator[tuple[DownstreamSe
     servers = DownstreamServers((npm_filesystem(workspace),), OPTIONS)
     servers.hooks.roots = lambda _: [{"uri": file_uri(str(workspace)), "name": "sandbox"}]
     servers.start_processes()
-    with anyio.fail_after(50):
-        async with anyio.create_task_group() as group:
-            await group.start(run, servers)
-            await servers.tools()
-            try:
-                yield servers, outside
-            finally:
-                group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        await group.start(run, servers)
+        await servers.tools()
+        try:
+            yield servers, outside
+        finally:
+            group.cancel_scope.cancel()
 
 
 async def test_npms_filesystem_server_lets_an_approved_call_through_and_no_other(

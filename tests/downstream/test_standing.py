@@ -1,7 +1,5 @@
 """A server that stands still goes on for every message, and stands still again after it."""
 
-# ruff: noqa: ASYNC110  what is waited for is the state of other processes
-
 import os
 import shutil
 import sys
@@ -24,6 +22,7 @@ from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.standstill import Standstill
 from tests.e2e.confined_installation import require_sandbox
+from tests.program import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -68,9 +67,7 @@ class Served(Struct):
 
     async def stands(self) -> None:
         """Wait until it stands still, and see that it does."""
-        with anyio.fail_after(60):
-            while not self.still.is_standing:
-                await anyio.sleep(0.01)
+        await until(lambda: self.still.is_standing)
         before = self.beats()
         for _ in range(10):
             await anyio.sleep(0.005)
@@ -147,9 +144,7 @@ async def test_a_server_with_a_call_under_way_runs_until_its_answer(tmp_path: Pa
         await one.connection.request("tools/call", {}, 60)
         await one.connection.standing.require()
         before = one.beats()
-        with anyio.fail_after(60):
-            while one.beats() == before:
-                await anyio.sleep(0.01)
+        await until(lambda: one.beats() != before)
         assert not one.still.is_standing
         (tmp_path / "answer").touch()
         await one.stands()
@@ -161,9 +156,7 @@ async def test_what_a_person_approved_goes_on_until_the_next_contained_call(tmp_
         await one.connection.request("tools/call", {}, 60)
         one.connection.standing.release()
         before = one.beats()
-        with anyio.fail_after(60):
-            while one.beats() == before:
-                await anyio.sleep(0.01)
+        await until(lambda: one.beats() != before)
         await one.connection.request("tools/call", {}, 60)
         assert not one.still.is_standing
         await one.connection.standing.require()
@@ -177,7 +170,5 @@ async def test_the_processes_of_a_server_that_nobody_contained_are_never_stopped
         for _ in range(3):
             await one.connection.request("tools/call", {}, 60)
         before = one.beats()
-        with anyio.fail_after(60):
-            while one.beats() < before + 100:
-                await anyio.sleep(0.01)
+        await until(lambda: one.beats() >= before + 100)
         assert not one.still.is_standing

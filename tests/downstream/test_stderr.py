@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -11,7 +10,8 @@ from ironcurtain_proxy.downstream import session_log
 from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.process import StderrDrain
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
-from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of, until
+from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -171,7 +171,7 @@ async def test_the_last_words_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
     options = replace(OPTIONS, session_log=path)
     async with running(options=options) as servers:
         await text_of(servers, "say", {"text": "dying"})
-        with anyio.fail_after(20), pytest.raises(Exception, match="ended"):
+        with pytest.raises(Exception, match="ended"):
             await text_of(servers, "crash")
         await until(lambda: servers.status()["one"].starts == 2)
     text = path.read_text(encoding="utf-8")

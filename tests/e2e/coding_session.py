@@ -24,7 +24,7 @@ from tests.e2e.process_tree import MARK
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
-from tests.program import PROXY
+from tests.program import PATIENCE, PROXY
 
 CACHES: Final = frozenset({"__pycache__", "node_modules"})
 """Directories that the timeline leaves alone."""
@@ -199,7 +199,7 @@ class CodingSession:
         def is_answer(message: Message) -> bool:
             return message.get("id") == call and "method" not in message
 
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if any(map(is_answer, self.client.arrived)):
                 return None

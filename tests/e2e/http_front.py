@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,9 @@ import orjson
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.installation import Installation
-from tests.e2e.raw_client import DEADLINE, NEWEST, Message, RawClient, at
+from tests.e2e.raw_client import NEWEST, Message, RawClient, at
 from tests.fakes import NO_TLS
+from tests.program import PATIENCE, wait_until
 
 BOTH: Final = "application/json, text/event-stream"
 TOKENS: Final = {"alice": "alice-" + "a" * 40, "bob": "bob-" + "b" * 40}
@@ -55,7 +55,7 @@ class HttpAgent:
     def open(self) -> httpx.Client:
         """A client with the token and the session."""
         headers = {"Accept": BOTH, **self.headers, **self.session}
-        return httpx.Client(headers=headers, timeout=DEADLINE, trust_env=False, verify=NO_TLS)
+        return httpx.Client(headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS)
 
     def post(self, message: Json, **headers: str) -> httpx.Response:
         """Post one message, whole."""
@@ -134,21 +134,18 @@ def an_http_front(installation: Installation, **variables: str) -> Iterator[Fron
         yield FrontAddress(_port(port_file, client), client)
     finally:
         client.process.terminate()
-        client.process.wait(DEADLINE)
+        client.process.wait(PATIENCE)
     assert not port_file.exists()
 
 
 def _port(file: Path, client: RawClient) -> int:
-    end = time.monotonic() + DEADLINE
-    while not file.exists():
-        assert client.process.poll() is None, client.errors.read_text("utf-8")
-        assert time.monotonic() < end, client.errors.read_text("utf-8")
-        time.sleep(0.02)
+    wait_until(lambda: file.exists() or client.process.poll() is not None)
+    assert client.process.poll() is None, client.errors.read_text("utf-8")
     return int(file.read_text("ascii"))
 
 
 def raw_request(port: int, request: bytes) -> bytes:
     """The first line of the answer to bytes as they are."""
-    with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline()

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import orjson
@@ -10,7 +9,7 @@ import orjson
 from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message
-from tests.program import PROXY
+from tests.program import PROXY, wait_until
 
 
 class Person:
@@ -24,10 +23,8 @@ class Person:
         return sorted(self.directory.glob("request-*.json")) if self.directory.is_dir() else []
 
     def until_asked(self, count: int = 1) -> list[Message]:
-        end = time.monotonic() + 30
-        while len(found := self.requests()) < count:
-            assert time.monotonic() < end, "nobody was asked"
-            time.sleep(0.005)
+        wanted = f"{count} questions"
+        found = wait_until(lambda: so if len(so := self.requests()) >= count else [], wanted)
         return [orjson.loads(path.read_bytes()) for path in found]
 
     def answer(self, answer: object, *, raw: bytes | None = None) -> None:

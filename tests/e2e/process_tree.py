@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-DEADLINE: Final = 20.0
+from tests.program import PATIENCE
+
 MARK: Final = "E2E_MARK"
 """A variable in the environment of every scripted server, and so of all that it starts."""
 
@@ -78,7 +79,7 @@ class Watch:
 
     def survivors(self) -> set[int]:
         """Wait until all have ended. Returns those that had not when the deadline passed."""
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + PATIENCE
         while self._open:
             ready, _, _ = select.select([*self._open], [], [], max(0.0, end - time.monotonic()))
             if not ready:

@@ -17,11 +17,9 @@ import orjson
 
 from ironcurtain_proxy.model.values import Json
 from tests import program
+from tests.program import PATIENCE
 
 Message: TypeAlias = dict[str, Json]
-
-DEADLINE: Final = 30.0
-"""Seconds after which a test gives up; nothing here takes so long unless it is broken."""
 
 NEWEST: Final = "2025-11-25"
 """The protocol version of today's clients."""
@@ -117,7 +115,7 @@ class RawClient:
 
     def until(self, wanted: Callable[[Message], bool], what: str) -> Message:
         """The first message that is wanted, among those that came and those that come."""
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + PATIENCE
         seen = 0
         while True:
             for message in self.arrived[seen:]:
@@ -211,7 +209,7 @@ class RawClient:
 
     def until_listed(self, *names: str) -> None:
         """Wait for the tools of servers that start slowly."""
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + PATIENCE
         while missing := {*names}.difference(map(str, self.tool_names())):
             assert time.monotonic() < end, f"no {missing}; {self._story()}"
             self.wait(1.0)  # or until the proxy says that the list has changed
@@ -226,7 +224,7 @@ class RawClient:
         """End the connection and wait for the process. Returns its exit code."""
         self.hang_up()
         try:
-            return self.process.wait(DEADLINE)
+            return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -5,6 +5,7 @@ The one changes the workspace when its command has ended, the other at once. Wit
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.test_containment import contained, last, why_asked
-from tests.e2e.test_put_back import until_contained
+from tests.program import wait_until
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -107,7 +108,8 @@ def test_a_race_of_the_one_that_writes_at_once_leaves_our_own_shell_contained(bo
     refused(both.agent.call(THEIRS, {"command": "touch more.txt"}))
     assert "containment has ended" in why_asked(both.installation)
     assert Person(both.installation).run("containment", "resume").returncode == 0
-    until_contained(lambda: both.agent.call(THEIRS, {"command": "touch more.txt"}))
+    call = partial(both.agent.call, THEIRS, {"command": "touch more.txt"})
+    wait_until(lambda: not call().get("isError"), pause=0.2)
 
 
 def test_a_rollback_names_the_other_who_touched_the_file_later(both: Both) -> None:

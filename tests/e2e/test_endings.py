@@ -10,8 +10,9 @@ import pytest
 
 from tests.e2e.installation import QUICK, ROOT, SCRIPTED, Installation
 from tests.e2e.process_tree import Watch, marked
-from tests.e2e.raw_client import DEADLINE, RawClient, at, text
+from tests.e2e.raw_client import RawClient, at, text
 from tests.e2e.real_servers import npm_server
+from tests.program import PATIENCE
 
 
 def hang_up(agent: RawClient) -> None:
@@ -42,7 +43,7 @@ def assert_nothing_is_left(
     assert len(processes) > 1
     watch = Watch(processes)
     end(agent)
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     assert watch.survivors() == set()
     assert marked(installation.mark) == set()
 
@@ -111,7 +112,7 @@ def test_a_call_under_way_is_recorded_as_withdrawn(
     agent.start_call("hold", {"key": "k"})
     agent.notification("notifications/message")
     end(agent)
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     intent, outcome = scripted.records()
     assert intent["phase"] == "intent"
     assert outcome["requestId"] == intent["requestId"]
@@ -123,7 +124,7 @@ def test_a_killed_proxy_leaves_the_intent_of_the_call_it_had_sent(scripted: Inst
     agent.start_call("hold", {"key": "k"})
     agent.notification("notifications/message")
     agent.process.kill()
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     (intent,) = scripted.records()
     assert intent["phase"] == "intent"
     verify = scripted.verify_audit()

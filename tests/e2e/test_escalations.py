@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
+from tests.program import wait_until
 
 NOT_APPROVED = "tool 'ask' execution denied: user did not approve the action"
 
@@ -168,9 +169,7 @@ def test_grants_are_listed_and_taken_back(asked: Asked) -> None:
         f"Let ask change files below {place} until this session ends (server scripted)"
     ]
     assert person.command("grants", "clear").returncode == 0
-    end = time.monotonic() + 20
-    while orjson.loads(person.command("grants", "list", "--json").stdout):
-        assert time.monotonic() < end, "the grant is still there"
+    wait_until(lambda: orjson.loads(person.command("grants", "list", "--json").stdout) == [])
     again = agent.start_call("ask", {"text": str(installation.root / "out" / "b")})
     person.answer({"decision": "denied"})
     assert texts(agent.result(again))[0] == NOT_APPROVED
@@ -181,10 +180,7 @@ def test_a_call_that_is_cancelled_withdraws_its_request(one_of_many: Asked) -> N
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     agent.notify("notifications/cancelled", {"requestId": call})
-    end = time.monotonic() + 20
-    while not person.is_tidy():
-        assert time.monotonic() < end, "the request is still there"
-        time.sleep(0.005)
+    wait_until(person.is_tidy, "the request is gone")
     agent.answer(agent.request("ping"))
     assert installation.received() == []
 
@@ -249,11 +245,11 @@ def test_a_held_call_is_joined_and_runs_once(installation: Installation) -> None
     status = agent.result(agent.start_call("ironcurtain_escalation_status", {}))
     assert "waits for an approval" in text(status)
     person.answer({"decision": "approved"})
-    end = time.monotonic() + 20
-    while "approved" not in text(
-        agent.result(agent.start_call("ironcurtain_escalation_status", {}))
-    ):
-        assert time.monotonic() < end, "the approval was not noticed"
+    wait_until(
+        lambda: (
+            "approved" in text(agent.result(agent.start_call("ironcurtain_escalation_status", {})))
+        )
+    )
     agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert len(installation.received()) == 1
     again = agent.start_call("ask", {"text": "/srv/x"})
@@ -270,10 +266,7 @@ def test_the_denial_of_a_held_call_is_recorded_though_the_call_is_never_made_aga
     assert text(held).startswith("HELD: ")
     (question,) = person.until_asked()
     person.answer({"decision": "denied"})
-    end = time.monotonic() + 20
-    while installation.outcomes()[-1]["toolName"] != "held_call":
-        assert time.monotonic() < end, "the denial was not recorded"
-        time.sleep(0.01)
+    wait_until(lambda: installation.outcomes()[-1]["toolName"] == "held_call")
     *_, first, denial = installation.outcomes()
     assert denial["serverName"] == "ironcurtain"
     assert denial["arguments"] == {

@@ -1,7 +1,6 @@
 """Families of shell commands through the running proxy and its mailbox."""
 
 import subprocess
-import time
 from pathlib import Path
 
 import orjson
@@ -11,6 +10,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.program import wait_until
 
 TEXT: Json = {"type": "string"}
 ORIGIN = "https://example.org/me/app.git"
@@ -68,8 +68,7 @@ class Shell:
     def goes_unasked(self, command: str) -> bool:
         done = len(self.installation.outcomes())
         call = self.begin(command)
-        while len(self.installation.outcomes()) == done and not self.person.requests():
-            time.sleep(0.005)
+        wait_until(lambda: len(self.installation.outcomes()) > done or self.person.requests())
         if asked := bool(self.person.requests()):
             self.person.answer({"decision": "denied"})
         self.agent.result(call)

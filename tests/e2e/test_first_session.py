@@ -9,7 +9,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -95,9 +94,7 @@ class Newcomer:
 
     def _call(self, client: RawClient, tool: str, given: Message) -> None:
         call = client.start_call(tool, given)
-        end = time.monotonic() + 30
         while not any(one.get("id") == call and "method" not in one for one in client.arrived):
-            assert time.monotonic() < end, tool
             for file in self.mailbox.glob("request-*.json"):
                 self._answer(orjson.loads(file.read_bytes()))
             client.wait(0.01)

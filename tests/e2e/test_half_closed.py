@@ -8,8 +8,8 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.installation import Installation
-from tests.e2e.raw_client import DEADLINE, NEWEST, Message, at, text
-from tests.program import PROXY
+from tests.e2e.raw_client import NEWEST, Message, at, text
+from tests.program import PATIENCE, PROXY
 
 HELLO: Message = {
     "protocolVersion": NEWEST,
@@ -37,7 +37,7 @@ def answers(
     hello = [message(0, "initialize", HELLO)]
     lines = b"".join([orjson.dumps(one) + b"\n" for one in (*hello, *messages)])
     environment = {**installation.environment(), **variables}
-    done = program.run(PROXY, environment, given=lines, timeout=2 * DEADLINE)
+    done = program.run(PROXY, environment, given=lines, timeout=2 * PATIENCE)
     found = [orjson.loads(line) for line in done.stdout.splitlines()]
     return {one["id"]: one for one in found if "id" in one}, done.returncode
 
@@ -96,4 +96,4 @@ def test_an_input_that_ends_in_the_middle_is_answered_up_to_there(
     assert agent.process.stdin is not None
     agent.process.stdin.close()
     assert text(agent.result(first)) == "x"
-    assert agent.process.wait(DEADLINE) == 0
+    assert agent.process.wait(PATIENCE) == 0

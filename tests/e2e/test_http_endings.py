@@ -4,8 +4,7 @@ import os
 import signal
 import socket
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import orjson
@@ -15,8 +14,9 @@ from tests.agent.connected import HELLO
 from tests.e2e.http_front import TOKENS, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import children, descendants
-from tests.e2e.raw_client import DEADLINE, Message, at, text
+from tests.e2e.raw_client import Message, at, text
 from tests.fakes import NO_TLS
+from tests.program import wait_until
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -28,13 +28,6 @@ def held(agent: HttpAgent) -> tuple[Message, bytes]:
 
 def rest_of(lines: Iterator[str]) -> str:
     return "".join(lines)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -106,11 +99,11 @@ def test_a_client_that_leaves_while_its_session_starts_leaves_no_process(
         head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{front.port}\r\n{''.join(sent)}"
         with socket.create_connection(("127.0.0.1", front.port)) as connection:
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            until(lambda: len(children(pid)) == 1)
+            wait_until(lambda: len(children(pid)) == 1)
             [proxy] = children(pid)
             os.kill(proxy, signal.SIGSTOP)
         os.kill(proxy, signal.SIGCONT)
-        until(lambda: not children(pid))
+        wait_until(lambda: not children(pid))
 
 
 def test_a_session_whose_proxy_dies_is_gone_and_others_go_on(scripted: Installation) -> None:

@@ -14,10 +14,11 @@ from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.http_front import BOTH, FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation, rule
-from tests.e2e.raw_client import DEADLINE, Message, at
+from tests.e2e.raw_client import Message, at
 from tests.e2e.test_modern_rounds import CALLED, META, answers, wanted
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED
+from tests.program import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def listening(
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "subscriptions/listen",
         },
-        timeout=DEADLINE,
+        timeout=PATIENCE,
     )
 
 

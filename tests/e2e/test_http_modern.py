@@ -1,7 +1,6 @@
 """The front over HTTP, for clients without a session: each request is one POST."""
 
 import base64
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +14,7 @@ from tests.agent.connected import ENVELOPE
 from tests.e2e.http_front import FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, at, text
+from tests.program import wait_until
 
 HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "answer"}
 HELLO: Message = {"name": "answer", "arguments": {"text": "hello"}}
@@ -212,8 +212,7 @@ def test_a_client_that_closes_its_response_withdraws_its_call(
             "POST", alice.url, content=orjson.dumps(message), headers=headers
         ) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
-    while not withdrawn(built):
-        time.sleep(0.02)
+    wait_until(lambda: withdrawn(built))
 
 
 def withdrawn(built: Installation) -> bool:

@@ -9,8 +9,9 @@ import pytest
 
 from tests.e2e.http_front import BOTH, TOKENS, FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation
-from tests.e2e.raw_client import DEADLINE, text
+from tests.e2e.raw_client import text
 from tests.fakes import NO_TLS
+from tests.program import PATIENCE
 
 MIB = 1 << 20
 
@@ -34,7 +35,7 @@ def unread(front: FrontAddress, agent: HttpAgent, size: int) -> socket.socket:
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(DEADLINE)
+    connection.settimeout(PATIENCE)
     connection.connect(("127.0.0.1", front.port))
     connection.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
     return connection
@@ -72,7 +73,7 @@ def test_a_front_that_was_killed_is_replaced_at_the_same_places(scripted: Instal
         agent = first.agent()
         agent.initialize()
         first.client.process.kill()
-        first.client.process.wait(DEADLINE)
+        first.client.process.wait(PATIENCE)
         assert place.is_socket()
         port_file = scripted.root / "port"
         assert port_file.exists()
@@ -94,7 +95,7 @@ def test_a_second_front_takes_no_socket_that_answers(scripted: Installation) -> 
     place = scripted.root / "mcp.sock"
     with an_http_front(scripted, PROXY_SOCKET_PATH=str(place), PROXY_TCP_PORT="0"):
         other = scripted.launch("serve", "--http", PROXY_SOCKET_PATH=str(place))
-        assert other.process.wait(DEADLINE) == 2
+        assert other.process.wait(PATIENCE) == 2
         assert "another program listens there" in other.errors.read_text("utf-8")
         assert place.is_socket()
 
@@ -124,5 +125,5 @@ def test_a_front_that_ends_leaves_the_port_of_the_one_that_took_its_place(
         port_file.unlink()  # the next one is waited for by it
         with an_http_front(scripted) as second:
             first.client.process.terminate()
-            first.client.process.wait(DEADLINE)
+            first.client.process.wait(PATIENCE)
             assert port_file.read_text("ascii") == f"{second.port}\n"

@@ -13,8 +13,9 @@ from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, serving, stream
 from tests.e2e.http_front import BOTH, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation, rule
-from tests.e2e.raw_client import DEADLINE, at, text
+from tests.e2e.raw_client import at, text
 from tests.fakes import NO_TLS
+from tests.program import PATIENCE
 
 EVENTS_FIRST = {"Accept": "text/event-stream, application/json"}
 
@@ -34,7 +35,7 @@ class Polled:
         place = heard.headers.get("last-event-id")
         if place is None:
             return None
-        await anyio.to_thread.run_sync(self.may_answer.wait, DEADLINE)
+        await anyio.to_thread.run_sync(self.may_answer.wait, PATIENCE)
         call = self.calls[int(place.partition("-")[2]) - 1]
         return stream(event(done(call, f"the rest of {place}"), id=f"{place}-done"))
 
@@ -99,7 +100,7 @@ def test_streams_of_calls_side_by_side_are_not_mixed_up(
     before_it: Installation, polled: Polled
 ) -> None:
     """Nothing says which of two calls a server's end belongs to: both are answered all the same."""
-    with an_http_front(before_it) as front, httpx.Client(timeout=DEADLINE, verify=NO_TLS) as client:
+    with an_http_front(before_it) as front, httpx.Client(timeout=PATIENCE, verify=NO_TLS) as client:
         agent = front.agent()
         agent.initialize()
         headers = {**agent.headers, **agent.session, **EVENTS_FIRST}
@@ -121,7 +122,7 @@ def test_streams_of_calls_side_by_side_are_not_mixed_up(
             reader.start()
         polled.may_answer.set()
         for reader in readers:
-            reader.join(DEADLINE)
+            reader.join(PATIENCE)
     assert sorted(got) == sorted(str(at(call, "id")) for call in calls)
     assert sorted(got.values()) == ["the rest of call-1", "the rest of call-2"]
 

@@ -15,8 +15,9 @@ from tests.e2e.installation import Installation
 from tests.e2e.killed_at import MODULE, MOMENTS, moment_file
 from tests.e2e.mailbox_person import Person
 from tests.e2e.process_tree import Watch, marked
-from tests.e2e.raw_client import DEADLINE, RawClient
+from tests.e2e.raw_client import RawClient
 from tests.e2e.test_own_shell import run, shelled
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -54,7 +55,7 @@ def killed_call(installation: Installation, agent: RawClient, moment: str) -> st
     )
     watch = Watch(installation.processes(agent))
     agent.start_call("run_command", {"command": DEEDS})
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     assert not moment_file(installation.home / ".ironcurtain").exists(), moment
     assert watch.survivors() == set(), moment
     assert marked(installation.mark) == set(), moment

@@ -3,13 +3,12 @@
 import os
 import signal
 import subprocess
-from time import monotonic, sleep
 
 import pytest
 
 from tests.e2e.confined_installation import done
 from tests.e2e.installation import Installation
-from tests.e2e.raw_client import DEADLINE
+from tests.program import PATIENCE, wait_until
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -24,12 +23,9 @@ def test_a_hook_that_a_process_writes_as_its_proxy_is_killed_is_gone_at_the_next
     # It cannot look while it stands.
     os.kill(agent.process.pid, signal.SIGSTOP)
     (single.workspace / "go").touch()
-    end = monotonic() + DEADLINE
-    while not hook.exists():
-        assert monotonic() < end, "the server's process wrote no hook"
-        sleep(0.01)
+    wait_until(hook.exists)
     agent.process.kill()
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     assert hook.exists()
 
     second = single.start()

@@ -20,9 +20,9 @@ from ironcurtain_proxy.wiring.proxy import settled
 from tests import program
 from tests.e2e.confined_installation import HOSTILE, PATH, known_sandbox, require_sandbox
 from tests.e2e.installation import QUICK, Installation, rule
-from tests.e2e.raw_client import DEADLINE, Message, RawClient, text
+from tests.e2e.raw_client import Message, RawClient, text
 from tests.e2e.real_servers import MODULES, npm_server, python_server
-from tests.program import PROXY
+from tests.program import PATIENCE, PROXY
 
 PACKAGE: Final = "@modelcontextprotocol/server-filesystem"
 
@@ -122,7 +122,7 @@ def refusal(installation: Installation) -> str:
     """What a proxy says that must not start."""
     installation.variables["SANDBOX_POLICY"] = "enforce"
     agent = installation.launch()
-    assert agent.process.wait(DEADLINE) == 2
+    assert agent.process.wait(PATIENCE) == 2
     assert not was_launched(installation)
     return agent.errors.read_text()
 

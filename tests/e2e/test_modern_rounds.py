@@ -18,6 +18,7 @@ from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED, page, sampling
+from tests.program import PATIENCE
 from tests.tables import table
 
 ABLE: Final[Message] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
@@ -193,7 +194,7 @@ def test_news_come_of_what_may_be_read_also_after_the_server_was_started_again(
         with suppress(OSError):
             if b"whole.py" in Path(f"/proc/{process}/cmdline").read_bytes():
                 os.kill(process, signal.SIGKILL)
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while subscribed() < 2:
         assert time.monotonic() < end, agent.errors.read_text()
         agent.wait(0.05)

@@ -6,7 +6,6 @@ With the real sandbox, through the whole proxy.
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from tests.e2e.process_tree import descendants
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.test_sandbox_kernel import OF_THE_KERNEL
 from tests.e2e.website import Website
+from tests.program import wait_until
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -344,19 +344,11 @@ def test_what_is_denied_or_withdrawn_leaves_nothing(installation: Installation) 
     refused(run(agent, "curl https://closed.example/x; touch denied"))
     assert list(here.iterdir()) == []
     started = agent.start_call("run_command", {"command": "touch begun; sleep 60"})
-    while not any((one / "begun").exists() for one in views_of(installation)):
-        time.sleep(0.01)
+    wait_until(lambda: any((one / "begun").exists() for one in views_of(installation)))
     agent.notify("notifications/cancelled", {"requestId": started})
     assert "ended" in refused(run(agent, "touch late; sleep 60", timeoutSeconds=1))
     assert sorted(one.name for one in here.iterdir()) == ["late"]
-    until_gone(lambda: views_of(installation), 1)
-
-
-def until_gone(look: object, most: int) -> None:
-    end = time.monotonic() + 60
-    while len(left := look()) > most:  # type: ignore[operator]  # a function
-        assert time.monotonic() < end, f"something is left: {left}"
-        time.sleep(0.01)
+    wait_until(lambda: len(views_of(installation)) <= 1)
 
 
 def test_a_job_goes_on_and_its_changes_come_in_when_it_ends(
@@ -392,7 +384,7 @@ def test_what_a_job_changed_is_judged_when_it_comes_in(
     done(run(agent, "touch $TMPDIR/now"))
     # Its own processes alone: words of another test's command may be the same.
     proxy = agent.process.pid
-    until_gone(lambda: [one for one in descendants(proxy) if b"$TMPDIR/now" in words(one)], 0)
+    wait_until(lambda: not any(b"$TMPDIR/now" in words(one) for one in descendants(proxy)))
     subprocess.run([*git, "config", "core.hooksPath", "late"], check=True)
     number = int(begun.rpartition("[job ")[2].split()[0])
     said = texts(agent.call("job_status", {"job": number, "waitSeconds": 60}))
@@ -411,8 +403,7 @@ def words(process: int) -> bytes:
 def test_a_killed_proxy_leaves_nothing_of_a_command(installation: Installation) -> None:
     agent, here = shelled(installation), installation.workspace
     agent.start_call("run_command", {"command": "touch begun; sleep 60"})
-    while not any((one / "begun").exists() for one in views_of(installation)):
-        time.sleep(0.01)
+    wait_until(lambda: any((one / "begun").exists() for one in views_of(installation)))
     agent.process.kill()
     agent.process.wait()
     assert list(here.iterdir()) == []

@@ -3,8 +3,6 @@
 With a real sandbox and a shell server of somebody else's, which writes in the workspace at once.
 """
 
-from collections.abc import Callable
-from time import monotonic, sleep
 from typing import Final
 
 import pytest
@@ -12,8 +10,9 @@ import pytest
 from tests.e2e.confined_installation import done, escalations, refused
 from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import DEADLINE, Message, texts
+from tests.e2e.raw_client import Message, texts
 from tests.e2e.test_containment import contained, last, shell, why_asked
+from tests.program import wait_until
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -26,14 +25,6 @@ def leaves(installation: Installation, name: str) -> str:
     hook = installation.workspace / HOOK.format(d=name)
     script.write_text(f"mkdir -p {hook.parent}; echo evil > {hook}\n")
     return f"sh {script}"
-
-
-def until_contained(call: Callable[[], Message]) -> None:
-    """Repeat a call until the server that was ended has its sandbox again."""
-    end = monotonic() + DEADLINE
-    while (answer := call()).get("isError"):
-        assert monotonic() < end, texts(answer)
-        sleep(0.2)  # a start takes longer
 
 
 def said(answer: Message) -> str:
@@ -83,7 +74,7 @@ def test_a_call_that_races_the_look_is_ended_while_it_runs_and_containment_with_
     assert "Containment:     on, ended in 1" in status.stdout
     assert "but for our own shell" in status.stderr
     assert person.run("containment", "resume").returncode == 0
-    until_contained(lambda: shell(agent, "touch made.txt"))
+    wait_until(lambda: not shell(agent, "touch made.txt").get("isError"), pause=0.2)
 
 
 def test_ten_hooks_of_ten_calls_are_the_most_of_a_session(installation: Installation) -> None:

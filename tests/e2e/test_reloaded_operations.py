@@ -9,6 +9,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import RawClient, at
 from tests.e2e.test_operations import SAID, add_whole
+from tests.program import PATIENCE
 
 
 def annotate(installation: Installation, role: str) -> None:
@@ -30,7 +31,7 @@ def change(installation: Installation, agent: RawClient, *rules: dict[str, Json]
     installation.rules = [*rules]
     installation.write_policy()
     annotate(installation, "read-path")
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while (noticed(agent, "prompts"), noticed(agent, "resources")) <= before:
         assert time.monotonic() < end, agent.errors.read_text()
         agent.wait(0.1)

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,12 @@ from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at, text
 from tests.e2e.real_servers import npm_server
-from tests.program import PROXY
+from tests.program import PROXY, free_port, wait_until
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -33,11 +32,7 @@ def everything(transport: str, port: int) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)  # nobody tells of another program's socket
+        wait_until(lambda: is_open(port))
         yield
     finally:
         process.kill()

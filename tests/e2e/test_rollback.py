@@ -17,6 +17,7 @@ from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.e2e.real_servers import npm_server
+from tests.program import PATIENCE
 
 pytestmark = [
     pytest.mark.requirement("B-61", "B-62", "B-63", "B-64"),
@@ -88,7 +89,7 @@ def written_at_medium_risk(
     agent: RawClient, installation: Installation, path: Path, content: str = "after"
 ) -> Message:
     """What becomes of a write, as soon as the failure before it is known."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     # How a session does is looked at every half second.
     while True:
         path.write_text("before")
@@ -107,7 +108,7 @@ def approved_on_conditions(agent: RawClient, installation: Installation, path: P
 
     Until then it is approved without any, or not at all.
     """
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     for attempt in itertools.count():
         path.write_text("before")
         # Each with another text: what is repeated too often is stopped by the circuit breaker.

@@ -22,8 +22,9 @@ from tests.e2e.confined_installation import (
 )
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import Watch, descendants, marked
-from tests.e2e.raw_client import DEADLINE, RawClient
+from tests.e2e.raw_client import RawClient
 from tests.e2e.servers import hostile
+from tests.program import PATIENCE
 
 pytestmark = [pytest.mark.requirement("C-7", "C-12"), pytest.mark.usefixtures("sandbox")]
 
@@ -57,7 +58,7 @@ def test_nothing_of_a_sandbox_outlives_the_proxy(
     assert any(one.is_socket() for one in directory.iterdir())
     watch = Watch(processes)
     end(agent)
-    agent.process.wait(DEADLINE)
+    agent.process.wait(PATIENCE)
     assert watch.survivors() == set()
     assert marked(single.mark) == set()
     assert not directory.exists()

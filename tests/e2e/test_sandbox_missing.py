@@ -10,7 +10,8 @@ import pytest
 from tests.e2e.confined_installation import PATH, add_hostile, done, folder
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import marked
-from tests.e2e.raw_client import DEADLINE, Message
+from tests.e2e.raw_client import Message
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -65,7 +66,7 @@ lacking = pytest.mark.parametrize(
 def outcome_of_start(installation: Installation) -> tuple[int, str]:
     """Exit code and standard error of a proxy that must not start."""
     agent = installation.launch()
-    code = agent.process.wait(DEADLINE)
+    code = agent.process.wait(PATIENCE)
     return code, agent.errors.read_text()
 
 

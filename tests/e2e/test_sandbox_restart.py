@@ -34,8 +34,9 @@ from tests.e2e.confined_installation import (
 )
 from tests.e2e.installation import Installation
 from tests.e2e.process_tree import Watch, descendants
-from tests.e2e.raw_client import DEADLINE, Message, RawClient
+from tests.e2e.raw_client import Message, RawClient
 from tests.e2e.servers import hostile
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -55,7 +56,7 @@ killed = pytest.mark.parametrize(("who", "number"), KILLED.values(), ids=[*KILLE
 
 def until_answered(agent: RawClient, outside: Path) -> str:
     """The first answer of a server that is started again to an attempt to write outside."""
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + PATIENCE
     for attempt in itertools.count():
         # Each with another text: what is repeated too often is stopped by the circuit breaker.
         given: Message = {"path": str(outside), "text": str(attempt)}

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from tests.e2e.confined_installation import BLOCKED, Cell, add_hostile, done, refused
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at, texts
+from tests.program import wait_until
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -187,9 +187,7 @@ def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: 
         f"    pathlib.Path({str(place)!r}, 'done').touch()\n"
     )
     done(agent.call("run", {"code": code}))
-    deadline = monotonic() + 20
-    while not (place / "done").exists() or (place / ".git").exists():
-        assert monotonic() < deadline
+    wait_until(lambda: (place / "done").exists() and not (place / ".git").exists())
     assert "late/.git" in str(texts(agent.call("pids")))
 
 
@@ -207,11 +205,9 @@ def test_what_a_withdrawn_call_planted_is_put_back_and_stands_in_its_record(
         "time.sleep(600)\n"
     )
     request = agent.start_call("run", {"code": code})
-    until_there(place / "done")
-    deadline = monotonic() + 50
+    wait_until((place / "done").exists)
     agent.notify("notifications/cancelled", {"requestId": request})
-    while not installation.outcomes():
-        assert monotonic() < deadline
+    wait_until(installation.outcomes)
     # A look between the two of them has let the empty repository stay.
     assert not (place / ".git/hooks/post-commit").exists()
     assert "planted/.git" in str(at(installation.outcomes()[-1], "putBack"))
@@ -251,18 +247,12 @@ def test_a_storm_of_files_hides_nothing(cell: Cell) -> None:
         "pathlib.Path('storm-over').touch()\n"
     )
     request = agent.start_call("run", {"code": code})
-    until_there(begun)
+    wait_until(begun.exists)
     os.kill(agent.process.pid, signal.SIGSTOP)
     try:
         go.touch()
-        until_there(over)
+        wait_until(over.exists)
     finally:
         os.kill(agent.process.pid, signal.SIGCONT)
     done(agent.result(request))
     assert not (here / "stormy/.git").exists()
-
-
-def until_there(path: Path) -> None:
-    deadline = monotonic() + 50
-    while not path.exists():
-        assert monotonic() < deadline

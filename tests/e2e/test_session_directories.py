@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import orjson
@@ -14,7 +13,7 @@ from ironcurtain_proxy.sessions import SessionLock, remove_old_sessions
 from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import text
-from tests.program import PROXY
+from tests.program import PROXY, wait_until
 
 DAY = 86_400
 REMOVER = """
@@ -53,12 +52,6 @@ def remove_after_two_weeks(sessions: Path) -> None:
     remove_old_sessions(sessions, now() - 14 * DAY)
 
 
-def wait_until_gone(path: Path) -> None:
-    """The test's own timeout is the deadline."""
-    while path.exists():
-        time.sleep(0.01)
-
-
 def config(installation: Installation, **settings: int) -> str:
     file = installation.root / "config.json"
     file.write_bytes(orjson.dumps(settings))
@@ -70,7 +63,7 @@ def test_an_old_directory_goes_when_a_proxy_starts_and_a_young_one_stays(
 ) -> None:
     old, young = aged(sessions / "old"), aged(sessions / "young", 13)
     agent = scripted.start()
-    wait_until_gone(old)
+    wait_until(lambda: not old.exists())
     assert text(agent.call("answer", {"text": "works"})) == "works"
     assert (young / "session.log").read_text() == "words"
 
@@ -79,7 +72,7 @@ def test_the_time_is_a_setting(scripted: Installation, sessions: Path) -> None:
     old, young = aged(sessions / "old", 3), aged(sessions / "young", 1)
     agent = scripted.launch("--config", config(scripted, sessionRetentionDays=2))
     agent.initialize()
-    wait_until_gone(old)
+    wait_until(lambda: not old.exists())
     assert young.exists()
 
 

@@ -18,6 +18,7 @@ from tests.e2e.process_tree import Watch, below
 from tests.e2e.raw_client import RawClient
 from tests.e2e.test_containment import contained
 from tests.e2e.test_left_behind import IDENTITY
+from tests.program import wait_until
 from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -152,11 +153,7 @@ def test_a_storm_of_processes_ends_and_the_server_serves_on(tmp_path: Path) -> N
     )
     session.call("(setsid sh storm.sh > /dev/null 2>&1 < /dev/null &)")
     # It was brought to a standstill, or all of it was ended and the server is started again.
-    told = [session.agent.call("shell", {"command": "true"})]
-    end = time.monotonic() + 60
-    while told[-1].get("isError") and time.monotonic() < end:
-        told.append(session.agent.call("shell", {"command": "true"}))
-    assert not told[-1].get("isError"), told
+    wait_until(lambda: not session.agent.call("shell", {"command": "true"}).get("isError"))
     session.installation.end()
 
 

@@ -5,7 +5,6 @@
 
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import orjson
 
 from ironcurtain_proxy.model.values import Json
-from tests.e2e.raw_client import DEADLINE, Message
+from tests.e2e.raw_client import Message
+from tests.program import PATIENCE, wait_until
 
 
 class Topics(ThreadingHTTPServer):
@@ -30,16 +30,12 @@ class Topics(ThreadingHTTPServer):
 
     def next_message(self) -> Message:
         """The next message that was published as JSON."""
-        return self.published.get(timeout=DEADLINE)
+        return self.published.get(timeout=PATIENCE)
 
     def publish(self, topic: str, text: str) -> None:
         """Anybody's message, for all that listen. Waits until somebody does."""
-        end = time.monotonic() + DEADLINE
-        while not (heard := [to for name, to in self.listening if name == topic]):
-            assert time.monotonic() < end, "nobody listens"
-            time.sleep(0.01)
-        for to in heard:
-            to.put(text)
+        for heard in wait_until(lambda: [to for name, to in self.listening if name == topic]):
+            heard.put(text)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import os
 import threading
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ironcurtain_proxy.facts import resolver
@@ -76,10 +75,9 @@ async def test_a_disk_that_hangs_is_not_waited_for(
     ends = threading.Event()
 
     def hang(_request: AccessRequest) -> frozenset[RealPath]:
-        ends.wait(30)
+        ends.wait()
         return frozenset()
 
     monkeypatch.setattr(resolver, "directories_of", hang)
-    with anyio.fail_after(10):
-        assert await DirectoryFinder(deadline=0.01).find(naming(tmp_path)) is None
+    assert await DirectoryFinder(deadline=0.01).find(naming(tmp_path)) is None
     ends.set()

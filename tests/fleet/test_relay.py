@@ -1,8 +1,7 @@
 """Questions of a real proxy reach PostgreSQL, and only signed answers come back from there."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import orjson
 import psycopg
@@ -14,13 +13,7 @@ from tests.auto_confirm.store.postgres import Server, a_server, find
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.fleet.conftest import Machine
-
-
-def until(found: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 400  # a busy machine is no fault
-    while not found():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
+from tests.program import wait_until
 
 
 def rows(url: str, words: str) -> list[tuple[object, ...]]:
@@ -34,7 +27,7 @@ def listed(machine: Machine) -> list[Message]:
 
 
 def the_only(machine: Machine) -> Message:
-    until(lambda: len(listed(machine)) == 1, "no question came")
+    wait_until(lambda: len(listed(machine)) == 1, "no question came")
     return listed(machine)[0]
 
 
@@ -56,7 +49,7 @@ def test_two_persons_elsewhere_sign_and_the_call_goes(machine: Machine) -> None:
         assert "signed (2 signatures needed)" in done.stdout
     assert "isError" not in agent.result(call)
     assert machine.installation.outcomes()[-1]["decidedBy"] == "signed:ada+bob"
-    until(lambda: listed(machine) == [], "the question stayed open")
+    wait_until(lambda: listed(machine) == [], "the question stayed open")
     ((left, counted),) = rows(
         machine.url,
         """SELECT max(length(request)), (SELECT count(*) FROM ironcurtain_answers
@@ -107,7 +100,7 @@ def test_rows_that_an_intruder_writes_approve_nothing(machine: Machine) -> None:
             (b'{"escalationId": "what nobody asked"}', shown["id"]),
         )
     pending = "SELECT FROM ironcurtain_answers WHERE outcome IS NULL"
-    until(lambda: rows(machine.url, pending) == [], "the machine looked at none")
+    wait_until(lambda: rows(machine.url, pending) == [], "the machine looked at none")
     assert len(machine.installation.received()) == 1
     assert machine.command("approve", str(shown["id"]), "--key", str(ada)).returncode == 0
     assert "isError" not in agent.result(call)
@@ -148,7 +141,7 @@ def test_a_question_and_its_answer_outlive_relay_and_proxy(machine: Machine) -> 
     done = machine.there("approve", str(shown["id"]), "--key", str(ada))
     assert "has not looked at it yet" in done.stdout
     machine.relay()
-    until(lambda: list(machine.directory.glob("response-*")), "the answer did not come")
+    wait_until(lambda: list(machine.directory.glob("response-*")), "the answer did not come")
     second = machine.installation.start()
     assert "isError" not in second.result(asks(second))
     assert texts(second.result(asks(second)))[0].startswith("HELD: ")
@@ -176,10 +169,10 @@ def test_a_question_waits_while_postgresql_is_down_and_is_sent_when_it_is_back(
         the_only(machine)
         server.crash()
         second = agent.start_call("ask", {"text": "/srv/y"})
-        until(lambda: len(machine.requests()) == 2, "nobody was asked")
+        wait_until(lambda: len(machine.requests()) == 2, "nobody was asked")
         assert machine.there("pending").returncode == 2
         server.start()
-        until(lambda: len(listed(machine)) == 2, "a question was lost")
+        wait_until(lambda: len(listed(machine)) == 2, "a question was lost")
         for one in listed(machine):
             done = machine.there("approve", str(one["id"]), "--key", str(ada))
             assert done.returncode == 0, done.stderr
@@ -202,11 +195,13 @@ def test_a_copy_of_a_machine_ends_no_question_of_the_first(machine: Machine) -> 
     shown = the_only(machine)
     copy = machine.relay()
     log = machine.installation.root / "relay.log"
-    until(lambda: "an /etc/machine-id of its own" in log.read_text(), "the copy was not refused")
+    wait_until(
+        lambda: "an /etc/machine-id of its own" in log.read_text(), "the copy was not refused"
+    )
     assert [one["id"] for one in listed(machine)] == [shown["id"]]
     machine.relays[0].kill()
     machine.relays[0].wait()
-    until(lambda: "database: well again" in log.read_text(), "nobody took over")
+    wait_until(lambda: "database: well again" in log.read_text(), "nobody took over")
     assert copy.poll() is None
     done = machine.there("deny", str(shown["id"]), "--key", str(machine.installation.root / "ada"))
     assert done.returncode == 0, done.stderr

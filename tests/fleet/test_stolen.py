@@ -30,9 +30,9 @@ from tests.downstream.remote.test_tls import a_certificate
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import Message, RawClient
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import PATIENCE, Pages, logged_in_at
-from tests.fleet.test_relay import rows, until
-from tests.program import PROXY, ROOT
+from tests.fleet.pages import Pages, logged_in_at
+from tests.fleet.test_relay import rows
+from tests.program import PATIENCE, PROXY, ROOT, wait_until
 from tests.signed_answers import SoftPasskey
 
 KEY, PAGE, DATABASE, BUNDLE = "a person's key", "the page", "the database", "a key for bundles"
@@ -291,7 +291,7 @@ def test_no_two_stolen_things_approve_more_than_is_said(
             for number, case in enumerate(CASES)
             for name in RULES
         }
-        until(lambda: len(rows(postgres_url, _ASKED)) == len(calls), "not all questions came")
+        wait_until(lambda: len(rows(postgres_url, _ASKED)) == len(calls), "not all questions came")
         questions = asked_of(rows(postgres_url, _ASKED))
         for case in CASES:
             if case & {BUNDLE, MACHINE}:
@@ -301,7 +301,7 @@ def test_no_two_stolen_things_approve_more_than_is_said(
                 thieves.submit(parts.attack, case, one) for (case, _), one in questions.items()
             ]:
                 done.result()
-        until(lambda: rows(postgres_url, _UNSEEN) == [], "the machine has not looked at all")
+        wait_until(lambda: rows(postgres_url, _UNSEEN) == [], "the machine has not looked at all")
         for one in questions.values():
             no = replace(one, approved=False, key=parts.bob.key)
             no = replace(no, signature=parts.bob.sign(no))

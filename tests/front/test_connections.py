@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ironcurtain_proxy.front import connections
 from ironcurtain_proxy.front.connections import FrontConnection, JoinedWrites
+from tests.program import PATIENCE
 
-PATIENCE = 20.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n"
 
 

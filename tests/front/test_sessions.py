@@ -17,6 +17,7 @@ from ironcurtain_proxy.front.sessions import (
     Sessions,
     TooManySessionsError,
 )
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +47,7 @@ def a_request() -> Message:
 
 
 async def until_ended(sessions: Sessions, session: AgentSession) -> None:
-    while sessions.find(session.principal, session.name) is not None:  # noqa: ASYNC110
-        await anyio.sleep(0.01)
+    await until(lambda: sessions.find(session.principal, session.name) is None)
 
 
 async def test_a_principal_has_no_more_than_its_share_and_another_its_own() -> None:
@@ -94,8 +94,7 @@ async def test_sessions_that_are_about_to_start_count_too() -> None:
     async with running(some(slowly)) as sessions, anyio.create_task_group() as tasks:
         for _ in range(MOST + 3):
             tasks.start_soon(begin, sessions)
-        while len(begun) < 3:  # noqa: ASYNC110
-            await anyio.sleep(0.01)
+        await until(lambda: len(begun) >= 3)
         may_start.set()
     assert (begun.count(False), begun.count(True)) == (3, MOST)
 
@@ -172,8 +171,7 @@ async def test_an_answer_is_handed_out_however_deep_a_server_nests_it(depth: int
         follower = session.begin(a_request()).follow()
         answer = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % (b"[" * depth + b"]" * depth)
         await session.send(answer + b"\n")
-        with anyio.fail_after(20):
-            assert await follower.next() == answer
+        assert await follower.next() == answer
         assert sessions.find("alice", session.name) is session
 
 
@@ -184,8 +182,7 @@ async def test_progress_of_an_odd_shape_ends_no_session(odd: bytes) -> None:
         follower = session.begin(a_request()).follow()
         told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{%b}}' % odd
         await session.send(told + b'\n{"id":1,"result":{}}\n')
-        with anyio.fail_after(20):
-            assert [await follower.next(), await follower.next()] == [told, b'{"id":1,"result":{}}']
+        assert [await follower.next(), await follower.next()] == [told, b'{"id":1,"result":{}}']
         assert sessions.find("alice", session.name) is session
 
 
@@ -222,8 +219,7 @@ async def test_an_answer_that_cannot_be_handed_out_is_an_error() -> None:
         session = await sessions.begin("alice")
         follower = session.begin(a_request()).follow()
         await session.send(answer + b"\n")
-        with anyio.fail_after(10):
-            line = await follower.next()
+        line = await follower.next()
         assert b"the answer is too large" in (line or b"")
         assert sessions.find("alice", session.name) is session
 
@@ -234,8 +230,7 @@ async def test_a_request_that_came_before_the_end_of_its_session_is_answered_aft
         session.process.close_input()
         await until_ended(sessions, session)
         follower = session.begin(a_request()).follow()
-        with anyio.fail_after(10):
-            line = await follower.next()
+        line = await follower.next()
         assert b"the session ended before the answer" in (line or b"")
         assert session.is_idle
 
@@ -270,8 +265,7 @@ async def test_a_notification_reaches_its_request_whatever_else_its_server_names
         await session.send(line + b"\n")
         for number in (1, 2):
             await session.send(b'{"id":%d,"result":{}}\n' % number)
-        with anyio.fail_after(20):
-            first = {1: await one.next(), 2: await two.next()}
+        first = {1: await one.next(), 2: await two.next()}
     assert [number for number, said in first.items() if said == line] == (
         [] if reaches is None else [reaches]
     )

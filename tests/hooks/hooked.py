@@ -4,8 +4,6 @@ import os
 import socket
 import struct
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -291,12 +289,6 @@ def installed_at(state: Path, seconds: float) -> None:
     document = orjson.loads(kept.read_bytes())
     document["moment"]["seconds"] = seconds
     kept.write_bytes(orjson.dumps(document))
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, which the test's own time limit ends."""
-    while not condition():
-        time.sleep(0.005)
 
 
 def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:

@@ -7,8 +7,9 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.installing import install, place_in
-from tests.hooks.hooked import CLAUDE, HookedHome, until
+from tests.hooks.hooked import CLAUDE, HookedHome
 from tests.hooks.scripted_model import serving
+from tests.program import wait_until
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -70,7 +71,7 @@ def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_no
     )
     # The prompt was the user's word while the session went on; its kernel ended with it.
     doors = home.state / "doors"
-    until(lambda: [one.name for one in doors.iterdir()] == ["claude.fired"])
+    wait_until(lambda: [one.name for one in doors.iterdir()] == ["claude.fired"])
     edited = next(one for one in home.outcomes() if one["hookTool"] == "Edit")
     listed = home.command("rollback", "--list").stdout
     assert "changed notes.txt" in listed
@@ -105,7 +106,7 @@ def test_a_running_session_obeys_no_file_that_switches_its_hooks_off(home: Hooke
     def change(name: str, text: str) -> None:
         seen = fired.stat().st_size
         (own / name).write_text(text)
-        until(lambda: fired.stat().st_size > seen)
+        wait_until(lambda: fired.stat().st_size > seen)
 
     with serving([("Write", {"file_path": one, "content": "x"}) for one in outside]) as model:
         model.before[1] = lambda: change("settings.json", '{"env": {"LD_DEBUG": "help"}}')

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.hooks.test_lost_data import HELD, contents, furnish
 from tests.hooks.test_other_clients import end_by_signal
 from tests.hooks.test_questions import waiting
 from tests.hooks.test_runs import tree
+from tests.program import wait_until
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -233,8 +233,7 @@ def test_servers_in_sandboxes_and_hooks_have_one_kernel_one_approval_and_one_tim
 
         def until_shared() -> None:
             # The client asks the model before its servers have started.
-            while not list((home.state / "sessions").glob(f"*/{SHARED}")):
-                time.sleep(0.01)
+            wait_until(lambda: list((home.state / "sessions").glob(f"*/{SHARED}")))
             lock = ListenerLock.acquire(home.state / "sessions")
             assert lock is not None
             exits.callback(lock.release)

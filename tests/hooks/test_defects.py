@@ -14,8 +14,9 @@ import pytest
 
 from ironcurtain_proxy.model.values import object_of
 from tests import program
-from tests.hooks.hooked import HookedHome, decision_in, until
+from tests.hooks.hooked import HookedHome, decision_in
 from tests.hooks.test_questions import listener, open_questions, waiting
+from tests.program import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -181,10 +182,10 @@ def test_a_hook_that_is_killed_in_the_middle_of_its_event_leaves_no_call_open(
             waiting(home)
             os.killpg(hook.pid, signal.SIGKILL)
             hook.communicate(timeout=60)
-            until(lambda: not open_questions(home))
-            until(has_ended(home, number))
+            wait_until(lambda: not open_questions(home))
+            wait_until(has_ended(home, number))
         subprocess.run(connecting(home, HALF), check=True)
-        until(has_ended(home, 3))
+        wait_until(has_ended(home, 3))
         assert home.kernel() == kernel, said(home)
     assert "unreadable-event" in str(home.outcomes()[-1]["policyDecision"])
     assert states(home) == ["denied"] * 3
@@ -205,7 +206,7 @@ def test_more_connections_than_a_kernel_has_descriptors_end_no_session(
     )
     assert many.stdout is not None
     assert many.stdout.readline() == "all wait\n"
-    until(lambda: len([*Path(f"/proc/{kernel}/fd").iterdir()]) == _FEW)
+    wait_until(lambda: len([*Path(f"/proc/{kernel}/fd").iterdir()]) == _FEW)
     many.communicate()
     assert home.decide("Bash", {"command": "ls"}) == "silence", said(home)
     assert home.kernel() == kernel, said(home)
@@ -224,7 +225,7 @@ def test_a_defect_beside_the_calls_is_logged_and_ends_no_session(home: HookedHom
             answered.with_suffix(".new").write_text(f'{{"decision": "{answer}"}}')
             answered.with_suffix(".new").rename(answered)
             assert decision_in(hook.communicate(timeout=60)[0]) == "deny"
-        until(lambda: said(home).count("begins again") == len(BACKGROUND))
+        wait_until(lambda: said(home).count("begins again") == len(BACKGROUND))
         for one in (*BACKGROUND, "judge_response"):
             assert f"ZeroDivisionError: planted in {one}\n" in said(home), one
         assert home.decide("Bash", {"command": "ls"}) == "silence"

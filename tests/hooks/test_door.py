@@ -14,7 +14,8 @@ from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
-from tests.hooks.hooked import HookedHome, decision_in, until
+from tests.hooks.hooked import HookedHome, decision_in
+from tests.program import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -44,7 +45,7 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
         )
     kernel = home.kernel()
     home.end_session()
-    until(lambda: not Path(f"/proc/{kernel}").exists())
+    wait_until(lambda: not Path(f"/proc/{kernel}").exists())
     assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
     intents = [one for one in home.records() if "result" not in one]
     assert [(one["door"], one["hookTool"], one["decidedBy"]) for one in intents] == [

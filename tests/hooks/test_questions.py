@@ -14,7 +14,8 @@ from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
-from tests.hooks.hooked import HookedHome, decision_in, until
+from tests.hooks.hooked import HookedHome, decision_in
+from tests.program import wait_until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -60,7 +61,7 @@ def open_questions(home: HookedHome) -> list[Path]:
 
 def waiting(home: HookedHome) -> str:
     """Return the id of the question that waits, once there is one."""
-    until(lambda: open_questions(home))
+    wait_until(lambda: open_questions(home))
     found = open_questions(home)[0]
     # The client makes its own call, so nobody may change it.
     assert b"mayEdit" not in found.read_bytes()
@@ -241,7 +242,7 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
         asked = begun(home, "Bash", {"command": "echo x"})
         hook = home.start("PermissionRequest", question(asked))
         command = agent.start_call("shell__run_command", {"command": "npm test", "cwd": "."})
-        until(lambda: len(open_questions(home)) == 2)
+        wait_until(lambda: len(open_questions(home)) == 2)
         pending = home.command("pending").stdout
         assert ("echo x" in pending, "npm test" in pending) == (True, True)
         for one in open_questions(home):

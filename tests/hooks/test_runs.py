@@ -22,7 +22,8 @@ from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
 from tests.e2e.raw_client import Message
-from tests.hooks.hooked import HookedHome, as_claude, decision_in, until
+from tests.hooks.hooked import HookedHome, as_claude, decision_in
+from tests.program import wait_until
 from tests.tables import table
 
 pytestmark = [
@@ -148,7 +149,7 @@ def test_a_signal_reaches_the_command_and_the_end_of_the_client_ends_it(home: Ho
     assert process.stdout.read() == b""
     process.communicate()
     # It is recorded as every other, with what it had changed.
-    until(lambda: "created begun" in str(home.outcomes()[-1]))
+    wait_until(lambda: "created begun" in str(home.outcomes()[-1]))
     assert (home.workspace / "begun").exists()
 
 

@@ -18,8 +18,9 @@ from ironcurtain_proxy.hooks.kernel import SHARED
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
-from tests.hooks.hooked import HookedHome, decision_in, installed_at, until
+from tests.hooks.hooked import HookedHome, decision_in, installed_at
 from tests.hooks.test_questions import listener, waiting
+from tests.program import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -57,11 +58,11 @@ def proxy(home: HookedHome, **variables: str) -> Iterator[RawClient]:
         agent.result(agent.request("initialize", greeted))
         agent.notify("notifications/initialized")
         try:
-            until(lambda: notes(home).keys() - before)
+            wait_until(lambda: notes(home).keys() - before)
             (own,) = notes(home).keys() - before
             # The end of a session is told to a socket that is there, and to no other.
             doors = home.state / "doors"
-            until(lambda: notes(home)[own] or any(one.is_socket() for one in doors.iterdir()))
+            wait_until(lambda: notes(home)[own] or any(one.is_socket() for one in doors.iterdir()))
             yield agent
         finally:
             # It ends with the last of both.
@@ -93,7 +94,7 @@ def test_a_kernel_that_has_judged_nothing_leaves_the_hooks_and_the_user_s_words_
     own = home.kernel()
     with proxy(home):
         assert said(home) == [""]
-        until(lambda: not Path(f"/proc/{own}").exists())
+        wait_until(lambda: not Path(f"/proc/{own}").exists())
         found = [*(home.state / "sessions").glob("*/user-context.json")]
         assert ["look at the page" in one.read_text() for one in found] == [True]
 
@@ -221,7 +222,7 @@ def test_a_client_of_another_user_is_not_served(home: HookedHome) -> None:
         os.setuid(65534)
         signal.pause()
     try:
-        until(lambda: Path(f"/proc/{child}").stat().st_uid != os.geteuid())
+        wait_until(lambda: Path(f"/proc/{child}").stat().st_uid != os.geteuid())
         with pytest.raises(ConfigurationError, match="another user's"):
             sharing._settings("claude", child, load_settings({**home.environment()}))
     finally:

@@ -28,7 +28,8 @@ from ironcurtain_proxy.hooks.launching import (
 from ironcurtain_proxy.hooks.runs import serve_at, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.facts.unprivileged import without_privileges
-from tests.hooks.hooked import HookedHome, decision_in, until
+from tests.hooks.hooked import HookedHome, decision_in
+from tests.program import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 PR_SET_DUMPABLE = 4
@@ -57,7 +58,7 @@ def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_pa
     subprocess.run(
         ["setsid", sys.executable, "-c", between, script, str(door), str(said)], check=True
     )
-    until(said.exists)
+    wait_until(said.exists)
     assert said.read_bytes() == b""
     assert list((home.state / "sessions").glob("*/user-context.json")) == []
 
@@ -97,7 +98,7 @@ def test_the_answer_of_another_user_s_door_is_none(home: HookedHome) -> None:
                     pass
                 hook.sendall(b"{}\n\0")
                 hook.close()
-    until(door.exists)
+    wait_until(door.exists)
     done = home.fire("PreToolUse", home.call("Bash", {"command": "curl https://example.com"}))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -207,7 +208,7 @@ def test_no_door_is_found_at_which_nobody_listens_yet(
     async def look() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve_at, door, serve)
-            await anyio.to_thread.run_sync(until, door.is_socket)
+            await anyio.to_thread.run_sync(wait_until, door.is_socket)
             with short_path(door) as path:
                 await (await anyio.connect_unix(path)).aclose()
             tasks.cancel_scope.cancel()

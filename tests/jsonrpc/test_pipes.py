@@ -19,9 +19,8 @@ pytestmark = pytest.mark.anyio
 
 async def drained(reader: LineReader) -> list[bytes | Oversize]:
     lines: list[bytes | Oversize] = []
-    with anyio.fail_after(20):
-        while (line := await reader.receive()) is not None:
-            lines.append(line)
+    while (line := await reader.receive()) is not None:
+        lines.append(line)
     return lines
 
 
@@ -109,20 +108,19 @@ async def test_who_is_not_listened_to_has_to_wait() -> None:
     os.set_blocking(write, False)
     line = b"y" * 999 + b"\n"
     written = 0
-    with anyio.fail_after(20):
-        refused = 0
-        while refused < 20:  # Until the pipe stays full, however often the loop has turned.
-            try:
-                written += os.write(write, line * 64)
-                refused = 0
-            except BlockingIOError:
-                refused += 1
-            await anyio.sleep(0.001)
-        assert written < 16 << 20
-        for _ in range(written // len(line) // 2):
-            assert await reader.receive() == line[:-1]
-        await anyio.sleep(0.01)
-        assert os.write(write, line) == len(line)
+    refused = 0
+    while refused < 20:  # Until the pipe stays full, however often the loop has turned.
+        try:
+            written += os.write(write, line * 64)
+            refused = 0
+        except BlockingIOError:
+            refused += 1
+        await anyio.sleep(0.001)
+    assert written < 16 << 20
+    for _ in range(written // len(line) // 2):
+        assert await reader.receive() == line[:-1]
+    await anyio.sleep(0.01)
+    assert os.write(write, line) == len(line)
     os.close(write)
     reader.close()
 
@@ -163,12 +161,11 @@ async def test_a_writer_waits_for_a_slow_reader_and_every_line_arrives_whole() -
             await writer.send(line)
         await writer.drain_and_close()
 
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(send)
-            await anyio.wait_all_tasks_blocked()
-            assert 0 < writer.backlog < 2 << 20
-            got += await drained(await open_reader(read))
+    async with anyio.create_task_group() as group:
+        group.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        assert 0 < writer.backlog < 2 << 20
+        got += await drained(await open_reader(read))
     assert got == [line[:-1] for line in lines]
 
 
@@ -179,8 +176,7 @@ async def test_a_cancelled_send_leaves_no_half_line() -> None:
         await writer.send(b"x" * 5_000_000 + b"\n")
     writer.write(b"next\n")
     reader = await open_reader(read)
-    with anyio.fail_after(20):
-        first, second = await reader.receive(), await reader.receive()
+    first, second = await reader.receive(), await reader.receive()
     assert isinstance(first, bytes)
     assert (len(first), second) == (5_000_000, b"next")
     writer.abort()
@@ -197,11 +193,10 @@ async def test_sending_into_a_closed_pipe_is_an_error_also_for_who_waits() -> No
             await writer.send(b"x" * 10_000_000 + b"\n")
         ended.append(True)
 
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(send)
-            await anyio.wait_all_tasks_blocked()
-            os.close(read)
+    async with anyio.create_task_group() as group:
+        group.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        os.close(read)
     assert ended
     with pytest.raises(BrokenPipeError):
         writer.write(b"x\n")

@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 from ironcurtain_proxy.ports import AnswerJudge
+from tests.program import until
 
 
 class RealClock:
@@ -119,13 +120,12 @@ class Box:
         return sorted(entry.name for entry in self.path.iterdir())
 
     @asynccontextmanager
-    async def asked(self, question: Escalation, patience: float = 50) -> AsyncIterator[None]:
+    async def asked(self, question: Escalation) -> AsyncIterator[None]:
         """While the question is open; leaving waits for its ruling."""
-        with anyio.fail_after(patience):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.ask, question)
-                await until(self.request(question).exists)
-                yield
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.ask, question)
+            await until(self.request(question).exists)
+            yield
 
     async def ruling(self, question: Escalation, raw: bytes | Mapping[str, Json]) -> Ruling:
         """What an answer leads to."""
@@ -156,9 +156,3 @@ async def a_box(
         await tasks.start(mailbox.run)
         yield Box(path, mailbox)
         tasks.cancel_scope.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110  files give no event
-            await anyio.sleep(0.002)

@@ -22,7 +22,8 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import KERNEL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 from ironcurtain_proxy.private_directory import MailboxDirectory
-from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, an_id, escalation, until, within
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, an_id, escalation, within
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

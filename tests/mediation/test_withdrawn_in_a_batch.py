@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.values import Json
 from tests.examples import sample
 from tests.fakes import DONE, Harness
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -149,8 +150,7 @@ class Session:
         numbers = tuple([-number for number in _CALLS])
         await _in_callback(lambda: self.arrive(numbers))
         # On a busy machine a short deadline can pass already here; then all are refused.
-        while len(self.asked) + len(self.told) < len(numbers):
-            await checkpoint()
+        await until(lambda: len(self.asked) + len(self.told) >= len(numbers))
         await _in_callback(self.settle)
         await self.requests.until_idle()
         self.told.clear()
@@ -167,16 +167,15 @@ class Session:
         await self.turns()
         if self.fault == "slow":
             self.disk.gate.set()
-        with anyio.fail_after(20):
-            while len(self.asked) + len(self.told) + (0 <= at < self.points) < len(_CALLS):
-                await checkpoint()
+        await until(
+            lambda: len(self.asked) + len(self.told) + (0 <= at < self.points) >= len(_CALLS)
+        )
         self.disk.is_full = self.fault.startswith("full")
         await _in_callback(self.settle)
         await self.turns()
-        with anyio.fail_after(20):
-            while self.asked:
-                await _in_callback(self.settle)
-            await self.requests.until_idle()
+        while self.asked:
+            await _in_callback(self.settle)
+        await self.requests.until_idle()
 
     def check(self) -> None:
         """Nothing is lost, done twice, or out of order."""
@@ -245,8 +244,7 @@ async def test_what_comes_together_is_written_together(tmp_path: Path, disk: Dis
     await session.warm()
     session.disk.writes.clear()
     await _in_callback(lambda: session.arrive(_CALLS))
-    while len(session.asked) < len(_CALLS):
-        await checkpoint()
+    await until(lambda: len(session.asked) >= len(_CALLS))
     await _in_callback(session.settle)
     await session.requests.until_idle()
     assert [data.count(b"\n") for data in disk.writes] == [3, 3]

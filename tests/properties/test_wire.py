@@ -58,15 +58,14 @@ def test_an_agents_request_is_answered_once_whatever_comes_beside_it(lines: list
 
 async def _answered_once(data: bytes) -> None:
     ours = [f"ours-{number}" for number in range(3)]
-    with anyio.fail_after(20):
-        async with an_agent() as agent:
-            await agent.initialize()
-            for request_id in ours:
-                agent.send(id=request_id, method="ping")
-                agent.write(data + b"\n")
-            agent.hang_up()
-            while isinstance(line := await agent.lines.receive(), bytes):
-                agent.arrived.append(orjson.loads(line))
+    async with an_agent() as agent:
+        await agent.initialize()
+        for request_id in ours:
+            agent.send(id=request_id, method="ping")
+            agent.write(data + b"\n")
+        agent.hang_up()
+        while isinstance(line := await agent.lines.receive(), bytes):
+            agent.arrived.append(orjson.loads(line))
     answers = Counter(
         str(one["id"]) for one in agent.arrived if "method" not in one and "id" in one
     )
@@ -127,9 +126,8 @@ async def _ended_once(lines: list[bytes]) -> None:
             await connection.call(params, 10, pass_on)
         ended.append(True)
 
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            for number in range(CALLS):
-                tasks.start_soon(call, number)
-            tasks.start_soon(connection.run)
+    async with anyio.create_task_group() as tasks:
+        for number in range(CALLS):
+            tasks.start_soon(call, number)
+        tasks.start_soon(connection.run)
     assert len(ended) == CALLS

@@ -93,10 +93,9 @@ async def test_a_function_that_does_not_come_back_is_not_waited_for_past_the_dea
         asked.append(escalation.id)
         await anyio.sleep_forever()
 
-    with anyio.fail_after(5):
-        reviewer = CallbackReviewer(waits, FakeClock())
-        assert await reviewer.ask(a_question(seconds=0.02)) == expired
-        assert await reviewer.ask(a_question(seconds=0)) == expired
+    reviewer = CallbackReviewer(waits, FakeClock())
+    assert await reviewer.ask(a_question(seconds=0.02)) == expired
+    assert await reviewer.ask(a_question(seconds=0)) == expired
     assert len(asked) == 1
 
 

@@ -24,6 +24,7 @@ from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.review import open_questions as desk_module
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.review.terminal import Channel, Panel
+from tests.program import until
 from tests.review.open_questions_fixture import YES, Person, at_work, question, state_of
 
 pytestmark = pytest.mark.anyio
@@ -78,8 +79,7 @@ async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved
         await person.until_asked(1)
         assert person.asked == [question(1).id]
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         assert await desk.ask(question(3)) == replace(YES, question=question(1).id)
         assert state_of(desk, question(1).id) is None
         assert await desk.ask(question(4)) == Held(question(4).id)
@@ -95,8 +95,7 @@ async def test_a_held_call_stays_approved_though_another_result_names_its_target
         ]
         await desk.ask(one)
         person.answer(one, YES)
-        while state_of(desk, one.id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, one.id) == "approved")
         assert await desk.ask(later) == replace(YES, question=one.id)
 
 
@@ -106,8 +105,7 @@ async def test_an_approval_that_nobody_comes_back_for_lapses() -> None:
         clock.tick = 0.02
         await desk.ask(question(1))
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         clock.seconds += 301
         assert state_of(desk, question(1).id) is None
         assert await desk.ask(question(2)) == Held(question(2).id)
@@ -122,8 +120,7 @@ async def test_an_approval_is_for_the_same_call_under_the_same_policy(
         clock.tick = 0.02
         await desk.ask(question(1))
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         assert isinstance(await desk.ask(question(2, call, policy)), Held)
 
 
@@ -277,8 +274,7 @@ async def test_an_answer_is_not_used_for_the_same_arguments_when_they_lead_elsew
         assert await desk.ask(question(1)) == Held(question(1).id)
         await person.until_asked(1)
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         assert await desk.ask(CHANGES[what](question(2))) == Held(question(2).id)
         await person.until_asked(2)
         assert person.asked == [question(1).id, question(2).id]
@@ -318,8 +314,7 @@ async def test_the_refusal_of_a_held_call_that_nobody_waits_for_is_told_once(
         clock.tick = 0.02
         assert await desk.ask(question(1)) == Held(question(1).id)
         person.answer(question(1), refusal)
-        while not told:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: told)
         assert await desk.ask(question(2)) == replace(refusal, question=question(1).id)
     assert told == [(question(1), refusal)]
 

@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.review import open_questions as desk_module
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock
+from tests.program import until
 from tests.review.open_questions_fixture import YES, Aftermath, Person, at_work, question, state_of
 
 pytestmark = pytest.mark.anyio
@@ -41,8 +42,7 @@ async def test_an_approval_of_more_capabilities_than_are_missing_by_now_is_used(
         await desk.ask(lacking(question(1), "fs.delete", "fs.write"))
         await person.until_asked(1)
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         other = lacking(question(2), "net.egress")
         assert await desk.ask(other) == Held(question(2).id)
         ruling = await desk.ask(lacking(question(3), "fs.write"))
@@ -57,8 +57,7 @@ async def test_an_approval_of_fewer_capabilities_than_are_missing_by_now_is_not_
         await desk.ask(lacking(question(1), "fs.write"))
         await person.until_asked(1)
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         both = lacking(question(2), "fs.delete", "fs.write")
         assert await desk.ask(both) == Held(question(2).id)
 
@@ -70,8 +69,7 @@ async def test_who_approved_is_told_that_nobody_came_back(*, fails: bool) -> Non
         clock.tick = 0.02
         await desk.ask(question(1))
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         clock.seconds += 301
         assert desk.open() == ()
         assert desk.open() == ()
@@ -89,8 +87,7 @@ async def test_who_approved_is_told_that_the_agent_gave_up_at_that_moment(
 
         async def busy(_: float) -> None:
             person.answer(question(1), YES)
-            while state_of(desk, question(1).id) != "approved":
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: state_of(desk, question(1).id) == "approved")
             approved.set()
             await anyio.sleep_forever()
 
@@ -145,8 +142,8 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
         # The second call waits by now, and comes before the first, which has just looked.
         await waiting.wait()
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        # None: the second call has used it.
+        await until(lambda: state_of(desk, question(1).id) in {"approved", None})
         for _ in range(10):
             await anyio.lowlevel.checkpoint()
 
@@ -175,8 +172,7 @@ async def test_an_approval_does_not_last_longer_because_the_clock_was_set_back()
         await tasks.start(desk.run)
         await desk.ask(question(1))
         person.answer(question(1), YES)
-        while state_of(desk, question(1).id) != "approved":
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: state_of(desk, question(1).id) == "approved")
         clock.seconds += 301
         assert desk.open() == ()
         tasks.cancel_scope.cancel()

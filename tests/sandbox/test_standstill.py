@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.sandbox.standstill import Standstill
 from tests.e2e.confined_installation import require_sandbox
+from tests.program import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 
@@ -71,13 +72,6 @@ def ran(top: int) -> list[tuple[str, str]]:
                 lines = thread.read_text().splitlines()
                 found.append((str(thread), " ".join(lines[-2:])))
     return found
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def stops(still: Standstill) -> None:
@@ -169,7 +163,7 @@ def test_what_stands_still_does_not_run_until_it_is_told_to(code: str) -> None:
             assert ran(top) == before
         still.go_on()
         if code is not VFORK:
-            until(lambda: ran(top) != before)
+            wait_until(lambda: ran(top) != before)
 
 
 def test_a_process_that_hops_from_pid_to_pid_stands_still_or_is_ended() -> None:
@@ -193,7 +187,7 @@ def test_too_many_processes_are_ended_and_that_is_said() -> None:
         assert still.last == (
             "it has more than 30 processes and threads, so all of its processes were ended"
         )
-        until(lambda: inside(top) == [])
+        wait_until(lambda: inside(top) == [])
 
 
 def test_what_had_stopped_itself_is_not_continued() -> None:
@@ -206,7 +200,7 @@ def test_what_had_stopped_itself_is_not_continued() -> None:
         stops(still)
         before = dict(ran(top))
         still.go_on()
-        until(lambda: len({*ran(top)} - {*before.items()}) >= 1)
+        wait_until(lambda: len({*ran(top)} - {*before.items()}) >= 1)
         assert sum("T (stopped)" in Path(one).read_text() for one in before) == 1
 
 
@@ -231,7 +225,7 @@ def test_a_shell_does_not_notice_that_its_child_was_stopped() -> None:
         for _ in range(10):
             stops(still)
             still.go_on()
-        until(functools.partial(none_is_stopped, top))
+        wait_until(functools.partial(none_is_stopped, top))
         assert len(inside(top)) == count
 
 
@@ -245,7 +239,7 @@ def test_what_is_to_go_on_while_it_is_being_stopped_goes_on() -> None:
             thread.join(30)
             assert not still.is_standing
         before = ran(top)
-        until(lambda: ran(top) != before)
+        wait_until(lambda: ran(top) != before)
 
 
 def test_what_woke_by_itself_is_stopped_again() -> None:
@@ -266,7 +260,7 @@ def test_at_the_end_only_the_server_goes_on() -> None:
         stops(still)
         *chain, left = sorted(inside(top))
         still.finish(chain)
-        until(lambda: "T (stopped)" not in Path(f"/proc/{chain[-1]}/status").read_text())
+        wait_until(lambda: "T (stopped)" not in Path(f"/proc/{chain[-1]}/status").read_text())
         assert "T (stopped)" in Path(f"/proc/{left}/status").read_text()
         still.want()
         still.stop()

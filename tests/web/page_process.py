@@ -14,8 +14,8 @@ import pytest
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from tests import program
+from tests.program import PATIENCE
 
-_PATIENCE_MS = 60_000
 _QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -36,8 +36,7 @@ class Command:
     async def link(self) -> str:
         """The next link that the command shows."""
         assert self.process.stdout is not None
-        with anyio.fail_after(30):
-            return (await anyio.to_thread.run_sync(self.process.stdout.readline)).decode().strip()
+        return (await anyio.to_thread.run_sync(self.process.stdout.readline)).decode().strip()
 
 
 @asynccontextmanager
@@ -68,7 +67,7 @@ async def a_browser() -> AsyncIterator[BrowserContext]:
         if os.environ.get("REQUIRE_BROWSER"):
             pytest.fail("Chromium is not installed")
         pytest.skip("Chromium is not installed: apt-get install chromium")
-    expect.set_options(timeout=_PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE * 1000)
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=program, args=[*_QUIET])
         try:
@@ -84,7 +83,7 @@ async def a_tab(
     browser: BrowserContext, link: str, width: int = 1200, height: int = 900
 ) -> AsyncIterator[Page]:
     page = await browser.new_page()
-    page.set_default_timeout(_PATIENCE_MS)
+    page.set_default_timeout(PATIENCE * 1000)
     try:
         await page.set_viewport_size({"width": width, "height": height})
         await page.goto(link)

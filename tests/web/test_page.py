@@ -19,14 +19,14 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.reply import ResultSummary
 from tests.audit.specimens import record
 from tests.fakes import NO_TLS
-from tests.mailbox.mailbox_fixture import APPROVED, Box, a_box, escalation, until
+from tests.mailbox.mailbox_fixture import APPROVED, Box, a_box, escalation
+from tests.program import PATIENCE, until
 from tests.questions import ETC, SRV
 from tests.sessions.session_fixture import a_session
 from tests.web.page_process import a_command, a_tab
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
-PATIENCE = 120.0
 """Seconds: a browser on a busy machine is slow."""
 EVIL = "<img src=x onerror=document.title='evil'>"
 
@@ -55,11 +55,10 @@ async def press(page: Page, key: str, asked: Escalation, box: Box) -> None:
 
     A key that comes too soon holds all keys for a moment, so each has that moment to itself.
     """
-    with anyio.fail_after(PATIENCE):
-        while asked.id not in box.rulings:
-            await page.keyboard.press(key)
-            with anyio.move_on_after(1):
-                await until(lambda: asked.id in box.rulings)
+    while asked.id not in box.rulings:
+        await page.keyboard.press(key)
+        with anyio.move_on_after(1):
+            await until(lambda: asked.id in box.rulings)
 
 
 async def test_a_person_reads_a_call_and_answers_by_key(
@@ -80,7 +79,7 @@ async def test_a_person_reads_a_call_and_answers_by_key(
         candidates=(ETC, SRV),
     )
     async with a_page(browser, tmp_path) as (box, page):
-        async with box.asked(first, PATIENCE):
+        async with box.asked(first):
             await expect(page.locator("#headline")).to_contain_text("files/edit_file")
             text = await page.locator("#question").inner_text()
             for words in (EVIL, "-    return a - b", "+    return a + b", ETC.description):
@@ -103,7 +102,7 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
     command = "make\n" + "x\n" * 100
     second = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": command})
     async with a_page(browser, tmp_path) as (box, page):
-        async with box.asked(second, PATIENCE):
+        async with box.asked(second):
             await expect(page.locator("#headline")).to_contain_text("command=make")
             await expect(page.locator("#approve")).to_be_disabled()
             await expect(page.locator("#hint")).to_contain_text("Read to the end")
@@ -129,8 +128,8 @@ async def test_a_row_keeps_focus_and_click_while_the_list_refreshes(
     row = "#waiting li:has-text('make two') button"
     async with (
         a_page(browser, tmp_path) as (box, page),
-        box.asked(first, PATIENCE),
-        box.asked(second, PATIENCE),
+        box.asked(first),
+        box.asked(second),
     ):
         await expect(page.locator("#waiting button")).to_have_count(2)
         await page.locator(row).focus()
@@ -155,7 +154,7 @@ async def test_a_clock_that_is_set_meanwhile_moves_no_countdown_and_holds_no_key
 ) -> None:
     asked = escalation(seconds=PATIENCE)
     set_clock = "hours => { const now = Date.now; Date.now = () => now() + hours * 3600e3; }"
-    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
         await page.evaluate(set_clock, 1)
         shown = "() => { drawList(); return document.querySelector('#waiting small').textContent }"
@@ -172,18 +171,17 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(
 ) -> None:
     asked = escalation(seconds=PATIENCE, arguments={"content": "a word " * 60})
     async with a_page(browser, tmp_path, width=390, height=800) as (box, page):
-        async with box.asked(asked, PATIENCE):
+        async with box.asked(asked):
             await expect(page.locator("#headline")).to_contain_text("files/read_file")
             wide = await page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390
             await page.evaluate("scrollTo(0, document.body.scrollHeight)")
             await expect(page.locator("#approve")).to_be_enabled()
             await expect(page.locator("#approve")).to_be_in_viewport()
-            with anyio.fail_after(PATIENCE):
-                while asked.id not in box.rulings:
-                    await page.locator("#approve").click()
-                    with anyio.move_on_after(1):
-                        await until(lambda: asked.id in box.rulings)
+            while asked.id not in box.rulings:
+                await page.locator("#approve").click()
+                with anyio.move_on_after(1):
+                    await until(lambda: asked.id in box.rulings)
         assert isinstance(box.rulings[asked.id], Approved)
 
 
@@ -204,8 +202,8 @@ async def test_a_phone_shows_the_reason_first_and_a_short_edit_without_a_scroll(
     long = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "x " * 3000})
     async with (
         a_page(browser, tmp_path, width=390, height=844) as (box, page),
-        box.asked(asked, PATIENCE),
-        box.asked(long, PATIENCE),
+        box.asked(asked),
+        box.asked(long),
     ):
         await expect(page.locator("#waiting button")).to_have_count(2)
         await page.click("#waiting button:has-text('edit_file')")
@@ -248,8 +246,8 @@ async def test_a_command_that_fits_is_approved_without_a_scroll_on_every_screen(
     long = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "x " * 4000})
     async with (
         a_page(browser, tmp_path, width=width, height=height) as (box, page),
-        box.asked(asked, PATIENCE),
-        box.asked(long, PATIENCE),
+        box.asked(asked),
+        box.asked(long),
     ):
         await expect(page.locator("#waiting button")).to_have_count(2)
         await page.click("#waiting button:has-text('curl')")
@@ -277,7 +275,7 @@ async def test_what_the_buttons_cover_was_not_on_the_screen(
     asked = escalation(seconds=PATIENCE, tool="write", arguments={"content": lines})
     async with (
         a_page(browser, tmp_path, width=390, height=844) as (box, page),
-        box.asked(asked, PATIENCE),
+        box.asked(asked),
     ):
         await expect(page.locator("#headline")).to_contain_text("files/write")
         await page.evaluate("document.querySelector('#more').open = true")
@@ -304,7 +302,7 @@ async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(
 ) -> None:
     choice = replace(ETC, description="Let write_file change files below ~/notes; " * 6)
     asked = escalation(seconds=PATIENCE, candidates=(choice,))
-    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
         for width in (1280, 390):
             await page.set_viewport_size({"width": width, "height": 800})
@@ -387,7 +385,7 @@ async def test_no_view_has_a_serious_barrier(
     if not AXE.exists():
         pytest.skip("axe-core is not installed: scripts/setup")
     asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/hosts"}, candidates=(ETC,))
-    async with a_page(browser, tmp_path, log=log) as (box, page), box.asked(asked, PATIENCE):
+    async with a_page(browser, tmp_path, log=log) as (box, page), box.asked(asked):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
         for key, width in (
             ("q", 1200),
@@ -427,7 +425,7 @@ async def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
         asked = escalation(seconds=PATIENCE, candidates=(ETC,))
         async with (
             httpx.AsyncClient(base_url=origin, verify=NO_TLS) as client,
-            box.asked(asked, PATIENCE),
+            box.asked(asked),
         ):
             opened = await client.post("/api/page", json={"ticket": ticket})
             key = {"authorization": f"Bearer {opened.json()['key']}"}
@@ -485,7 +483,7 @@ async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
         asked = escalation(seconds=PATIENCE)
         async with (
             httpx.AsyncClient(base_url=origin, verify=NO_TLS) as client,
-            box.asked(asked, PATIENCE),
+            box.asked(asked),
         ):
             opened = await client.post("/api/page", json={"ticket": ticket})
             key = {"authorization": f"Bearer {opened.json()['key']}"}
@@ -503,7 +501,7 @@ async def test_a_key_shows_the_command_for_a_rule_and_nothing_is_written(
     (tmp_path / "notes").mkdir()
     path = str(tmp_path / "notes/a.txt")
     asked = replace(escalation(seconds=PATIENCE, arguments={"path": path}), server="filesystem")
-    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked):
         a_session(tmp_path, box.path)
         await expect(page.locator("#headline")).to_contain_text("filesystem/read_file")
         await page.keyboard.press("p")
@@ -532,8 +530,8 @@ async def test_equal_calls_share_a_card_and_arguments_can_be_changed(
     first, second = asking("/etc/one"), asking("/etc/two")
     async with (
         a_page(browser, tmp_path) as (box, page),
-        box.asked(first, PATIENCE),
-        box.asked(second, PATIENCE),
+        box.asked(first),
+        box.asked(second),
     ):
         # What joins a card that is shown gets one of its own: the page opens when both wait.
         await page.reload()
@@ -543,16 +541,15 @@ async def test_equal_calls_share_a_card_and_arguments_can_be_changed(
         await press(page, "a", second, box)
         await until(lambda: first.id in box.rulings)
         third = asking("/etc/three")
-        async with box.asked(third, PATIENCE):
+        async with box.asked(third):
             await expect(page.locator("#headline")).to_contain_text("/etc/three")
             await page.locator("#end").scroll_into_view_if_needed()
             await page.locator("#edited").fill('{"path": "/etc/four"}')
             await expect(page.locator("#edit")).to_be_enabled()
-            with anyio.fail_after(PATIENCE):
-                while third.id not in box.rulings:
-                    await page.locator("#edit").click()
-                    with anyio.move_on_after(1):
-                        await until(lambda: third.id in box.rulings)
+            while third.id not in box.rulings:
+                await page.locator("#edit").click()
+                with anyio.move_on_after(1):
+                    await until(lambda: third.id in box.rulings)
     ruling = box.rulings[third.id]
     assert isinstance(ruling, Approved)
     assert ruling.changed == {"path": "/etc/four"}
@@ -572,7 +569,7 @@ async def test_a_page_that_hears_nothing_does_not_say_that_nothing_waits_and_ans
         async with a_tab(browser, link) as page:
             await expect(page.locator("#link")).to_have_text("listening")
             await until(box.mailbox.is_reachable)
-            async with box.asked(asked, PATIENCE):
+            async with box.asked(asked):
                 await expect(page.locator("#approve")).to_be_enabled()
                 command.process.terminate()
                 await expect(page.locator("#hint")).to_contain_text("has ended")
@@ -586,7 +583,7 @@ async def test_a_call_that_is_answered_elsewhere_does_not_go_without_a_word(
 ) -> None:
     asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/shells"})
     async with a_page(browser, tmp_path) as (box, page):
-        async with box.asked(asked, PATIENCE):
+        async with box.asked(asked):
             await expect(page.locator("#headline")).to_contain_text("/etc/shells")
             box.answer(asked, APPROVED)
         await expect(page.locator("#told")).to_contain_text("answered elsewhere: files/read_file")

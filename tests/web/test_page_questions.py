@@ -8,8 +8,9 @@ from playwright.async_api import BrowserContext, expect
 
 from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import escalation
+from tests.program import PATIENCE
 from tests.questions import ETC, FIVE_REASONS, SRV
-from tests.web.test_page import PATIENCE, a_page, press
+from tests.web.test_page import a_page, press
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
@@ -34,7 +35,7 @@ async def test_an_edit_with_five_reasons_is_approved_without_a_scroll(
     )
     async with (
         a_page(browser, tmp_path, width=width, height=height) as (box, page),
-        box.asked(asked, PATIENCE),
+        box.asked(asked),
     ):
         await expect(page.locator("#reason")).to_have_text(asked.told[0])
         await expect(page.locator("#body")).to_contain_text("reason 4 to ask")
@@ -53,10 +54,10 @@ async def test_who_answers_in_the_middle_of_a_list_stays_there(
     ]
     async with (
         a_page(browser, tmp_path) as (box, page),
-        box.asked(asked[0], PATIENCE),
-        box.asked(asked[1], PATIENCE),
-        box.asked(asked[2], PATIENCE),
-        box.asked(asked[3], PATIENCE),
+        box.asked(asked[0]),
+        box.asked(asked[1]),
+        box.asked(asked[2]),
+        box.asked(asked[3]),
     ):
         rows = page.locator("#waiting button")
         await expect(rows).to_have_count(4)
@@ -87,8 +88,8 @@ async def test_a_long_command_stands_once(
     ]
     async with (
         a_page(browser, tmp_path, width=width, height=height) as (box, page),
-        box.asked(asked[0], PATIENCE),
-        box.asked(asked[1], PATIENCE),
+        box.asked(asked[0]),
+        box.asked(asked[1]),
     ):
         # What comes to a card that is shown gets a card of its own.
         await expect(page.locator("#count")).to_have_text("2")
@@ -111,7 +112,7 @@ async def test_a_phone_shows_the_whole_name_that_a_server_gave_its_tool(
     asked = escalation(seconds=PATIENCE, tool="W" * 250 + "_and_delete", arguments={"x": "y"})
     async with (
         a_page(browser, tmp_path, width=320, height=640) as (box, page),
-        box.asked(asked, PATIENCE),
+        box.asked(asked),
     ):
         heading = page.locator("#headline")
         await expect(heading).to_contain_text("_and_delete")

@@ -18,6 +18,7 @@ from ironcurtain_proxy.auto_confirm.session_files import (
     note_given_up,
 )
 from ironcurtain_proxy.cli import main
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -62,9 +63,7 @@ async def test_everyone_who_can_be_told_is_told(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
         await tasks.start(notifier.run)
         notifier.notify(lost_notice("archi\u202etect; rm"))
-        with anyio.fail_after(20):
-            while not notifier.delivered:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: notifier.delivered)
         tasks.cancel_scope.cancel()
     assert orjson.loads(file.read_bytes()) == {
         "type": "reviewer_given_up",

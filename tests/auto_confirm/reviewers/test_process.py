@@ -27,7 +27,8 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unrea
 from ironcurtain_proxy.model.values import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, redact, reviewing
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import escalation, until
+from tests.mailbox.mailbox_fixture import escalation
+from tests.program import until
 from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio
@@ -266,8 +267,7 @@ async def test_it_can_be_started_before_the_first_question_and_is_started_once()
     async with reviewing(manager("deciding", "approve"), launcher) as reviewer:
         reviewer.warm()
         reviewer.warm()
-        while not launcher.starts:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: launcher.starts)
         reviewer.warm()
         assert isinstance(await reviewer.ask(escalation()), Approved)
         reviewer.warm()
@@ -304,8 +304,7 @@ async def test_all_that_it_started_ends_with_the_session(tmp_path: Path) -> None
     async with reviewing(manager("deaf", kept)) as reviewer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(reviewer.ask, escalation(seconds=60))
-            while not kept.exists():
-                await anyio.lowlevel.checkpoint()
+            await until(kept.exists)
             tasks.cancel_scope.cancel()
         child = int(kept.read_text())
         os.kill(child, 0)

@@ -23,16 +23,8 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Unreachable
 from ironcurtain_proxy.model.values import Json
-from tests.mailbox.mailbox_fixture import (
-    APPROVED,
-    CLOCK,
-    Box,
-    a_box,
-    an_id,
-    escalation,
-    until,
-    within,
-)
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, an_id, escalation, within
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

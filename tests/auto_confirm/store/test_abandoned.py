@@ -78,12 +78,11 @@ async def test_a_session_ends_at_its_start_what_a_killed_one_left(
             windows=Windows(tmp_path / "windows"),
             timeout_minutes=5,
         )
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ledger.run)
-                while status(store, row)[0] == "held":
-                    await anyio.to_thread.run_sync(status, store, row)
-                tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ledger.run)
+            while status(store, row)[0] == "held":
+                await anyio.to_thread.run_sync(status, store, row)
+            tasks.cancel_scope.cancel()
         await ledger.aclose()
 
 

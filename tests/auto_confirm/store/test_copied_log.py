@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.store import database
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from tests.auto_confirm.store.specimens import auto_approved
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from tests.auto_confirm.engine_session import (
 from tests.auto_confirm.store.direct import recorded, trail
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, task
 from tests.fakes import FakeClock
-from tests.mailbox.mailbox_fixture import until
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -272,9 +272,8 @@ async def test_what_was_written_too_late_to_count_does_not_wait_for_an_answer(
             other.execute("COMMIT")
         monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.DEADLINE", 10)
         # The thread that nobody waits for writes it now, and it is taken back.
-        with anyio.fail_after(30):
-            while not await duty.ledger._owed.pay():
-                await anyio.lowlevel.checkpoint()
+        while not await duty.ledger._owed.pay():
+            await anyio.lowlevel.checkpoint()
         assert duty.open() == []
 
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import anyio
 import orjson
 import pytest
 from msgspec.structs import replace
@@ -17,7 +16,8 @@ from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.decision import HUMAN, Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
 from ironcurtain_proxy.model.values import Json
-from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until, within
+from tests.mailbox.mailbox_fixture import Box, a_box, escalation, within
+from tests.program import until
 from tests.questions import ETC, FIVE_REASONS, SRV
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
@@ -42,9 +42,8 @@ def status_of(screen: ReviewScreen) -> str:
 
 
 async def shown(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
-        while not condition():
-            await pilot.pause(0.02)
+    while not condition():
+        await pilot.pause(0.02)
 
 
 async def ready(screen: ReviewScreen, pilot: Pilot[None], asked: Escalation) -> None:

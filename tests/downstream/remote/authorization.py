@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import anyio
 import httpx2
 import pytest
 import uvicorn
@@ -34,6 +33,7 @@ from starlette.routing import Route
 
 from tests.downstream.remote.site import Heard, Site, serving
 from tests.fakes import NO_TLS
+from tests.program import until
 
 FAR = 4e9
 """Seconds since 1970, in the next century."""
@@ -104,8 +104,7 @@ class Authority:
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
         self.asked.append("refresh_token")
-        while not self.may_give.is_set():  # noqa: ASYNC110  another thread sets it
-            await anyio.sleep(0.01)
+        await until(self.may_give.is_set)  # another thread sets it
         return self.refreshers.get(refresh_token)
 
     async def exchange_refresh_token(
@@ -113,8 +112,7 @@ class Authority:
     ) -> OAuthToken:
         del self.refreshers[refresh_token.token]
         self.spent.append(refresh_token.token)
-        while not self.may_answer.is_set():  # noqa: ASYNC110  as above
-            await anyio.sleep(0.01)
+        await until(self.may_answer.is_set)  # as above
         return self.give(str(client.client_id), refresh_token.resource)
 
     async def load_access_token(self, token: str) -> AccessToken | None:

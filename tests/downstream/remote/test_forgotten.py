@@ -8,7 +8,8 @@ from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
 from tests.downstream.remote.site import Heard, Message, Site, event, reply, stream, talking_to
-from tests.downstream.scripted_servers import a_call, text_of, until
+from tests.downstream.scripted_servers import a_call, text_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 

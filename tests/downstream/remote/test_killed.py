@@ -20,6 +20,7 @@ from tests.downstream.remote.renewing import read_once, using
 from tests.downstream.remote.site import Site, serving
 from tests.downstream.remote.test_oauth import a_login
 from tests.downstream.scripted_servers import text_of
+from tests.program import until
 
 __all__ = ["authority"]
 
@@ -31,13 +32,6 @@ def site(authority: Authority) -> Iterator[Site]:
     with serving(guarded_site(authority)) as found:
         found.tools = ["read"]
         yield found
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for another process, or for a server in another thread."""
-    with anyio.fail_after(40):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.01)
 
 
 async def a_killed_proxy(site: Site, path: Path, reached: Callable[[], object]) -> None:
@@ -122,7 +116,6 @@ async def test_a_process_that_gets_no_answer_is_ended(
         monkeypatch.setattr(renewal, "_PATIENCE", 0.2)
         with pytest.raises(DownstreamError, match="was ended"):
             await text_of(servers, "read")
-        with anyio.fail_after(20):
-            async with file.locked():
-                pass  # nobody has it
+        async with file.locked():
+            pass  # nobody has it
         authority.may_give.set()

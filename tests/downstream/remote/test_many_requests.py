@@ -14,7 +14,8 @@ from ironcurtain_proxy.downstream.remote.exchange import REPLIES_AT_ONCE
 from ironcurtain_proxy.errors import UnansweredError
 from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, stream, talking_to
-from tests.downstream.scripted_servers import text_of, until
+from tests.downstream.scripted_servers import text_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 READ_BY_NEWER = pytest.mark.skipif(sys.version_info >= (3, 12), reason="newer Pythons read it")
@@ -83,8 +84,7 @@ async def test_a_server_that_asks_much_at_once_is_answered_by_few_requests_at_a_
     async def send() -> AsyncIterator[bytes]:
         for number in range(asked):
             yield event({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
-        with anyio.fail_after(20):
-            await every.wait()
+        await every.wait()
         yield event(done(call))
 
     call: Heard
@@ -99,8 +99,7 @@ async def test_a_server_that_asks_much_at_once_is_answered_by_few_requests_at_a_
             most = max(most, now)
             if now == REPLIES_AT_ONCE:
                 first.set()
-            with anyio.fail_after(20):
-                await first.wait()
+            await first.wait()
             now, replied = now - 1, replied + 1
             if replied == asked:
                 every.set()

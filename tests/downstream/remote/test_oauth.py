@@ -31,6 +31,7 @@ from tests.downstream.remote.authorization import Authority, authority, browse, 
 from tests.downstream.remote.site import Heard, Message, Site, done, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
 from tests.fakes import NO_TLS
+from tests.program import until
 
 __all__ = ["authority", "site"]
 
@@ -145,8 +146,7 @@ async def test_no_request_waits_for_another(
             return await authority.hold(heard)
         if not order:
             order.append("slow began")
-            while "fast" not in order:  # noqa: ASYNC110  in another thread's loop
-                await anyio.sleep(0.01)
+            await until(lambda: "fast" in order)  # in another thread's loop
         else:
             order.append("fast")
         return JSONResponse(done(heard))
@@ -485,8 +485,7 @@ async def test_a_session_that_ends_meanwhile_keeps_the_token_that_was_asked_for(
         authority.may_give.clear()
         async with anyio.create_task_group() as calls:
             calls.start_soon(text_of, servers, "echo")
-            while not authority.asked:  # noqa: ASYNC110  in another thread's loop
-                await anyio.sleep(0.01)
+            await until(lambda: authority.asked)  # in another thread's loop
             calls.cancel_scope.cancel()
         authority.may_give.set()
     now = file.current()
@@ -512,8 +511,7 @@ async def test_a_token_that_is_renewed_meanwhile_is_not_written_over_what_a_pers
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            while not authority.asked:  # noqa: ASYNC110  in another thread's loop
-                await anyio.sleep(0.01)
+            await until(lambda: authority.asked)  # in another thread's loop
             tasks.start_soon(file.put, new)
             await wait_all_tasks_blocked()
             authority.may_give.set()

@@ -30,7 +30,8 @@ from tests.downstream.remote.site import (
     stream,
     talking_to,
 )
-from tests.downstream.scripted_servers import OPTIONS, a_call, running, text, text_of, until
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, text, text_of
+from tests.program import until
 
 pytestmark = pytest.mark.anyio
 
@@ -80,8 +81,7 @@ async def test_a_slow_call_does_not_hold_up_a_fast_one() -> None:
         params = heard.body["params"]
         assert isinstance(params, dict)
         if params["name"] == "slow":
-            with anyio.fail_after(20):
-                await fast_was_answered.wait()
+            await fast_was_answered.wait()
         else:
             fast_was_answered.set()
         return JSONResponse(done(heard, str(params["name"])))
@@ -164,8 +164,7 @@ async def test_what_the_server_says_of_its_own_accord_comes_through_a_stream_of_
 
         async def send() -> object:
             yield b": hello\n\n"
-            while not more.is_set():  # noqa: ASYNC110  as above
-                await anyio.sleep(0.01)
+            await until(more.is_set)  # as above
             yield event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             await anyio.sleep_forever()
 

@@ -24,6 +24,7 @@ from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.opening import claim, remove_old
 from ironcurtain_proxy.snapshots.rewinding import kept
 from ironcurtain_proxy.snapshots.workspace_timeline import WorkspaceTimeline
+from tests.program import until
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]
@@ -373,8 +374,7 @@ def test_a_long_first_look_says_how_far_it_has_come(
         async with anyio.create_task_group() as tasks:
             async with timeline._lock:
                 tasks.start_soon(timeline.run)
-                while not caplog.messages:
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: caplog.messages)
             await timeline.mark(RequestId("c"), "s", "t", may_drop=False)
             tasks.cancel_scope.cancel()
         timeline.close()
