@@ -161,7 +161,7 @@ def run(
     cwd: Path | None = None,
     *,
     given: bytes = b"",
-    timeout: float = 50,
+    timeout: float = PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of the program to its end. `given` is its standard input."""
     place = cwd or Path.cwd()

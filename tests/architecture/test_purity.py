@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
 from tests.architecture.no_io import IOAttemptedError, no_io
 from tests.examples import examples
+from tests.program import PATIENCE
 from tests.strategies import policies, requests
 
 ROOT: Final = Path(__file__).parents[2]
@@ -119,6 +120,6 @@ sys._kept = Late()
 
 def test_no_io_is_silent_when_the_interpreter_has_emptied_it() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, timeout=50, check=True
+        [sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, timeout=PATIENCE, check=True
     )
     assert done.stderr == b""

@@ -22,7 +22,7 @@ from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.private_files import append_line, write_whole
 from tests.audit.specimens import lines_of, write_log
 from tests.fakes import FakeClock
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 
 ENDLESS = """
 import sys, anyio
@@ -248,7 +248,7 @@ def test_a_write_that_hangs_on_the_loop_ends_the_process(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
         cwd=Path(__file__).parents[2],
     )
     assert ended.returncode == 70

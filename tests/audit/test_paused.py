@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.audit.verify import verify
+from tests.program import PATIENCE
 
 PAUSE = 2.5
 """Seconds: longer than the deadlines below."""
@@ -86,7 +87,7 @@ def test_a_pause_in_the_middle_of_a_write_is_no_failure_of_the_disk(
     assert os.WIFSTOPPED(status)
     time.sleep(PAUSE)
     os.kill(writer.pid, signal.SIGCONT)
-    said, _ = writer.communicate(timeout=30)
+    said, _ = writer.communicate(timeout=PATIENCE)
     assert said == "None\n"
     verdict = verify(log)
     assert (verdict.problems, verdict.lines) == ((), 4 if where == "sync" else 3)

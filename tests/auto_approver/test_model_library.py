@@ -16,6 +16,7 @@ from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, p
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved
 from tests.auto_approver.test_reviewer import PUSH, SCENARIOS, Session
+from tests.program import PATIENCE
 from tests.tables import table
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -76,7 +77,7 @@ print(sorted(name for name in ("litellm", "openai", "httpx") if name in sys.modu
 
 def test_nothing_imports_the_model_library_before_a_model_is_asked() -> None:
     found = subprocess.run(
-        [sys.executable, "-c", BARE], capture_output=True, text=True, check=True, timeout=50
+        [sys.executable, "-c", BARE], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert "litellm" not in found.stdout
     assert "openai" not in found.stdout

@@ -64,7 +64,6 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.requirement("A-42", "A-61")
-@pytest.mark.timeout(180)
 async def test_a_real_model_answers_in_the_form_that_was_asked_for(address: str) -> None:
     config = AutoApproverConfig(enabled=True, model_id="openai:local", api_base=f"{address}/v1")
     model = create_model(config, "")

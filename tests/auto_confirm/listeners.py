@@ -13,7 +13,7 @@ import anyio
 
 from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
 from ironcurtain_proxy.auto_confirm.notifier import NoticeSender, Notifier, Summaries
-from tests.program import until
+from tests.program import PATIENCE, until
 
 HANGING = CommandChannel(argv=("sh", "-c", "sleep 600"))
 
@@ -61,7 +61,7 @@ def a_hook(hook: Hook) -> Iterator[Hook]:
         def do_POST(self) -> None:
             hook.got.append(self.rfile.read(int(self.headers["content-length"])))
             if hook.hangs:
-                hook.released.wait(30)
+                hook.released.wait(PATIENCE)
                 return
             self.send_response(hook.status)
             if hook.location:

@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, escalation
-from tests.program import until
+from tests.program import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def test_a_process_that_is_being_started_is_there_for_the_next_question() 
     class Slow(Launcher):
         def __call__(self, start: Start) -> ReviewerProcess:
             starting.set()
-            go.wait(30)
+            go.wait(PATIENCE)
             return super().__call__(start)
 
     rulings: list[Ruling] = []
@@ -91,7 +91,6 @@ async def test_a_process_that_is_being_started_is_there_for_the_next_question() 
 
 
 @pytest.mark.requirement("B-169", "B-165")
-@pytest.mark.timeout(120)
 async def test_of_200_reviews_none_is_lost_and_none_is_done_twice_when_a_process_dies(
     tmp_path: Path,
 ) -> None:

@@ -44,7 +44,7 @@ from tests.auto_confirm.engine_session import (
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
-from tests.program import until
+from tests.program import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ class Slow(LazyStore):
 
     def get(self) -> Store:
         self.entered.set()
-        self.free.wait(30)
+        self.free.wait(PATIENCE)
         return super().get()
 
 

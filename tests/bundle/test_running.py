@@ -24,7 +24,7 @@ from tests.downstream.remote.test_tls import a_certificate
 from tests.e2e.installation import Installation
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import RawClient
-from tests.program import ROOT
+from tests.program import PATIENCE, ROOT
 
 STOP = {**FIRST, "revoked.json": '{"principals": ["*"], "reason": "An incident"}'}
 ENROLLED = [sys.executable, "-m", "tests.bundle.enrolled"]
@@ -126,7 +126,7 @@ def test_a_key_that_the_fleet_revokes_does_not_approve_at_a_running_proxy(
 def test_a_machine_whose_bundle_is_gone_does_not_serve(machine: Installation, fleet: Fleet) -> None:
     (fleet.managed / "bundle/current.json").unlink()
     client = machine.launch()
-    assert client.process.wait(50) == 2
+    assert client.process.wait(PATIENCE) == 2
     assert "this machine is enrolled for a bundle: run" in client.errors.read_text()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ironcurtain_proxy.cli.arguments import COMMANDS, GROUPS
 from tests.cli.test_decide import run
+from tests.program import PATIENCE
 
 TYPED = """
 source /dev/stdin
@@ -31,7 +32,7 @@ def test_bash_completes_commands_options_and_choices(words: str, wanted: set[str
     script = run("completion", "bash").stdout
     done = subprocess.run(
         ["bash", "-c", TYPED.format(words=words)], input=script, capture_output=True, text=True,
-        timeout=50, check=True,
+        timeout=PATIENCE, check=True,
     )  # fmt: skip
     assert {word.strip() for word in done.stdout.splitlines()} == wanted
 
@@ -88,4 +89,6 @@ def test_version_and_help_import_no_command_and_no_library(option: str) -> None:
         "or [m for m in sys.modules if m.startswith('ironcurtain_proxy.c') "
         "and m not in ('ironcurtain_proxy.cli', 'ironcurtain_proxy.cli.arguments')]))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode == 0
+    )

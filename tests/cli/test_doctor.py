@@ -17,7 +17,7 @@ from ironcurtain_proxy.cli import doctor
 from ironcurtain_proxy.cli.doctor import CheckResult, clock_against_file, kernel, sandbox, user
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
 from tests import program
-from tests.program import PROXY
+from tests.program import PATIENCE, PROXY
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"node": "node", "srt": "srt", "bubblewrap": "bwrap", "socat": "socat", "ripgrep": "rg"}
@@ -330,7 +330,7 @@ def _on_terminal(command: Sequence[str], environment: Mapping[str, str]) -> byte
             pass
         finally:
             os.close(ours)
-        assert process.wait(timeout=50) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     return seen
 
 

@@ -21,7 +21,7 @@ from tests import program
 from tests.config.presets.test_presets import SERVER
 from tests.e2e.confined_installation import PATH, remember_sandbox, require_sandbox
 from tests.e2e.raw_client import RawClient
-from tests.program import PROXY
+from tests.program import PATIENCE, PROXY
 
 SILENT = "import sys, pathlib; pathlib.Path(sys.argv[1]).touch(); sys.stdin.read()"
 
@@ -285,7 +285,7 @@ def test_every_step_is_asked_about_and_no_changes_nothing(machine: Machine) -> N
         os.write(screen, b"n\n")
         assert "nothing was changed" in read_until(screen, "Put our hooks first")
         os.write(screen, b"n\n")
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
     assert machine.cursor.read_bytes() == before
     assert not (machine.home / ".ironcurtain/config.json").exists()
 
@@ -303,7 +303,7 @@ def test_an_interruption_while_servers_are_read_changes_nothing(machine: Machine
         if b"reading the tools" in line:
             break
     process.send_signal(signal.SIGINT)
-    _, faults = process.communicate(timeout=40)
+    _, faults = process.communicate(timeout=PATIENCE)
     assert faults.decode().splitlines()[-1] == "ironcurtain-proxy: stopped: nothing was changed"
     assert process.returncode == 130
     assert machine.cursor.read_bytes() == before
@@ -321,7 +321,7 @@ def test_ctrl_c_at_a_question_says_that_nothing_was_changed(machine: Machine, st
         process.send_signal(signal.SIGINT)
         said = read_until(screen, "changed\r\n")
         assert "ironcurtain-proxy: stopped: nothing was changed" in said
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
     assert machine.cursor.read_bytes() == before
     assert not (machine.home / ".ironcurtain/config.json").exists()
 
@@ -334,7 +334,7 @@ def test_one_answer_accepts_all_steps(machine: Machine) -> None:
         assert "Put 2 servers of 2 files behind the proxy" in said
         os.write(screen, b"\n")
         said = read_until(screen, "takes everything back.)")
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert "[Y" not in said
     assert (
         "All 2 servers are protected.\nHeld by the policy alone, in no sandbox: "
@@ -354,7 +354,7 @@ def test_our_own_shell_takes_the_place_of_a_server_only_if_a_person_says_so(
         assert "run runs commands. Our own shell gives each command a view" in said
         os.write(screen, b"i\n")
         said = read_until(screen, "takes everything back.)")
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert "All 2 servers are protected." in said
     assert "Our own shell stands in place of run, as shell." in said
     state = machine.home / ".ironcurtain"

@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.cli.test_init import Machine, read_until, started_by, terminal
 from tests.downstream.remote.authorization import an_authority, guarded_site
 from tests.downstream.remote.site import Site, serving
+from tests.program import PATIENCE
 
 BROWSER = "import sys, httpx; httpx.get(sys.argv[1], follow_redirects=True, trust_env=False)"
 
@@ -120,7 +121,7 @@ def test_a_login_that_fails_leaves_the_server_for_later(machine: Machine, guarde
         os.write(screen, b"y\n")
         assert "ironcurtain-proxy login far" in read_until(screen, "Put our hooks first")
         os.write(screen, b"n\n")
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
 
 
 def test_what_a_server_on_another_machine_is_given_is_never_taken_for_a_file_of_this_one(

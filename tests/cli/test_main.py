@@ -13,7 +13,7 @@ import pytest
 from ironcurtain_proxy.cli.arguments import COMMANDS
 from tests import program
 from tests.cli.test_decide import run
-from tests.program import FRESH
+from tests.program import FRESH, PATIENCE
 from tests.tables import table
 
 
@@ -97,7 +97,7 @@ def test_in_a_terminal_the_bare_command_says_what_to_run(tmp_path: Path, is_set_
     leader, follower = pty.openpty()
     environ = {**os.environ, "HOME": str(tmp_path)}
     ended = subprocess.run(
-        FRESH, stdin=follower, stdout=follower, env=environ, timeout=50, check=False
+        FRESH, stdin=follower, stdout=follower, env=environ, timeout=PATIENCE, check=False
     )
     os.close(follower)
     said = b""
@@ -115,7 +115,7 @@ def test_a_terminal_that_cannot_draw_is_no_screen_for_review(tmp_path: Path) -> 
     environ = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
     ended = subprocess.run(
         [*FRESH, "review"],
-        stdin=follower, stdout=follower, stderr=follower, env=environ, timeout=50, check=False,
+        stdin=follower, stdout=follower, stderr=follower, env=environ, check=False,
     )  # fmt: skip
     said = os.read(leader, 4096)
     os.close(follower)
@@ -150,7 +150,9 @@ def test_commands_import_nothing_heavy_before_they_run(command: str) -> None:
         f"import sys, ironcurtain_proxy.cli.{command}; "
         "sys.exit(bool({'mcp', 'pydantic', 'litellm', 'textual', 'sqlalchemy'} & {*sys.modules}))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode == 0
+    )
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -222,6 +224,6 @@ def test_garbage_is_not_looked_for_in_imported_modules() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=55,
+        timeout=PATIENCE,
     )
     assert found.stdout.endswith("\nTrue True\n")

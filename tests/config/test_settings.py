@@ -18,6 +18,7 @@ from ironcurtain_proxy.config.settings import (
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
+from tests.program import PATIENCE
 from tests.tables import table
 
 SERVERS = '{"files": {"command": "x"}, "git": {"command": "y"}}'
@@ -287,4 +288,6 @@ def test_a_start_reads_settings_and_policy_without_the_readers_of_yaml_and_toml(
         "import sys, ironcurtain_proxy.config.policy.policy_loading; "
         "sys.exit(bool({'yaml', 'tomllib', 'difflib'} & {*sys.modules}))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode == 0
+    )

@@ -283,7 +283,7 @@ def main() -> None:
     for line in os.fdopen(0, "rb"):
         take({**json.loads(line)})
     while BEHAVIOUR.get("stubborn"):
-        time.sleep(60)
+        time.sleep(600)
 
 
 if __name__ == "__main__":

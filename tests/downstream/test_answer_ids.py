@@ -130,4 +130,4 @@ async def test_an_answer_with_another_id_is_noted_and_answers_nothing(
     async with running(options=options) as servers:
         with pytest.raises(CallTimedOutError):
             await servers.forward(a_call("raw", {"bytes": f'{{"id":{written},{RESULT % "x"}}}\n'}))
-    assert "[one] (proxy) dropped an answer " in log.read_text("utf-8")
+        await until(lambda: "[one] (proxy) dropped an answer " in log.read_text("utf-8"))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.program import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 STARTS_A_SERVER = """
@@ -40,7 +42,7 @@ def run(code: str, soft: int, hard: int, *arguments: object) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         cwd=ROOT,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
     ).stdout.strip()

@@ -7,6 +7,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.gate import Gate
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +20,7 @@ def nothing(_host: str) -> bool:
 def say(port: int, *parts: bytes) -> bytes:
     """What the gate answers to these parts, one after another."""
     heard = b""
-    with socket.create_connection(("127.0.0.1", port), 20) as end:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as end:
         for part in parts:
             end.sendall(part)
             heard += end.recv(4096)
@@ -65,10 +66,10 @@ async def test_what_is_no_request_does_not_stop_the_gate() -> None:
     gate = Gate.open()
     async with anyio.create_task_group() as group:
         group.start_soon(gate.run)
-        with socket.create_connection(("127.0.0.1", gate.port), 20):
+        with socket.create_connection(("127.0.0.1", gate.port), PATIENCE):
             pass
         for junk in (b"\x05", b"\x05\x01\x00\x05\x01", b"\x00" * 9000):
-            with socket.create_connection(("127.0.0.1", gate.port), 20) as end:
+            with socket.create_connection(("127.0.0.1", gate.port), PATIENCE) as end:
                 await run_sync(end.sendall, junk)
         await run_sync(say, gate.port, b"CONNECT last.example:1 HTTP/1.1\r\n\r\n")
         group.cancel_scope.cancel()

@@ -477,11 +477,8 @@ async def test_a_tool_whose_headers_are_wrong_is_hidden_and_the_others_send_thei
 
 
 async def test_a_call_that_is_given_up_ends_its_stream_and_says_no_more() -> None:
-    met = anyio.Event()
-
     async def handler(heard: Heard) -> Response | None:
         if heard.said == "tools/call":
-            met.set()
             await anyio.sleep(1)
         return None if site.handler is None else await plain(heard)
 
@@ -489,10 +486,10 @@ async def test_a_call_that_is_given_up_ends_its_stream_and_says_no_more() -> Non
     assert site.handler is not None
     plain, site.handler = site.handler, handler
     with serving(site):
-        async with used(remote(site.url), Around()) as servers:
-            with anyio.move_on_after(0.2):
-                await servers.forward(a_call("echo"))
-            assert len(site.said("tools/call")) == 1
+        async with used(remote(site.url), Around()) as servers, anyio.create_task_group() as group:
+            group.start_soon(text_of, servers, "echo")
+            await until(lambda: len(site.said("tools/call")) == 1)
+            group.cancel_scope.cancel()
     assert site.said("notifications/cancelled") == []
 
 

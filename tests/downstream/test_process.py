@@ -16,7 +16,7 @@ from ironcurtain_proxy.downstream.process import ServerProcess, become_subreaper
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import SCRIPT, is_alive
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -248,4 +248,6 @@ finally:
 
 def test_the_end_of_a_killed_guardian_takes_no_other_child_of_ours_along() -> None:
     # In a process of its own: what other tests started here are no children of its.
-    subprocess.run([sys.executable, "-c", CLEANING], check=True, cwd=SCRIPT.parents[2], timeout=55)
+    subprocess.run(
+        [sys.executable, "-c", CLEANING], check=True, cwd=SCRIPT.parents[2], timeout=PATIENCE
+    )

@@ -1,6 +1,7 @@
 """Real processes behind `DownstreamServers`: what they send, how they fail, and what is left."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -92,15 +93,21 @@ async def test_what_a_server_prints_instead_of_messages_is_said(printed: str, sa
         await until(lambda: said in servers.status()["one"].error)
     late = replace(OPTIONS, initialize_timeout=0.5)
     async with running(babble, options=late) as servers:
-        assert "did not answer within 0.5 s" in servers.status()["one"].error
-        assert said in servers.status()["one"].error
+        # On a busy machine a start may be given up before it prints; it is tried again.
+        both = {"did not answer within 0.5 s", said}
+        await until(lambda: all(one in servers.status()["one"].error for one in both))
 
 
 async def test_what_is_printed_during_a_call_is_said_when_its_time_is_over() -> None:
     options = replace(OPTIONS, call_timeout=0.5)
     async with running(options=options) as servers:
-        with pytest.raises(DownstreamError, match='it printed "oops"'):
-            await servers.forward(a_call("raw", {"bytes": "oops\n"}))
+
+        async def is_said() -> bool:
+            with pytest.raises(CallTimedOutError) as caught:
+                await servers.forward(a_call("raw", {"bytes": "oops\n"}))
+            return 'it printed "oops"' in str(caught.value)
+
+        await until(is_said)
 
 
 async def test_a_fast_call_does_not_wait_for_a_slow_one_on_the_same_server() -> None:
@@ -156,15 +163,24 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_server_is_told() -> N
     async with running(options=options) as servers:
         with pytest.raises(CallTimedOutError, match=r'server "one" did not answer within 0\.2 s'):
             await servers.forward(a_call("nothing"))
-        [told] = orjson.loads(await text_of(servers, "cancelled"))
-    assert isinstance(told["requestId"], int)
-    assert told["reason"] == "the deadline has passed"
+        told: list[dict[str, Json]] = []
+
+        async def is_told() -> bool:
+            with suppress(CallTimedOutError):  # this one, on a busy machine
+                told[:] = orjson.loads(await text_of(servers, "cancelled"))
+            return bool(told)
+
+        await until(is_told)
+    assert isinstance(told[0]["requestId"], int)
+    assert told[0]["reason"] == "the deadline has passed"
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_its_late_answer_dropped() -> None:
     async with running() as servers:
-        with anyio.move_on_after(0.1):
-            await servers.forward(a_call("sleep", {"seconds": 0.3}))
+        async with anyio.create_task_group() as group:
+            group.start_soon(text_of, servers, "sleep", {"seconds": 0.3})
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
         [told] = orjson.loads(await text_of(servers, "cancelled"))
         assert told["reason"] == "the caller has cancelled"
         assert await text_of(servers, "sleep", {"seconds": 0.4}) == "slept"

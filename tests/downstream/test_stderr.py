@@ -11,7 +11,7 @@ from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.process import StderrDrain
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of
-from tests.program import until
+from tests.program import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def logged(
     while view:
         view = view[os.write(write, view) :]
     os.close(write)
-    drain.join(20)
+    drain.join(PATIENCE)
     log.close()
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
@@ -251,5 +251,5 @@ def test_last_words_are_the_last_line_that_says_something(printed: bytes, words:
     drain = StderrDrain("s", read, Masker(()), SessionLog(), OutputLimit())
     os.write(write, printed)
     os.close(write)
-    drain.join(20)
+    drain.join(PATIENCE)
     assert drain.last_words == words

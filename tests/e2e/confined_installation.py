@@ -19,6 +19,7 @@ from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, remem
 from tests.e2e.installation import QUICK, ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.servers import hostile
+from tests.program import PATIENCE
 from tests.tables import DATA
 
 HOSTILE: Final = Path(hostile.__file__)
@@ -54,7 +55,7 @@ def quick_srt() -> str | None:
         bundle = package / f"dist/sandbox/{name}-{os.getpid()}.cjs"
         paths = (BUNDLING, package / "dist/cli.js", bundle, place / "srt")
         words = [node, *map(str, paths), node]
-        if subprocess.run(words, capture_output=True, check=False, timeout=100).returncode:
+        if subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE).returncode:
             return None
     return str(place)
 

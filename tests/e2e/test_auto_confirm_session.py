@@ -11,6 +11,7 @@ from tests.e2e.confined_installation import add_hostile, done
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.test_auto_confirm import OUTSIDE, Office, manager
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.requirement("B-1")
 
@@ -129,7 +130,7 @@ def test_a_token_that_others_can_read_stops_the_start(desk: OpenQuestions) -> No
     config: Json = {"auto_confirm": {"enabled": True, "reviewers": [desk.session()]}}
     (directory / "config.json").write_bytes(orjson.dumps(config))
     proxy = desk.installation.launch()
-    assert proxy.process.wait(30) == 2
+    assert proxy.process.wait(PATIENCE) == 2
     said = (desk.installation.root / "stderr-0.txt").read_text()
     assert f"token file {desk.token} can be used by others" in said
     assert TOKEN not in said
@@ -145,7 +146,7 @@ def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: Ope
     config: Json = {"autoApprove": {}, "auto_confirm": engine}
     (directory / "config.json").write_bytes(orjson.dumps(config))
     proxy = desk.installation.launch()
-    assert proxy.process.wait(30) == 2
+    assert proxy.process.wait(PATIENCE) == 2
     (said,) = (desk.installation.root / "stderr-0.txt").read_text().splitlines()
     assert f"{mail} can be written by other users" in said
 

@@ -13,7 +13,7 @@ from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at
 from tests.e2e.real_servers import add_real, inspector
-from tests.program import PROXY, for_others
+from tests.program import PATIENCE, PROXY, for_others
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ def printed(installation: Installation, *arguments: str) -> Json:
         env=installation.environment(),
         capture_output=True,
         check=False,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert done.stdout, done.stderr.decode()
     shown: Json = orjson.loads(done.stdout)

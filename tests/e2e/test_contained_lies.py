@@ -25,7 +25,7 @@ def test_a_process_that_sees_fewer_mounts_does_not_speak_for_its_server(
         "if child == 0:\n"
         f"    os.makedirs({str(cage)!r}, exist_ok=True)\n"
         f"    os.chroot({str(cage)!r}); os.chdir('/')\n"
-        "    open('/ready', 'w').close(); time.sleep(60); os._exit(0)\n"
+        "    open('/ready', 'w').close(); time.sleep(600); os._exit(0)\n"
         f"while not os.path.exists({str(cage / 'ready')!r}):\n"
         "    if os.waitpid(child, os.WNOHANG)[0]: break\n"
         "    time.sleep(0.01)\n"

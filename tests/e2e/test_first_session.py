@@ -186,7 +186,6 @@ TASKS: Final = [
 """In the order in which they are used first."""
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("is_confined", [True, False], ids=["in sandboxes", "without a sandbox"])
 def test_a_first_session_asks_of_the_secret_and_without_a_sandbox_once_of_each_unknown_tool(
     tmp_path: Path, is_confined: bool

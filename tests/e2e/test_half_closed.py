@@ -37,7 +37,7 @@ def answers(
     hello = [message(0, "initialize", HELLO)]
     lines = b"".join([orjson.dumps(one) + b"\n" for one in (*hello, *messages)])
     environment = {**installation.environment(), **variables}
-    done = program.run(PROXY, environment, given=lines, timeout=2 * PATIENCE)
+    done = program.run(PROXY, environment, given=lines)
     found = [orjson.loads(line) for line in done.stdout.splitlines()]
     return {one["id"]: one for one in found if "id" in one}, done.returncode
 

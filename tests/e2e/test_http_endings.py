@@ -16,7 +16,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.process_tree import children, descendants
 from tests.e2e.raw_client import Message, at, text
 from tests.fakes import NO_TLS
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -76,7 +76,7 @@ def test_a_front_that_ends_answers_what_is_under_way_and_leaves_no_process(
             last = events(first + rest_of(said))[-1][1]
             rest_of(own.iter_text())
         assert at(last, "error", "message") == "the session ended before the answer"
-        assert front.client.process.wait(30) == 128 + signal.SIGTERM
+        assert front.client.process.wait(PATIENCE) == 128 + signal.SIGTERM
     # The end of the installation looks for processes that are left.
 
 
@@ -84,7 +84,7 @@ def test_a_front_that_is_killed_leaves_no_process(scripted: Installation) -> Non
     with an_http_front(scripted) as front:
         front.agent().initialize()
         front.client.process.kill()
-        front.client.process.wait(30)
+        front.client.process.wait(PATIENCE)
         (scripted.root / "port").unlink()  # it could not
 
 
@@ -189,7 +189,7 @@ def test_a_unix_socket_is_for_its_user_and_goes_with_the_front(scripted: Install
 def test_what_cannot_be_used_stops_the_start_with_a_line(scripted: Installation) -> None:
     scripted.variables |= {"PROXY_TOKEN": "short"}
     client = scripted.launch("serve", "--http")
-    assert client.process.wait(30) == 2
+    assert client.process.wait(PATIENCE) == 2
     said = client.errors.read_text("utf-8")
     assert "a token is 32 to 4096 visible characters" in said
     assert "Traceback" not in said

@@ -14,6 +14,7 @@ from tests.e2e.installation import Installation, rule
 from tests.e2e.test_operations import SAID, add_whole, annotate
 from tests.e2e.test_server_questions import ASKED
 from tests.fakes import NO_TLS
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,9 @@ async def test_the_sdk_sees_all_of_the_protocol(tmp_path: Path) -> None:
     with an_http_front(built) as front:
         headers = {"Authorization": f"Bearer {TOKENS['alice']}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False, verify=NO_TLS) as http,
+            httpx2.AsyncClient(
+                headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS
+            ) as http,
             streamable_http_client(front.url, http_client=http) as streams,
             ClientSession(streams[0], streams[1], elicitation_callback=answer) as session,
         ):

@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.confined_installation import done, folder
 from tests.e2e.installation import Installation
 from tests.e2e.test_contained_attacks import Attacked
+from tests.program import PATIENCE
 from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -84,7 +85,7 @@ class Left:
             capture_output=True,
             cwd=where if Path(where).is_dir() else self.attacked.workspace,
             env=self.environment,
-            timeout=60,
+            timeout=PATIENCE,
         )
 
     def call(self, attack: str) -> None:

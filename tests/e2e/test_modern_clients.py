@@ -27,7 +27,7 @@ from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.test_operations import SAID, add_whole
 from tests.e2e.test_server_questions import ASKED
 from tests.fakes import NO_TLS
-from tests.program import for_others
+from tests.program import PATIENCE, for_others
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,6 @@ async def seen_by(client: Client) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize("mode", [MODERN, "auto"])
-@pytest.mark.timeout(120)
 async def test_the_python_sdk_answers_questions_of_servers_and_of_reviewers(
     mode: str, built: Installation
 ) -> None:
@@ -105,7 +104,7 @@ async def test_the_python_sdk_answers_questions_of_servers_and_of_reviewers(
     headers = {"Authorization": f"Bearer {TOKENS['alice']}"}
     with an_http_front(built) as front:
         async with httpx2.AsyncClient(
-            headers=headers, timeout=60, trust_env=False, verify=NO_TLS
+            headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS
         ) as http:
             client = Client(
                 streamable_http_client(front.url, http_client=http),
@@ -115,7 +114,6 @@ async def test_the_python_sdk_answers_questions_of_servers_and_of_reviewers(
             assert {**await seen_by(client), "asked": person.asked} == SEEN
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("over", ["stdio", "http"])
 def test_the_typescript_sdk_answers_questions_of_servers_and_of_reviewers(
     over: str, built: Installation
@@ -127,7 +125,7 @@ def test_the_typescript_sdk_answers_questions_of_servers_and_of_reviewers(
         command = [str(node), str(TYPESCRIPT), front.url if over == "http" else "-", *for_others()]
         environ = {**built.environment(), "MCP_TOKEN": TOKENS["alice"]}
         done = subprocess.run(
-            command, env=environ, cwd=ROOT, capture_output=True, check=False, timeout=100
+            command, env=environ, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE
         )
     assert done.stdout, done.stderr.decode()[-3000:]
     seen: dict[str, Json] = orjson.loads(done.stdout)

@@ -5,6 +5,7 @@ import pytest
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
 from tests.e2e.servers.scripted import SHOWN
+from tests.program import PATIENCE
 
 
 def test_the_tools_of_a_single_server_have_their_bare_names(agent: RawClient) -> None:
@@ -35,7 +36,7 @@ def test_names_that_two_servers_could_share_are_refused_at_start(
     installation.add_scripted("a__b")
     installation.allow_scripted("a")
     proxy = installation.launch()
-    assert proxy.process.wait(30) == 2
+    assert proxy.process.wait(PATIENCE) == 2
     complaint = proxy.errors.read_text(encoding="utf-8")
     assert "a__b" in complaint
     assert "Traceback" not in complaint

@@ -19,6 +19,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.test_containment import contained, shell
 from tests.e2e.test_left_behind import WHO
 from tests.e2e.test_own_shell import run, shelled
+from tests.program import PATIENCE
 from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -97,7 +98,7 @@ def _host(command: str, place: Path, environment: Mapping[str, str]) -> None:
         env=dict(environment),
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

@@ -343,10 +343,10 @@ def test_what_is_denied_or_withdrawn_leaves_nothing(installation: Installation) 
     agent, here = shelled(installation), installation.workspace
     refused(run(agent, "curl https://closed.example/x; touch denied"))
     assert list(here.iterdir()) == []
-    started = agent.start_call("run_command", {"command": "touch begun; sleep 60"})
+    started = agent.start_call("run_command", {"command": "touch begun; sleep 600"})
     wait_until(lambda: any((one / "begun").exists() for one in views_of(installation)))
     agent.notify("notifications/cancelled", {"requestId": started})
-    assert "ended" in refused(run(agent, "touch late; sleep 60", timeoutSeconds=1))
+    assert "ended" in refused(run(agent, "touch late; sleep 600", timeoutSeconds=1))
     assert sorted(one.name for one in here.iterdir()) == ["late"]
     wait_until(lambda: len(views_of(installation)) <= 1)
 
@@ -402,7 +402,7 @@ def words(process: int) -> bytes:
 
 def test_a_killed_proxy_leaves_nothing_of_a_command(installation: Installation) -> None:
     agent, here = shelled(installation), installation.workspace
-    agent.start_call("run_command", {"command": "touch begun; sleep 60"})
+    agent.start_call("run_command", {"command": "touch begun; sleep 600"})
     wait_until(lambda: any((one / "begun").exists() for one in views_of(installation)))
     agent.process.kill()
     agent.process.wait()

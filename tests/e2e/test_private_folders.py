@@ -12,6 +12,7 @@ from tests.e2e.confined_installation import HOSTILE, done
 from tests.e2e.installation import QUICK, Installation
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.test_containment import contained, last, shell
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -76,7 +77,7 @@ def test_only_a_folder_below_the_home_directory_can_be_private(
     installation = Installation(tmp_path_factory.mktemp("wrong"))
     installation.add_server("x", ["true"], sandbox={"filesystem": {"private": [place]}})
     client = installation.launch()
-    assert client.process.wait(30) == 2
+    assert client.process.wait(PATIENCE) == 2
     assert "private" in (installation.root / "stderr-0.txt").read_text()
     installation.end()
 

@@ -39,7 +39,7 @@ def test_a_file_in_memory_without_a_name_counts_for_who_holds_it(cell: Cell) -> 
     # It stops by itself at 2 GiB, so that a limit that fails fills no machine.
     code = (
         "import os, time; f = os.memfd_create('x'); data = bytes(1 << 20); "
-        "[os.write(f, data) for _ in range(2048)]; time.sleep(20)"
+        "[os.write(f, data) for _ in range(2048)]; time.sleep(200)"
     )
     command = f'{sys.executable} -c "{code}"; echo ended $?'
     said = text(agent.call("shell", {"command": command}))
@@ -55,8 +55,8 @@ def test_a_fork_bomb_ends_with_its_sandbox_and_the_server_starts_again(
     limits: Message = {"memoryMb": 250, "processes": 200}
     add_hostile(installation, "box", sandbox={"limits": limits})
     agent = installation.start()
-    again = "[ $1 -lt 11 ] || exec sleep 20; sleep 0.1; f $(($1 + 1)) | f $(($1 + 1)) &"
-    bomb = f"renice -n 19 $$; f() {{ {again} }}; f 0; sleep 20"
+    again = "[ $1 -lt 11 ] || exec sleep 200; sleep 0.1; f $(($1 + 1)) | f $(($1 + 1)) &"
+    bomb = f"renice -n 19 $$; f() {{ {again} }}; f 0; sleep 200"
     said = " ".join(texts(agent.call("shell", {"command": bomb})))
     # Of root the proxy counts the processes; of others the kernel does, and the shell cannot fork.
     assert "more than 200" in said or "fork" in said

@@ -21,7 +21,7 @@ from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.servers import scripted as scripted_server
-from tests.program import for_others
+from tests.program import PATIENCE, for_others
 from tests.tables import table
 
 PROGRAMS: Final = Path(__file__).parent / "clients"
@@ -67,7 +67,7 @@ def seen_by(
     with an_http_front(http, PINS="off") as front:
         done = subprocess.run(
             [*program, front.url, *command],
-            env=environ, cwd=ROOT, capture_output=True, check=False, timeout=100,
+            env=environ, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     assert done.stdout, done.stderr.decode()[-3000:]
     seen: list[dict[str, Json]] = orjson.loads(done.stdout)
@@ -75,7 +75,6 @@ def seen_by(
 
 
 @pytest.mark.requirement("C-1")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_client_of_an_sdk_sees_all_that_is_served_over_stdio_and_http(
     client: str, both: tuple[Installation, Installation]
@@ -96,7 +95,6 @@ def test_the_client_of_an_sdk_sees_all_that_is_served_over_stdio_and_http(
             assert b"notifications/cancelled" in installation.journal_file().read_bytes()
 
 
-@pytest.mark.timeout(120)
 def test_clients_of_each_era_use_servers_of_each_era() -> None:
     """`ts1` and the first client know the older era alone, and `alone` only the newer one.
 
@@ -111,7 +109,7 @@ def test_clients_of_each_era_use_servers_of_each_era() -> None:
             *(sys.executable, "scripts/eras/run.py"),
             *("--client", "typescript-1", "fastmcp-auto", "--server", "ts1", "alone"),
         ],
-        cwd=ROOT, capture_output=True, check=False, timeout=100,
+        cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
 

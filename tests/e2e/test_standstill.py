@@ -18,7 +18,7 @@ from tests.e2e.process_tree import Watch, below
 from tests.e2e.raw_client import RawClient
 from tests.e2e.test_containment import contained
 from tests.e2e.test_left_behind import IDENTITY
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -102,7 +102,7 @@ class Session:
                     check=False,
                     capture_output=True,
                     env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"},
-                    timeout=60,
+                    timeout=PATIENCE,
                 )
             with suppress(FileNotFoundError):
                 self.ran.unlink()

@@ -8,6 +8,7 @@ import pytest
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, text
+from tests.program import PATIENCE
 from tests.tables import table
 
 REFUSED = 2
@@ -16,7 +17,7 @@ REFUSED = 2
 def refusal(installation: Installation, **variables: str) -> str:
     """Start a proxy that must refuse; what it says, once it was seen that nothing ran."""
     proxy = installation.launch(**variables)
-    assert proxy.process.wait(30) == REFUSED
+    assert proxy.process.wait(PATIENCE) == REFUSED
     complaint = proxy.errors.read_text(encoding="utf-8")
     assert "Traceback" not in complaint
     assert proxy.arrived == []
@@ -109,7 +110,7 @@ def test_the_home_directory_is_no_workspace(scripted: Installation) -> None:
 
 def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: Installation) -> None:
     proxy = scripted.launch(AUDIT_LOG_PATH="/dev/null/audit.jsonl")
-    assert proxy.process.wait(30) in (1, REFUSED)
+    assert proxy.process.wait(PATIENCE) in (1, REFUSED)
     complaint = proxy.errors.read_text(encoding="utf-8")
     assert "/dev/null/audit.jsonl" in complaint
     assert "Traceback" not in complaint

@@ -3,7 +3,6 @@
 import os
 
 import orjson
-import pytest
 
 from tests import program
 from tests.e2e.installation import Installation, rule
@@ -26,7 +25,6 @@ def sessions(installation: Installation) -> list[Message]:
     return found
 
 
-@pytest.mark.timeout(120)
 def test_a_running_session_shows_its_workspace_client_servers_and_questions(
     installation: Installation,
 ) -> None:
@@ -51,7 +49,6 @@ def test_a_running_session_shows_its_workspace_client_servers_and_questions(
     assert list(installation.home.rglob("session.json")) == []
 
 
-@pytest.mark.timeout(120)
 def test_a_session_that_was_killed_and_a_file_that_is_none_are_not_shown(
     installation: Installation,
 ) -> None:

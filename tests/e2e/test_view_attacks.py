@@ -17,6 +17,7 @@ from tests.e2e.confined_installation import done, folder
 from tests.e2e.installation import Installation
 from tests.e2e.test_left_behind import IDENTITY, WHO
 from tests.e2e.test_own_shell import last, run, shelled
+from tests.program import PATIENCE
 from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -84,7 +85,7 @@ def _acted(place: Path, environment: Mapping[str, str], ran: Path) -> bool:
         env=dict(environment),
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     acted = ran.exists()
     ran.unlink(missing_ok=True)

@@ -301,7 +301,6 @@ def test_a_device_of_the_process_itself_is_refused(tree: Tree, name: str) -> Non
     assert isinstance(tree.reader().read(f"/dev/{name}"), Refusal)
 
 
-@pytest.mark.timeout(10)
 def test_a_pipe_is_looked_at_and_not_opened(tmp_path: Path) -> None:
     """To open it would wait for whoever writes."""
     os.mkfifo(tmp_path / "pipe")

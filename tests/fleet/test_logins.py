@@ -31,6 +31,7 @@ from ironcurtain_proxy.fleet.logins import (
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import request_bytes
 from ironcurtain_proxy.signing import base64_of
+from tests.program import PATIENCE
 from tests.questions import a_question
 from tests.signed_answers import needing
 
@@ -292,7 +293,7 @@ async def test_a_page_that_is_closed_while_the_open_ones_are_read_or_it_is_writt
 
     def pages() -> set[str]:
         reads.set()
-        read.wait(30)
+        read.wait(PATIENCE)
         return {digest_of("key")}
 
     monkeypatch.setattr(desk._logins, "pages", pages)

@@ -19,6 +19,7 @@ from tests import program
 from tests.e2e.confined_installation import PATH, remember_sandbox
 from tests.e2e.raw_client import Message
 from tests.hooks.scripted_model import ScriptedModel
+from tests.program import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
 CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
@@ -194,7 +195,7 @@ class HookedHome:
             cwd=self.workspace,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
 

@@ -15,8 +15,6 @@ from tests.hooks.agreement import differences, read
 from tests.hooks.hooked import HookedHome
 from tests.hooks.test_dialects import DATA
 
-pytestmark = pytest.mark.timeout(180)
-
 WORDS = {Allow: "silence", Escalate: "ask", Deny: "deny"}
 
 

@@ -12,7 +12,6 @@ from tests.hooks.scripted_model import serving
 from tests.program import wait_until
 
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.skipif(not CLAUDE.exists(), reason="Claude Code is not installed: npm ci"),
 ]
 

@@ -16,9 +16,7 @@ from ironcurtain_proxy.model.values import object_of
 from tests import program
 from tests.hooks.hooked import HookedHome, decision_in
 from tests.hooks.test_questions import listener, open_questions, waiting
-from tests.program import wait_until
-
-pytestmark = pytest.mark.timeout(180)
+from tests.program import PATIENCE, wait_until
 
 FAULTS: Final = """
 import sys, time
@@ -181,7 +179,7 @@ def test_a_hook_that_is_killed_in_the_middle_of_its_event_leaves_no_call_open(
             hook = home.start("PreToolUse", call)
             waiting(home)
             os.killpg(hook.pid, signal.SIGKILL)
-            hook.communicate(timeout=60)
+            hook.communicate(timeout=PATIENCE)
             wait_until(lambda: not open_questions(home))
             wait_until(has_ended(home, number))
         subprocess.run(connecting(home, HALF), check=True)
@@ -224,7 +222,7 @@ def test_a_defect_beside_the_calls_is_logged_and_ends_no_session(home: HookedHom
             answered = asked.with_name(asked.name.replace("request", "response"))
             answered.with_suffix(".new").write_text(f'{{"decision": "{answer}"}}')
             answered.with_suffix(".new").rename(answered)
-            assert decision_in(hook.communicate(timeout=60)[0]) == "deny"
+            assert decision_in(hook.communicate(timeout=PATIENCE)[0]) == "deny"
         wait_until(lambda: said(home).count("begins again") == len(BACKGROUND))
         for one in (*BACKGROUND, "judge_response"):
             assert f"ZeroDivisionError: planted in {one}\n" in said(home), one

@@ -17,8 +17,6 @@ from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in
 from tests.program import wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_session_ends(
     home: HookedHome,

@@ -19,8 +19,6 @@ from ironcurtain_proxy.hooks.places import kept_file
 from ironcurtain_proxy.mailbox.mailboxes import start_of
 from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in, installed_at
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def test_a_project_that_replaces_the_shell_prefix_is_told(tmp_path: Path) -> None:
     state, project = tmp_path / ".ironcurtain", tmp_path / "project"

@@ -14,9 +14,8 @@ import pytest
 
 from tests.e2e.confined_installation import PATH
 from tests.hooks.hooked import HookedHome, as_claude, decision_in
+from tests.program import PATIENCE
 from tests.tables import table
-
-pytestmark = pytest.mark.timeout(240)
 
 LOSSES = table("hooks/commands.losses", dict[str, str])
 HELD = table("hooks/commands.held", dict[str, str])
@@ -115,7 +114,7 @@ def test_what_a_command_in_a_view_destroyed_comes_back(
         for what, command in {**HELD, "the project": "rm -rf $PWD/*"}.items():
             before = contents(home.workspace)
             call = home.held(command)
-            home.start_command(as_claude(command)).communicate(timeout=60)
+            home.start_command(as_claude(command)).communicate(timeout=PATIENCE)
             home.fire("PostToolUse", {**call, "tool_response": {}})
             assert contents(home.workspace) != before, what
             done = home.command("rollback", str(home.outcomes()[-1]["requestId"]))
@@ -170,7 +169,7 @@ def test_a_program_that_has_a_database_open_does_not_undo_its_rollback(
             undone = home.command("rollback", str(home.outcomes()[-1]["requestId"]))
             assert undone.returncode == 0, undone.stderr
             assert rows(home.workspace, tmp_path) == [(1,)]
-            holder.communicate(b"\n", timeout=60)
+            holder.communicate(b"\n", timeout=PATIENCE)
             assert rows(home.workspace, tmp_path) == [(1,)]
         finally:
             home.end_session()

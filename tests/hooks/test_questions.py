@@ -15,10 +15,7 @@ from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
 from tests.hooks.hooked import HookedHome, decision_in
-from tests.program import wait_until
-
-pytestmark = pytest.mark.timeout(90)
-
+from tests.program import PATIENCE, wait_until
 
 PROXY = [sys.executable, "-m", "ironcurtain_proxy"]
 CLIENT: Message = {"name": "x", "version": "1"}
@@ -115,13 +112,13 @@ def test_a_reviewer_answers_the_client_s_question_and_what_is_remembered_answers
             call = begun(home, "Bash", {"command": f"echo {decision}"})
             hook = home.start("PermissionRequest", question(call))
             assert home.command(decision, waiting(home)).returncode == 0
-            said, _ = hook.communicate(timeout=60)
+            said, _ = hook.communicate(timeout=PATIENCE)
             assert answer_in(said) == ("allow" if decision == "approve" else "deny")
             home.fire("PostToolUse", {**call, "tool_response": {}})
         call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": ""})
         hook = home.start("PermissionRequest", question(call))
         assert home.command("approve", waiting(home), "--remember").returncode == 0
-        assert answer_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert answer_in(hook.communicate(timeout=PATIENCE)[0]) == "allow"
     call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": "y"})
     assert answer_in(home.fire("PermissionRequest", question(call)).stdout) == "allow"
     home.end_session()
@@ -155,7 +152,7 @@ def test_one_approval_of_a_directory_covers_the_client_s_tools_of_the_same_kind_
     with listener(home):
         hook = home.start("PreToolUse", home.call(tool, first))
         assert home.command("approve", waiting(home), "--remember").returncode == 0
-        assert decision_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert decision_in(hook.communicate(timeout=PATIENCE)[0]) == "allow"
     decided = {name: home.decide(*call) for name, call in calls.items()}
     covered = [name for name, one in decided.items() if one in {"silence", "allow"}]
     reading, changing = ["Read", "Grep", "LS", "Glob"], ["Edit", "Write"]
@@ -168,13 +165,13 @@ def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(home: 
         hook = home.start("PermissionRequest", question(call))
         waiting(home)
         home.fire("PostToolUse", {**call, "tool_response": {}})
-        assert answer_in(hook.communicate(timeout=60)[0]) == "left"
+        assert answer_in(hook.communicate(timeout=PATIENCE)[0]) == "left"
         call = begun(home, "Write", {"file_path": str(home.workspace / "b"), "content": ""})
         hook = home.start("PermissionRequest", question(call))
         waiting(home)
         # The client ends what it no longer waits for.
         os.killpg(hook.pid, signal.SIGKILL)
-        hook.communicate(timeout=60)
+        hook.communicate(timeout=PATIENCE)
         home.fire("PostToolUse", {**call, "tool_response": {}})
     home.end_session()
     assert settled(home)[1::2] == [("Write", "client", "success")] * 2
@@ -215,7 +212,7 @@ def test_two_equal_calls_at_once_have_a_question_each(home: HookedHome) -> None:
     given: Message = {"file_path": str(home.workspace / "a"), "content": ""}
     calls = [begun(home, "Write", given) for _ in range(2)]
     hooks = [home.start("PermissionRequest", question(call)) for call in calls]
-    assert [answer_in(hook.communicate(timeout=60)[0]) for hook in hooks] == ["left"] * 2
+    assert [answer_in(hook.communicate(timeout=PATIENCE)[0]) for hook in hooks] == ["left"] * 2
     for call in calls:
         home.fire("PostToolUse", {**call, "tool_response": {}})
     home.end_session()
@@ -247,7 +244,7 @@ def test_a_native_session_and_one_of_servers_stand_in_the_same_lists(
         assert ("echo x" in pending, "npm test" in pending) == (True, True)
         for one in open_questions(home):
             assert home.command("approve", one.stem.removeprefix("request-")).returncode == 0
-        assert answer_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert answer_in(hook.communicate(timeout=PATIENCE)[0]) == "allow"
         home.fire("PostToolUse", {**asked, "tool_response": {}})
         agent.result(command)
     home.end_session()
@@ -278,7 +275,7 @@ def test_a_grant_of_a_sub_agent_counts_for_every_agent_as_its_question_said(
             open_questions(home)[0].read_bytes()
         )
         assert home.command("approve", asked, "--remember").returncode == 0
-        assert decision_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert decision_in(hook.communicate(timeout=PATIENCE)[0]) == "allow"
         assert [home.decide("WebFetch", page, **one) for one in agents] == ["allow"] * 4
     assert home.decide("WebFetch", page) == "allow"
     assert home.decide("WebFetch", {**page, "url": "https://example.org/a"}) != "allow"

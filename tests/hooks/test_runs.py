@@ -23,7 +23,7 @@ from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, as_claude, decision_in
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 from tests.tables import table
 
 pytestmark = [
@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HookedHome]:
 
 
 def ended(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[int, bytes, bytes]:
-    out, err = process.communicate(given, timeout=120)
+    out, err = process.communicate(given, timeout=PATIENCE)
     return process.returncode, out, err
 
 
@@ -392,7 +392,7 @@ def told(place: Path, content: bytes) -> str:
         [sys.executable, "-c", SENDS, str(place)],
         input=content,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stdout.decode().strip() or done.stderr.decode()
@@ -485,7 +485,7 @@ def test_an_answer_that_cannot_be_read_runs_nothing(tmp_path: Path) -> None:
             with wire.accept()[0] as connection:
                 connection.recv(1 << 16)
                 connection.sendall(answer)
-            said = running.communicate(timeout=60)[1]
+            said = running.communicate(timeout=PATIENCE)[1]
             assert said.startswith("IronCurtain: the kernel"), answer
             assert running.returncode == 126, answer
     assert not (tmp_path / "made").exists()
@@ -556,7 +556,7 @@ def test_a_kernel_that_is_killed_meanwhile_loses_nothing_and_holds_up_nobody(
     (other.workspace / "keep").write_text("k")
     call, running = begun_in_a_view(other)
     os.kill(other.kernel(), signal.SIGKILL)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == 126
     assert said.startswith(b"IronCurtain: the kernel ended before it said how the command ended.")
     assert [one.name for one in other.workspace.iterdir()] == ["keep"]
@@ -588,7 +588,7 @@ def test_a_disk_that_is_full_meanwhile_loses_nothing_and_is_said(
             while True:
                 file.write(bytes(1 << 16))
         # It waits for its input, and is ended because the disk is full.
-        assert running.wait(timeout=60) == 125
+        assert running.wait(timeout=PATIENCE) == 125
         assert b"are left free" in running.communicate()[1]
         assert [one.name for one in other.workspace.iterdir()] == ["keep"]
         other.fire("PostToolUse", {**call, "tool_response": {}})

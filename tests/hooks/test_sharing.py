@@ -20,9 +20,7 @@ from tests.e2e.raw_client import NEWEST, Message, RawClient
 from tests.hooks.agreement import stand_ins
 from tests.hooks.hooked import HookedHome, decision_in, installed_at
 from tests.hooks.test_questions import listener, waiting
-from tests.program import wait_until
-
-pytestmark = pytest.mark.timeout(120)
+from tests.program import PATIENCE, wait_until
 
 PROXY = """
 import sys
@@ -105,7 +103,7 @@ def test_one_kernel_serves_both_doors_and_ends_with_the_last_of_both(home: Hooke
         call = home.call("WebFetch", {**page, "prompt": "x"})
         hook = home.start("PreToolUse", call)
         assert home.command("approve", waiting(home), "--remember").returncode == 0
-        assert decision_in(hook.communicate(timeout=60)[0]) == "allow"
+        assert decision_in(hook.communicate(timeout=PATIENCE)[0]) == "allow"
         home.fire("PostToolUse", {**call, "tool_response": {}})
         made = str(home.workspace / "made.txt")
         native = home.call("Write", {"file_path": made, "content": "x"})
@@ -121,7 +119,7 @@ def test_one_kernel_serves_both_doors_and_ends_with_the_last_of_both(home: Hooke
         # The servers' agent has gone; the hooks have the same kernel, with what it remembers.
         assert home.decide("WebFetch", {**page, "prompt": "y"}) == "allow"
         home.end_session()
-        assert agent.process.wait(timeout=60) == 0
+        assert agent.process.wait(timeout=PATIENCE) == 0
     ended = [one for one in records(home) if "result" in one]
     assert len({str(one["session"]) for one in ended}) == 1
     decided = [(one.get("door"), one["toolName"], one["decidedBy"]) for one in ended]
@@ -155,7 +153,7 @@ def test_servers_go_on_where_hooks_end_and_hooks_where_the_proxy_ends_but_not_wh
         assert home.decide("Bash", {"command": "ls"}) == "silence"
         assert "another proxy that the client started serves them" in said(home)
         agent.process.send_signal(signal.SIGINT)
-        agent.process.wait(timeout=60)
+        agent.process.wait(timeout=PATIENCE)
         assert home.decide("Bash", {"command": "ls"}) == "silence"
         assert home.kernel() != agent.process.pid
     home.end_session()

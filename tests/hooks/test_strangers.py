@@ -31,7 +31,6 @@ from tests.facts.unprivileged import without_privileges
 from tests.hooks.hooked import HookedHome, decision_in
 from tests.program import wait_until
 
-pytestmark = pytest.mark.timeout(180)
 PR_SET_DUMPABLE = 4
 
 

@@ -10,6 +10,8 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from tests.program import PATIENCE
+
 
 class Step(Struct, frozen=True):
     """What the server does with one request."""
@@ -100,7 +102,7 @@ def scripted_model(act: Callable[[dict[str, object]], Step] | Step) -> Iterator[
             if step.closes:
                 return
             if step.hangs:
-                model.released.wait(30)
+                model.released.wait(PATIENCE)
                 return
             payload = _reply(self.path, step)
             self.send_response(step.status)

@@ -7,6 +7,7 @@ import pytest
 
 from ironcurtain_proxy.llm import litellm_model
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, parse_model_id
+from tests.program import PATIENCE
 
 
 def a_model() -> LitellmModel:
@@ -30,7 +31,7 @@ async def test_a_load_waits_for_one_that_was_abandoned(monkeypatch: pytest.Monke
         inside += 1
         together.append(inside)
         entered.release()
-        may_end.wait(20)
+        may_end.wait(PATIENCE)
         inside -= 1
         return ask, close
 

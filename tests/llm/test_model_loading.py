@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unr
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock, NothingNew
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
+from tests.program import PATIENCE
 
 [PUSH] = [one for one in shipped_scenarios() if one.id == "ask-01"]
 
@@ -84,7 +85,6 @@ async def test_a_library_that_never_loads_leaves_time_for_somebody_else() -> Non
     assert ruling == Unreachable()
 
 
-pytestmark = pytest.mark.timeout(180)
 """On a busy machine the library takes a minute."""
 
 LOADING = """
@@ -139,7 +139,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=150,
+        timeout=PATIENCE,
         env={**environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     lines = [line.partition(" ") for line in found.stdout.splitlines()]

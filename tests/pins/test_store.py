@@ -15,6 +15,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import PinsFileError, PinStore
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
+from tests.program import PATIENCE
 
 LAUNCH = "ab" * 32
 
@@ -110,7 +111,7 @@ def test_proxies_that_write_at_once_lose_nothing(store: PinStore) -> None:
     for one in writers:
         one.start()
     for one in writers:
-        one.join(30)
+        one.join(PATIENCE)
     assert sorted(store.read(LAUNCH, "s").pins.offered["tools"]) == names
 
 

@@ -16,6 +16,7 @@ from ironcurtain_proxy.shell.operations import needs_of, operation_of
 from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.wrappers import any_program
 from tests.examples import examples
+from tests.program import PATIENCE
 from tests.shell.places import PROJECT
 from tests.tables import table
 
@@ -127,7 +128,7 @@ def test_bash_runs_and_writes_nothing_that_was_judged_safe(place: Path, pieces: 
         env={"PATH": str(place / "bin")},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
     )
     assert not (place / "mark").exists()

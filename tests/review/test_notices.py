@@ -26,6 +26,7 @@ from ironcurtain_proxy.review.open_questions import (
 )
 from ironcurtain_proxy.review.terminal import Channel, Panel
 from tests.mailbox.mailbox_fixture import escalation
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ class Receiver(BaseHTTPRequestHandler):
         sink = cast(Sink, self.server)
         body = self.rfile.read(int(self.headers["Content-Length"]))
         sink.received.put(Received(self.path, dict(self.headers), body))
-        sink.open.wait(30)
+        sink.open.wait(PATIENCE)
         self.send_response(sink.status)
         self.send_header("Location", f"{sink.url}/elsewhere")
         self.send_header("Content-Length", "0")
@@ -79,7 +80,7 @@ def sink() -> Iterator[Sink]:
 
 
 async def next_of(sink: Sink) -> Received:
-    return await anyio.to_thread.run_sync(lambda: sink.received.get(timeout=10))
+    return await anyio.to_thread.run_sync(lambda: sink.received.get(timeout=PATIENCE))
 
 
 def asked() -> Escalation:

@@ -16,6 +16,7 @@ import pytest
 from ironcurtain_proxy.model.escalation import Unreachable
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from tests.fakes import FakeClock
+from tests.program import PATIENCE
 from tests.questions import a_question
 
 PROGRAM = Path(__file__).with_name("terminal_program.py")
@@ -79,7 +80,7 @@ def a_terminal(*questions: str, raw: bool = False, columns: int = 0) -> Iterator
         os.close(master)
         os.close(said)
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 def test_only_yes_and_always_approve() -> None:

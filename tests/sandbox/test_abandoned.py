@@ -15,6 +15,7 @@ import pytest
 
 from ironcurtain_proxy.sandbox import directory as directories
 from ironcurtain_proxy.sandbox.directory import make_directory, remove_abandoned
+from tests.program import PATIENCE
 
 NAME: Final = "ironcurtain-srt-abcdefgh"
 
@@ -179,7 +180,7 @@ def test_what_still_runs_with_it_is_killed_and_nothing_else(base: Path) -> None:
     first, *rest = processes
     try:
         remove_abandoned()
-        assert first.wait(20) == -signal.SIGKILL
+        assert first.wait(PATIENCE) == -signal.SIGKILL
         assert [process.poll() for process in rest] == [None] * len(rest)
     finally:
         for process in processes:
@@ -222,7 +223,7 @@ def test_starts_at_the_same_time_remove_each_thing_once_and_nothing_that_is_new(
         subprocess.Popen([sys.executable, "-c", script, str(base)], stderr=subprocess.PIPE)
         for _ in range(3)
     ]
-    said = [start.communicate(timeout=50)[1] for start in starts]
+    said = [start.communicate(timeout=PATIENCE)[1] for start in starts]
     assert said == [b""] * len(starts)
     assert list(base.iterdir()) == []
 

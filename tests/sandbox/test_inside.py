@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.launch import Confinement, confine
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, refused_pairs
+from tests.program import PATIENCE
 from tests.sandbox.test_profile import spec
 
 PROGRAM = [sys.executable, "-I", "-S", inside.__file__]
@@ -23,7 +24,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )
 
 

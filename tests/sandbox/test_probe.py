@@ -179,7 +179,7 @@ def test_one_that_hangs_is_ended_with_all_that_it_has_started(
 ) -> None:
     monkeypatch.setattr(probing, "_SECONDS", 0.5)
     child = tmp_path / "child"
-    machine.install("srt", f"setsid sleep 60 </dev/null >/dev/null 2>&1 &\necho $! >{child}\nwait")
+    machine.install("srt", f"setsid sleep 600 </dev/null >/dev/null 2>&1 &\necho $! >{child}\nwait")
     assert machine.why_not()[0] == "it did not start within 0.5 s"
     assert Watch({int(child.read_text())}).survivors() == set()
 

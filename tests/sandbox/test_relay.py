@@ -9,6 +9,7 @@ import threading
 from contextlib import ExitStack, suppress
 
 from ironcurtain_proxy.sandbox import relay
+from tests.program import PATIENCE
 
 DESCRIPTORS = 24
 """For about eight connections: each takes two."""
@@ -73,7 +74,10 @@ def test_a_service_is_reached_again_once_descriptors_are_free() -> None:
 
 
 def is_served(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as again:
+    with (
+        suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as again,
+    ):
         again.sendall(b"again")
         return again.recv(5) == b"again"
     return False

@@ -16,7 +16,7 @@ import pytest
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.sandbox.standstill import Standstill
 from tests.e2e.confined_installation import require_sandbox
-from tests.program import wait_until
+from tests.program import PATIENCE, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 
@@ -50,7 +50,7 @@ def apart(code: str, most: int = 4096) -> Iterator[tuple[int, Standstill]]:
         for pid in [*guardian.descendants(top.pid), top.pid]:
             with suppress(OSError):
                 os.kill(pid, 9)
-        top.communicate(timeout=30)
+        top.communicate(timeout=PATIENCE)
 
 
 def inside(top: int) -> list[int]:
@@ -236,7 +236,7 @@ def test_what_is_to_go_on_while_it_is_being_stopped_goes_on() -> None:
             thread = threading.Thread(target=still.stop)
             thread.start()
             still.go_on()
-            thread.join(30)
+            thread.join(PATIENCE)
             assert not still.is_standing
         before = ran(top)
         wait_until(lambda: ran(top) != before)

@@ -25,7 +25,7 @@ from tests.questions import ETC, SRV
 from tests.sessions.session_fixture import a_session
 from tests.web.page_process import a_command, a_tab
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.anyio
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 """Seconds: a browser on a busy machine is slow."""
 EVIL = "<img src=x onerror=document.title='evil'>"

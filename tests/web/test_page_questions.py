@@ -12,7 +12,7 @@ from tests.program import PATIENCE
 from tests.questions import ETC, FIVE_REASONS, SRV
 from tests.web.test_page import a_page, press
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+from tests.program import PATIENCE
 from tests.tables import table
 
 SELDOM = table("wiring/imports.seldom", dict[str, str])
@@ -17,7 +18,7 @@ def test_a_start_imports_nothing_that_only_some_sessions_need() -> None:
     }
     code = "import sys, ironcurtain_proxy.wiring.serving; print(*sys.modules)"
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=True, timeout=50, capture_output=True, text=True
+        [sys.executable, "-c", code], check=True, timeout=PATIENCE, capture_output=True, text=True
     )
     assert all(find_spec(name) for name in seldom)
     assert seldom & {*ended.stdout.split()} == set()
@@ -32,7 +33,7 @@ assert identical_call(CALL) is not None
 print("ironcurtain_proxy.shell.families" in sys.modules)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=True, timeout=50, capture_output=True
+        [sys.executable, "-c", code], check=True, timeout=PATIENCE, capture_output=True
     )
     assert ended.stdout.split() == [b"False"]
 
@@ -41,6 +42,6 @@ def test_a_proxy_before_a_server_over_http_imports_no_sdk() -> None:
     """The command `login` alone needs it; it would be the longest part of such a start."""
     code = "import sys, ironcurtain_proxy.downstream.remote.session; print(*sys.modules)"
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=True, timeout=50, capture_output=True, text=True
+        [sys.executable, "-c", code], check=True, timeout=PATIENCE, capture_output=True, text=True
     )
     assert {"mcp", "mcp_types", "pydantic", "starlette"} & {*ended.stdout.split()} == set()

@@ -13,6 +13,7 @@ from ironcurtain_proxy.transactions import transaction
 from ironcurtain_proxy.transactions.transaction import Recovery, SessionViews
 from ironcurtain_proxy.wiring import views
 from ironcurtain_proxy.wiring.views import ShellViews
+from tests.program import PATIENCE
 
 
 def test_an_answer_does_not_wait_for_the_removal_of_a_large_view(
@@ -32,7 +33,7 @@ def test_an_answer_does_not_wait_for_the_removal_of_a_large_view(
     anyio.run(ShellViews(session, frozenset(), Recovery(tmp_path)).end, "a")
     assert (session.directory / "a").is_dir()
     goes_on.set()
-    assert removed.wait(30)
+    assert removed.wait(PATIENCE)
     assert not (session.directory / "a").exists()
     session.close()
     assert not session.directory.exists()
@@ -65,7 +66,7 @@ def test_no_call_waits_for_the_removal_of_what_killed_sessions_left(
     anyio.run(session)
     goes_on.set()
     own.close()
-    assert all(ended.acquire(timeout=30) for _ in (*killed, own))
+    assert all(ended.acquire(timeout=PATIENCE) for _ in (*killed, own))
     assert not any(one.exists() for one in killed)
 
 

@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.session_files import (
     note_given_up,
 )
 from ironcurtain_proxy.cli import main
-from tests.program import until
+from tests.program import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def test_what_an_ended_session_gave_up_is_not_said(tmp_path: Path) -> None:
         "from ironcurtain_proxy.auto_confirm.session_files import note_given_up; "
         "note_given_up(pathlib.Path(sys.argv[1]), ['architect'])"
     )
-    subprocess.run([sys.executable, "-c", code, tmp_path / "s1"], check=True, timeout=50)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "s1"], check=True, timeout=PATIENCE)
     assert (tmp_path / "s1" / FILE_NAME).exists()
     assert list(given_up(tmp_path)) == []
     note_given_up(tmp_path / "s2", ["a", "b"])

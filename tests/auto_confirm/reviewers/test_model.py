@@ -107,7 +107,6 @@ ANSWERS: dict[str, tuple[Step, Ruling]] = {
 
 @pytest.mark.anyio
 @pytest.mark.requirement("B-165")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("step", "ruling"), ANSWERS.values(), ids=ANSWERS)
 async def test_a_model_approves_denies_or_passes(step: Step, ruling: Ruling) -> None:
     with scripted_model(step) as server:

@@ -22,7 +22,6 @@ from tests.questions import a_question
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.requirement("X-8")
 async def test_what_is_not_an_answer_changes_nothing_but_the_log(
     caplog: pytest.LogCaptureFixture,

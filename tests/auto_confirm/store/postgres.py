@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.program import PATIENCE
+
 _NOBODY = 65534
 _BINARIES = ("/usr/local/bin", *map(str, Path("/usr/lib/postgresql").glob("*/bin")))
 
@@ -38,7 +40,7 @@ class Server:
         argv = [find("initdb") or "initdb", "-D", str(self._place / "data"), "-U", "tests"]
         argv += ["-A", "trust", "-E", "UTF8", "--no-locale", "-N"]
         subprocess.run(
-            argv, check=True, capture_output=True, timeout=50, user=self._user, group=self._user,
+            argv, check=True, capture_output=True, user=self._user, group=self._user,
             extra_groups=None if self._user is None else [], cwd=self._place,
         )  # fmt: skip
 
@@ -67,7 +69,7 @@ class Server:
             return
         self._process.send_signal(number)
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

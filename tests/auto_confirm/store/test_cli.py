@@ -12,6 +12,7 @@ from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.cli import main, parser_of
 from ironcurtain_proxy.own_process import SystemClock
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
+from tests.program import PATIENCE
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -147,7 +148,9 @@ def test_a_span_that_is_none_is_refused(span: str, capsys: pytest.CaptureFixture
 
 def test_help_does_not_wait_for_the_database_library() -> None:
     code = "import sys, ironcurtain_proxy.cli.engine; sys.exit('sqlalchemy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode == 0
+    )
 
 
 def test_serving_does_not_import_the_database_library() -> None:
@@ -156,4 +159,6 @@ def test_serving_does_not_import_the_database_library() -> None:
         "ironcurtain_proxy.auto_confirm.store.rows, ironcurtain_proxy.auto_confirm.store.rows; "
         "sys.exit('sqlalchemy' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode == 0
+    )

@@ -13,6 +13,7 @@ from tests import program
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
+from tests.program import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 ROWS = 10
@@ -30,11 +31,10 @@ def crowd(url: str | None, state: Path, shared: int, size: int) -> list[list[str
     for member in members:
         member.stdin.write(b"go\n")
     printed = [member.stdout.read().decode().splitlines() for member in members]
-    assert [member.wait(110) for member in members] == [0] * size
+    assert [member.wait(PATIENCE) for member in members] == [0] * size
     return printed
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.requirement("B-180")
 def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
     size = 10 if url is None else 5
@@ -68,7 +68,6 @@ def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
         assert pattern.usage_count == size * ROWS
 
 
-@pytest.mark.timeout(120)
 def test_many_processes_make_the_store_together(empty_url: str | None, tmp_path: Path) -> None:
     size = 4
     printed = crowd(empty_url, tmp_path / "state", 0, size)

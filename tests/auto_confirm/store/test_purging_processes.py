@@ -28,6 +28,7 @@ from tests.auto_confirm.store.aged_interactions import (
 from tests.auto_confirm.store.purging_process import KEEP
 from tests.auto_confirm.store.specimens import reviewed
 from tests.fakes import FakeClock
+from tests.program import PATIENCE
 
 OLD = 2 * BATCH + 100
 SIZE = 4
@@ -77,11 +78,10 @@ def together(url: str | None, state: Path, mode: str, store: Store) -> tuple[lis
     while any(member.poll() is None for member in members):
         written.add(reviewed(store))
     printed = [member.stdout.read().split() for member in members]
-    assert [member.wait(110) for member in members] == [0] * SIZE
+    assert [member.wait(PATIENCE) for member in members] == [0] * SIZE
     return [int(word) for words in printed for word in words], written
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["begin", "go"])
 def test_many_processes_remove_each_once_and_nothing_that_is_written_meanwhile(
     url: str | None, tmp_path: Path, clock: FakeClock, mode: str
@@ -99,7 +99,6 @@ def test_many_processes_remove_each_once_and_nothing_that_is_written_meanwhile(
         assert set(dangling(store).values()) == {0}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("nth", range(1, len(THEIRS) + 2))
 def test_a_process_killed_in_the_middle_leaves_no_half_of_an_interaction(
     url: str | None, tmp_path: Path, clock: FakeClock, nth: int
@@ -109,7 +108,7 @@ def test_a_process_killed_in_the_middle_leaves_no_half_of_an_interaction(
         kept = fill(store, clock)
         # In its second batch.
         killed = purging(url, state, str(len(THEIRS) + 1 + nth))
-        assert killed.wait(110) == -signal.SIGKILL
+        assert killed.wait(PATIENCE) == -signal.SIGKILL
         assert [int(word) for word in killed.stdout.read().split()] == [BATCH]
         left = ids(store)
         assert len(left - kept) == OLD - BATCH

@@ -15,6 +15,7 @@ from ironcurtain_proxy.config.migration import migrate, plan_of, rewrite
 from ironcurtain_proxy.config.overlay_settings import migrated_mode
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.values import Json
+from tests.program import PATIENCE
 from tests.tables import table
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -229,7 +230,7 @@ print(*migrate(plan, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).lines, sep="\\n"
 
 def migrated_elsewhere(file: Path, limit: str, *prefix: str) -> subprocess.CompletedProcess[str]:
     command = [*prefix, sys.executable, "-c", MIGRATE, str(file), limit]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.requirement("E-6")

@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from tests.downstream.remote.site import Heard, Site, serving
 from tests.fakes import NO_TLS
-from tests.program import until
+from tests.program import PATIENCE, until
 
 FAR = 4e9
 """Seconds since 1970, in the next century."""
@@ -214,7 +214,7 @@ def guarded_site(authority: Authority, *, greets_anybody: bool = False) -> Site:
 async def browse(url: str) -> None:
     """What a browser does with the page: it goes where it is sent."""
     async with httpx2.AsyncClient(
-        follow_redirects=True, trust_env=False, timeout=30, verify=NO_TLS
+        follow_redirects=True, trust_env=False, timeout=PATIENCE, verify=NO_TLS
     ) as browser:
         answer = await browser.get(url)
         assert answer.status_code == 200, answer.text

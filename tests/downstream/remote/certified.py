@@ -13,7 +13,7 @@ from tests.downstream.remote.authorization import METADATA
 from tests.downstream.remote.site import Heard, Site
 from tests.e2e.real_servers import MODULES, NODE_22, missing
 from tests.fakes import NO_TLS
-from tests.program import ROOT
+from tests.program import PATIENCE, ROOT
 
 SCRIPT = ROOT / "tests/downstream/remote/authorization_server.mjs"
 
@@ -30,7 +30,7 @@ class Certified:
 
     async def scopes_of(self, token: str) -> set[str] | None:
         """What a token is good for; None: nothing."""
-        async with httpx2.AsyncClient(trust_env=False, timeout=30, verify=NO_TLS) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE, verify=NO_TLS) as client:
             found = (await client.get(f"{self.issuer}/check/{token or 'none'}")).json()
         return None if found is None else set(found["scope"].split())
 

@@ -24,6 +24,7 @@ from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -88,13 +89,13 @@ async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(
 
     def serve(listener: socket.socket) -> None:
         plain, _ = listener.accept()
-        plain.settimeout(20)
+        plain.settimeout(PATIENCE)
         plain.sendall(forged)
         with suppress(OSError), theirs.wrap_socket(plain, server_side=True) as secured:
             secured.sendall(own)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
+        listener.settimeout(PATIENCE)
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         url = f"https://localhost:{listener.getsockname()[1]}/mcp"

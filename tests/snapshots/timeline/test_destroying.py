@@ -10,6 +10,7 @@ import pytest
 
 from ironcurtain_proxy.config.settings import TimelineSettings
 from ironcurtain_proxy.snapshots.keeper import Limits
+from tests.program import PATIENCE
 from tests.snapshots.timeline.workspace_fixture import Picture, Timelined, picture
 
 _SEED = r"""
@@ -163,7 +164,7 @@ def run(top: Path, command: str) -> str:
         text=True,
         errors="replace",
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.stderr
 
