@@ -16,9 +16,10 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json
+from tests.program import PATIENCE
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
-OPTIONS = DownstreamOptions()
+OPTIONS = DownstreamOptions(start_deadline=PATIENCE)
 
 
 def scripted(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
     secrets_of,
 )
-from ironcurtain_proxy.downstream.starting import DownstreamOptions
 from ironcurtain_proxy.model.server import ServerSpec
-from tests.downstream.scripted_servers import running, scripted, text_of
+from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of
 from tests.tables import table
 
 
@@ -110,7 +110,7 @@ async def test_no_server_sees_the_proxys_environment_or_another_servers() -> Non
     base = {"PATH": os.environ["PATH"], "HOME": "/h", "SERVER_CREDENTIALS": "secret"}
     one = scripted("one", env={"A": "1"}, credentials={"TOKEN": "first"})
     two = scripted("two", env={"B": "2"}, credentials={"TOKEN": "second"})
-    async with running(one, two, options=DownstreamOptions(environment=base)) as servers:
+    async with running(one, two, options=replace(OPTIONS, environment=base)) as servers:
         seen = [
             orjson.loads(await text_of(servers, "environment", server=server))
             for server in ("one", "two")

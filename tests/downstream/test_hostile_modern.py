@@ -24,12 +24,13 @@ from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import remote
 from tests.downstream.scripted_servers import a_call, run, scripted, text_of
 from tests.downstream.test_modern import Around, operation
+from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 Message = dict[str, Json]
 OPTIONS: Final = DownstreamOptions(
-    call_timeout=2.0, initialize_timeout=4.0, start_deadline=6.0, max_message_bytes=1 << 20
+    call_timeout=2.0, initialize_timeout=4.0, start_deadline=PATIENCE, max_message_bytes=1 << 20
 )
 
 HOSTILE: Final[Mapping[str, str]] = {

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.starting import DownstreamOptions, tidy, with_directories
+from ironcurtain_proxy.downstream.starting import tidy, with_directories
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import Json
-from tests.downstream.scripted_servers import a_call, running, scripted
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted
 from tests.tables import table
 
 
@@ -74,7 +75,7 @@ async def test_an_error_that_names_a_directory_of_the_servers_own_says_what_that
 ) -> None:
     home = tmp_path / "one.cwd"
     home.mkdir()
-    options = DownstreamOptions(state=tmp_path if own else tmp_path / "elsewhere")
+    options = replace(OPTIONS, state=tmp_path if own else tmp_path / "elsewhere")
     failed = f'{{"content":[{{"type":"text","text":"{home}/a: no such file"}}],"isError":true}}'
     lines = {"result": failed, "error": f'{{"code":-32000,"message":"{home}/a: no such file"}}'}
     async with running(scripted(cwd=str(home)), options=options) as servers:

@@ -16,14 +16,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.server import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
-from tests.downstream.scripted_servers import OPTIONS, running, text_of
+from tests.downstream.scripted_servers import running, text_of
 from tests.program import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +62,7 @@ def a_certificate(path: Path, name: str, until: datetime.datetime = FAR) -> Path
 @asynccontextmanager
 async def using(site: Site) -> AsyncIterator[DownstreamServers]:
     spec = remote(f"https://localhost:{site.port}/mcp")
-    async with running(spec, options=replace(OPTIONS, start_deadline=5.0)) as servers:
+    async with running(spec) as servers:
         yield servers
 
 
