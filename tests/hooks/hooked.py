@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
