@@ -10,6 +10,7 @@ limited in size; no redirect is followed. The questions and the meaning of answe
 import gc
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
@@ -216,6 +217,12 @@ class LitellmModel:
         gc.disable()
         try:
             import litellm  # slow, and only where the auto-approver is on
+        except BaseException:
+            # Python keeps the submodules that were whole, and a later import of the rest fails by
+            # them: what failed once for want of memory or descriptors would fail for ever.
+            for name in [one for one in sys.modules if one.startswith("litellm.")]:
+                del sys.modules[name]
+            raise
         finally:
             gc.freeze()
             gc.enable()

@@ -55,7 +55,7 @@ def furnish(installation: Installation, model: ScriptedModel, message: str | Non
     file = installation.root / "config.json"
     file.write_bytes(orjson.dumps(config))
     installation.variables["IRONCURTAIN_CONFIG"] = str(file)
-    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "50"
+    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "150"
     return person
 
 

@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 from ironcurtain_proxy.ports import AnswerJudge
-from tests.program import until
+from tests.program import PATIENCE, until
 
 
 class RealClock:
@@ -55,7 +55,7 @@ def within(directory: str) -> GrantPattern:
 def escalation(
     *,
     arguments: Arguments | None = None,
-    seconds: float = 50,
+    seconds: float = PATIENCE,
     identity: str = "",
     candidates: tuple[GrantPattern, ...] = (),
     tool: str = "read_file",
