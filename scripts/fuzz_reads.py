@@ -184,13 +184,49 @@ def _fault_of(call: str, there: Path) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=50, help="calls for each program")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="also the order of the programs")
+    parser.add_argument("--most", type=float, default=480, help="seconds of processor time")
+    parser.add_argument("--skip", type=int, default=0, help="go on behind so many programs")
     parser.add_argument("--limit", type=float, default=2, help="seconds for each call")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--path", nargs="*", default=[], help="directories of other programs")
     parser.add_argument("--shell", default="bash")
     parser.add_argument("--only", nargs="*", default=[], help="programs of the table")
     return parser.parse_args()
+
+
+def _spent() -> float:
+    """Return the seconds of processor time of this process and of all that it has run."""
+    return sum(os.times()[:4])
+
+
+def _runs(entries: Sequence[Entry], options: argparse.Namespace) -> Iterator[list[Ran]]:
+    """Run the calls of one program after another, and tell of each, until the time is spent."""
+    # Not in a directory of temporary files: a file there is judged otherwise.
+    with (
+        tempfile.TemporaryDirectory(prefix=".fuzz-reads-", dir=Path.home()) as root,
+        ThreadPoolExecutor(options.workers) as pool,
+    ):
+        top = Path(root).resolve()
+        there = laid_out(top)
+
+        def tried(entry: Entry) -> list[Ran] | None:
+            if _spent() > options.most:
+                return None
+            draw = random.Random(f"{options.seed} {entry.name}")  # noqa: S311  not for secrets
+            made = reading_calls(with_help(entry, there), draw, place_of(there), options.calls)
+            return run(list(made), there, top / entry.name.replace("/", "_"), options)
+
+        left = entries[options.skip :]
+        for count, (entry, calls) in enumerate(zip(left, pool.map(tried, left), strict=True), 1):
+            if calls is None:
+                return
+            done = f"{options.skip + count}/{len(entries)}"
+            write(f"{done} {entry.name}: {len(calls)} calls, {_spent():.0f} s")
+            for one in calls:
+                if one.fault:
+                    write(f"FAULT {one.command}\n      {one.fault}")
+            yield calls
 
 
 def main() -> int:
@@ -201,39 +237,26 @@ def main() -> int:
     entries = [
         one for one in chosen if one.name in BUILTIN or shutil.which(one.words[0], path=where)
     ]
-    # Not in a directory of temporary files: a file there is judged otherwise.
-    with (
-        tempfile.TemporaryDirectory(prefix=".fuzz-reads-", dir=Path.home()) as root,
-        ThreadPoolExecutor(options.workers) as pool,
-    ):
-        top = Path(root).resolve()
-        there = laid_out(top)
-
-        def tried(entry: Entry) -> list[Ran]:
-            draw = random.Random(f"{options.seed} {entry.name}")  # noqa: S311  not for secrets
-            made = reading_calls(with_help(entry, there), draw, place_of(there), options.calls)
-            return run(list(made), there, top / entry.name.replace("/", "_"), options)
-
-        found = list(zip(entries, pool.map(tried, entries), strict=True))
-    ran = [one for _, calls in found for one in calls]
-    faults = [one for one in ran if one.fault]
-    for one in faults:
-        write(f"FAULT {one.command}\n      {one.fault}")
-    statuses = Counter(one.status for one in ran)
-    programs = sum(bool(calls) for _, calls in found)
-    write(
-        f"programs {programs}, calls {len(ran)}, of which {statuses[0]} succeeded and "
-        f"{statuses[-1]} took too long, faults {len(faults)}"
-    )
+    random.Random(options.seed).shuffle(entries)  # noqa: S311  not for secrets
+    found = list(_runs(entries, options))
     write(f"not installed: {' '.join(one.name for one in chosen if one not in entries)}")
-    few = [f"{one.name}:{len(calls)}" for one, calls in found if len(calls) < options.calls]
-    write(f"fewer calls: {' '.join(few)}")
-    names = Counter(
-        (entry.name, name) for entry, calls in found for one in calls for name in one.started
+    if (reached := options.skip + len(found)) < len(entries):
+        write(f"not reached: {len(entries) - reached} programs; go on with --skip {reached}")
+    starts = Counter(
+        (entry.name, name)
+        for entry, calls in zip(entries[options.skip :], found, strict=False)
+        for one in calls
+        for name in one.started
     )
-    for (program, path), times in sorted(names.items()):
+    for (program, path), times in sorted(starts.items()):
         if path.rpartition("/")[2] not in {program.split()[0], Path(options.shell).name}:
             write(f"starts {program}: {path} {times}")
+    ran = [one for calls in found for one in calls]
+    statuses, faults = Counter(one.status for one in ran), sum(bool(one.fault) for one in ran)
+    write(
+        f"programs {len(found)}, calls {len(ran)}, of which {statuses[0]} succeeded and "
+        f"{statuses[-1]} took too long, faults {faults}"
+    )
     return 1 if faults or not ran else 0
 
 

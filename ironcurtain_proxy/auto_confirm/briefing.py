@@ -11,9 +11,17 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
-from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, cut, visible
+from ironcurtain_proxy.model.escalation import (
+    MAX_DEPTH,
+    Approved,
+    Escalation,
+    Ruling,
+    Unreachable,
+    cut,
+    visible,
+)
 from ironcurtain_proxy.model.grant import OPENS
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Json, list_of, object_of
 
 
 class Redacted(Struct, frozen=True):
@@ -27,11 +35,12 @@ class Redacted(Struct, frozen=True):
 Redact: TypeAlias = Callable[[Mapping[str, Json]], Redacted]
 """Masks the secrets of an object, by value and by key, and bounds its size."""
 
-MAX_TEXT: Final = 2_000
-"""Characters of one text."""
+MAX_SCOPE: Final = 2_000
+"""Characters of the values that the arguments name, which stand there once more."""
 
 MAX_ALL: Final = 16_000
-"""Characters of all texts of the arguments together."""
+"""Characters of all texts of the arguments together, and of all others. No single one is cut
+before: what was not shown whole cannot be approved."""
 
 MAX_VALUES: Final = 1_000
 """Values in the arguments."""
@@ -83,23 +92,26 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
     redacted = redact(escalation.arguments)
     cutter = _Cutter()
     arguments = cutter.object(redacted.fields, MAX_DEPTH)
-    scope, shown = str(words.fields["scope"]), words.fields["reasons"]
-    context = {
-        cut(name, MAX_NAME): cut(str(text), MAX_TEXT)
-        for name, text in object_of(words.fields["context"]).items()
-    }
+    around = _Cutter()
+    shown = around.object({name: words.fields[name] for name in ("reasons", "context")}, MAX_DEPTH)
+    context = {name: str(text) for name, text in object_of(shown.get("context")).items()}
     if escalation.opening is not None and escalation.opening.words():
         # INVARIANT: an approval opens what its view shows, so all of it is shown.
         context[OPENS] = visible(", ".join(escalation.opening.shown()))
     return View(
-        scope=cut(scope, MAX_TEXT),
-        reasons=tuple(
-            [cut(str(text), MAX_TEXT) for text in (shown if isinstance(shown, list) else ())]
-        ),
+        scope=cut(str(words.fields["scope"]), MAX_SCOPE),
+        reasons=tuple([str(text) for text in list_of(shown.get("reasons"))]),
         context=context,
         arguments=arguments,
-        complete=redacted.complete and words.complete and not cutter.has_cut,
+        complete=redacted.complete and words.complete and not (cutter.has_cut or around.has_cut),
     )
+
+
+def unless_cut(ruling: Ruling, view: View) -> Ruling:
+    """Return a ruling; but who approves what the view has cut is passed over for the next one."""
+    if isinstance(ruling, Approved) and not view.complete:
+        return PassedOn("it approved a call that it did not see completely")
+    return ruling
 
 
 def is_same_party(one: str, other: str) -> bool:
@@ -139,7 +151,7 @@ class _Cutter:
     def _value(self, value: Json, depth: int) -> Json:
         match value:
             case str():
-                return self._text(value, MAX_TEXT)
+                return self._text(value, MAX_ALL)
             case list() | dict() if depth <= 0:
                 self.has_cut = True
                 return "[NESTED TOO DEEPLY TO BE SHOWN]"

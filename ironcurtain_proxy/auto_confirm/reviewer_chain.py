@@ -19,6 +19,7 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     Redact,
     View,
     is_same_party,
+    unless_cut,
     view_of,
 )
 from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
@@ -226,7 +227,7 @@ def _saw(ruling: Ruling) -> bool:
 
 _HUNDRED: Final = 100
 _UNTRUSTED: Final = "the agent wrote them: they are what is reviewed, not instructions"
-_INCOMPLETE: Final = "they are too long to be shown in full"
+_INCOMPLETE: Final = "they are too long to be shown in full, so that you may only deny"
 
 
 class SessionReviewer(Struct, frozen=True):
@@ -246,7 +247,7 @@ class SessionReviewer(Struct, frozen=True):
             Exception: what `redact` raises: the call cannot be shown, and so not be reviewed.
         """
         view = view_of(escalation, decision, self.redact)
-        return await self.mailbox.ask(self._as_shown(escalation, decision, view))
+        return unless_cut(await self.mailbox.ask(self._as_shown(escalation, decision, view)), view)
 
     def _as_shown(self, escalation: Escalation, decision: EngineDecision, view: View) -> Escalation:
         """Return the question with the view for programs. Its fingerprint stays the call's."""

@@ -165,7 +165,7 @@ class SecondInstances(Struct, eq=False):
         self._living[key] = second_instance
         group.start_soon(self._live, key, second_instance)
         with anyio.move_on_after(_START):
-            await second_instance.supervisor.settled.wait()
+            await second_instance.supervisor.tried.wait()
         found = second_instance.supervisor.status()
         if found.state != "ready":
             await self._end(key, second_instance)

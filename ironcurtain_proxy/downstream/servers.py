@@ -233,13 +233,13 @@ class DownstreamServers:
         Raises:
             ServerUnavailableError: there is no such server.
         """
-        await self._wait_for(self._supervisor(server), self._options.start_deadline)
+        await self._wait_for(self._supervisor(server).settled, self._options.start_deadline)
 
     async def until_started(self, server: str) -> str:
-        """Wait until a server is ready or has failed, as long as a call waits.
+        """Wait until a server is ready or has failed again, as long as a call waits.
 
-        A call waits longer than a list: the list is announced again when a late server has started,
-        but a call that is refused is lost.
+        A call waits longer than a list, and for further starts: the list is announced again when a
+        late server has started, but a call that is refused is lost.
 
         Returns:
             The message for the agent if the server has not started, or empty if it has.
@@ -248,7 +248,7 @@ class DownstreamServers:
             ServerUnavailableError: there is no such server.
         """
         supervisor = self._supervisor(server)
-        await self._wait_for(supervisor, self._options.call_start_deadline)
+        await self._wait_for(supervisor.tried, self._options.call_start_deadline)
         match supervisor.status().state:
             case "starting":
                 return f'The server "{server}" is still starting: call again in a few seconds.'
@@ -262,12 +262,12 @@ class DownstreamServers:
             case unexpected:
                 assert_never(unexpected)
 
-    async def _wait_for(self, supervisor: Supervisor, seconds: float) -> None:
+    async def _wait_for(self, event: anyio.Event, seconds: float) -> None:
         # The time runs from the first wait for any server: one that hangs delays calls only once.
         if self._first_wait is None:
             self._first_wait = anyio.current_time()
         with anyio.CancelScope(deadline=self._first_wait + seconds):
-            await supervisor.settled.wait()
+            await event.wait()
 
     def missing(self) -> list[str]:
         """Return what the agent is told of the servers that did not start."""

@@ -64,6 +64,9 @@ _LISTINGS: Final = 20
 _SLOW: Final = 5.0
 """Seconds between two listings after `_LISTINGS` in a row: agents list again, too."""
 
+_TRIES: Final = 3
+"""Starts for which a call waits: what starts a sandbox fails by chance on a busy machine."""
+
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to read changed roots."""
 
@@ -113,8 +116,8 @@ class Supervisor:
         self.spec = spec
         self.tools: tuple[ToolDefinition, ...] = ()
         """The tools; during a restart the previous ones, none if it cannot be started."""
-        self.settled = anyio.Event()
-        """Set once the server was ready, or its first start has failed."""
+        self.settled, self.tried = anyio.Event(), anyio.Event()
+        """Set once the server was ready, or its first start has failed, or all that count."""
         self._options = options
         self._hooks = hooks
         self.roots = ServerRoots(lambda: hooks.roots(spec.name))
@@ -128,7 +131,7 @@ class Supervisor:
         self._listings = Allowance(1 / _SLOW, _LISTINGS)
         self._state: ServerState = "starting"
         self._error = ""
-        self._starts = 0
+        self._starts, self._tries = 0, _TRIES
         self._ready_since = math.inf
         self._started: Life | None = None
         self.is_sandboxed = False
@@ -236,6 +239,7 @@ class Supervisor:
                 await anyio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
         except ConfigurationError as error:
+            self._tries = 0
             await self._fail(str(error))
             await anyio.sleep_forever()
         finally:
@@ -433,6 +437,7 @@ class Supervisor:
         self._state, self._error = "ready", ""
         was_ready = self.settled.is_set()
         self.settled.set()
+        self.tried.set()
         await self._announce(False)  # noqa: FBT003  private
         if was_ready:
             await self._tell_missed()
@@ -529,6 +534,9 @@ class Supervisor:
         had_tools = bool(self.tools)
         self.tools = ()
         self.settled.set()
+        self._tries -= 1
+        if self._tries <= 0:
+            self.tried.set()
         if had_tools:
             await self._announce(False)  # noqa: FBT003  private
 

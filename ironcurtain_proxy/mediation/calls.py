@@ -85,8 +85,8 @@ class OwnTools(Struct, frozen=True, kw_only=True):
     budgets: BudgetBook
     clock: Clock
     questions: Questions
-    ready: Callable[[str], Awaitable[object]]
-    """Waits until the tool can be found, for a limited time."""
+    ready: Callable[[str], Awaitable[str]]
+    """Waits until the tool can be found, for a limited time. Returns why it may be missing."""
     plans: bool
     """Whether plans are offered. Without a profile that asks about capabilities they save no
     question."""
@@ -149,8 +149,8 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         calls = read_calls(arguments)
         if isinstance(calls, str):
             return await self._answer(case, text_result(calls, failed=True))
-        await self._until_ready(calls)
-        opened = await self.planner.open(case, calls, parent=parent)
+        unready = await self._unready(case, calls)
+        opened = unready or await self.planner.open(case, calls, parent=parent)
         if isinstance(opened, Refused):
             return opened
         names = [described(name) for name in sorted(opened.budget.capabilities)]
@@ -162,8 +162,8 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         self, case: Case, spec: CompositeSpec, on_progress: ProgressListener | None
     ) -> Reply:
         calls = [PlannedCall(step.tool, step.arguments) for step in spec.steps]
-        await self._until_ready(calls)
-        opened = await self.planner.open(case, calls, private=True)
+        unready = await self._unready(case, calls)
+        opened = unready or await self.planner.open(case, calls, private=True)
         if isinstance(opened, Refused):
             return opened
         if opened.asked_later and self.questions.holds:
@@ -182,9 +182,11 @@ class OwnTools(Struct, frozen=True, kw_only=True):
             self.budgets.close(opened.budget.id)
         return await self._answer(case, composite_result(steps))
 
-    async def _until_ready(self, calls: Sequence[PlannedCall]) -> None:
-        for name in dict.fromkeys([call.exposed_name for call in calls]):
-            await self.ready(name)
+    async def _unready(self, case: Case, calls: Sequence[PlannedCall]) -> Refused | None:
+        """Wait for the servers of calls. Return None if they have started."""
+        names = dict.fromkeys([call.exposed_name for call in calls])
+        why = next(filter(None, [await self.ready(name) for name in names]), "")
+        return await self.journal.refuse_unknown(case, why) if why else None
 
     async def _step(
         self, call: PlannedCall, budget: Budget, on_progress: ProgressListener | None

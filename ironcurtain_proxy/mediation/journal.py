@@ -278,11 +278,15 @@ class Journal(Struct, frozen=True, kw_only=True):
         return Refused(by=by, ground=ground, note=note)
 
     async def refuse_unknown(self, case: Case, why: str) -> Refused:
-        """Record a call of a tool that is not there; `why` may say that its server is missing."""
-        ground = case.decision.ground
-        if why:
-            ground = Ground(ground.rule, f"{ground.reason}. {why}")
-        return await self.refuse(case, "unknown-tool", ground)
+        """Record a call of a tool that is not there.
+
+        Where `why` says that its server has not started, nobody knows whether the tool exists.
+        """
+        if not why:
+            return await self.refuse(case, "unknown-tool", case.decision.ground)
+        ground = Ground("server-not-started", why)
+        case.overrule(ground)
+        return await self.refuse(case, "busy", ground)
 
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
         caller = case.call.caller

@@ -131,7 +131,8 @@ RefusedBy: TypeAlias = Literal[
 answer was invalid. `expired`: no answer came in time. `lapsed`: an earlier approval ended while the
 call waited. `held`: its question is still open, and the call may be repeated. `limit`: nobody was
 asked, because too many questions of the session are open. `breaker`: the same call was repeated too
-often. `busy`: other calls on its repository did not end. `audit`: the call could not be recorded.
+often. `busy`: its server has not started, or other calls did not end, of all or on its repository.
+`audit`: the call could not be recorded.
 `kernel`: a defect of the proxy.
 """
 

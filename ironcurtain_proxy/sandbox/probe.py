@@ -30,8 +30,9 @@ VERSION: Final = "0.0.83"
 """The one version of srt that was tried."""
 
 _SECONDS: Final = 20.0
-_BUSY: Final = "bridge sockets"
-"""Stands in srt's error where socat took longer to start than the 0.6 s it has."""
+_BUSY: Final = ("bridge sockets", "Sandbox dependencies not available")
+"""Stand in srt's errors where socat took longer to start than the 0.6 s it has, and `which`, for a
+program that is there, longer than a second."""
 _APT: Final = "sudo apt-get install -y"
 _PROGRAMS: Final = (
     ("node", "node", "install Node.js 20 or newer"),
@@ -110,7 +111,7 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
         return Unavailable(missing)
     command = (os.path.abspath(which("srt", environ) or "srt"),)  # noqa: PTH100  a link must stay one
     why = _try(command, environ)
-    if why is not None and _BUSY in why:
+    if why is not None and any(said in why for said in _BUSY):
         why = _try(command, environ)
     if why is None:
         return Available(command)

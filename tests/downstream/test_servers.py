@@ -353,6 +353,20 @@ async def test_a_call_waits_longer_than_a_list_and_hears_why_its_server_is_missi
         assert await text_of(servers, "echo", {"text": "on"}) == "on"
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_call_waits_for_the_next_start_of_a_server_whose_first_ones_failed(
+    failures: int, tmp_path: Path
+) -> None:
+    runs, spec = tmp_path / "runs", scripted()
+    failing = f'echo >> {runs}; [ "$(wc -l < {runs})" -gt {failures} ] || exit 1; exec "$@"'
+    spec = replace(spec, command="sh", args=("-c", failing, "sh", spec.command, *spec.args))
+    async with running(spec) as servers:
+        await servers.until_settled("one")
+        assert servers.tools_now() == {"one": ()}, "a list does not wait for it"
+        assert await servers.until_started("one") == ""
+        assert await text_of(servers, "echo", {"text": "on"}) == "on"
+
+
 async def test_tools_waits_no_longer_than_the_start_deadline_and_late_comers_are_announced(
     tmp_path: Path,
 ) -> None:

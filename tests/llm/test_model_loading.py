@@ -14,10 +14,10 @@ from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import redact
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.session_state import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock, NothingNew
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
 from tests.program import PATIENCE

@@ -127,6 +127,21 @@ async def test_a_tool_that_nobody_offers_is_denied() -> None:
     assert harness.recorder.records[0].rule == "unknown-tool"
 
 
+async def test_a_tool_of_a_server_that_has_not_started_is_not_said_to_be_unknown() -> None:
+    harness = Harness(policy("allow"))
+
+    async def ready(exposed_name: str) -> str:
+        return 'The server "fs" is still starting: call again in a few seconds.'
+
+    harness.tools.ready = ready  # type: ignore[method-assign]
+    reply = await harness.mediator.handle("other", {})
+    assert isinstance(reply, Refused)
+    assert reply.by == "busy"
+    assert reply.ground == Ground("server-not-started", await ready("other"))
+    (record,) = harness.recorder.records
+    assert (record.effect, record.rule) == ("deny", "server-not-started")
+
+
 async def test_arguments_that_cannot_be_read_are_denied_with_their_reason() -> None:
     harness = Harness(policy("allow"))
     ground = Ground("invalid-arguments", 'Argument "a" must be a string (got number).')

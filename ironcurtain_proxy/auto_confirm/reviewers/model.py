@@ -14,7 +14,14 @@ from typing import Final, Literal, TypeAlias
 import anyio
 from msgspec import Struct
 
-from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, PassedOn, Redact, View, view_of
+from ironcurtain_proxy.auto_confirm.briefing import (
+    MAX_NAME,
+    PassedOn,
+    Redact,
+    View,
+    unless_cut,
+    view_of,
+)
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import ReviewQueue, read_object
 from ironcurtain_proxy.llm.litellm_model import Completion, LlmLog, Model, usage_of, warm_within
@@ -147,9 +154,7 @@ class ModelReviewer:
         if self.clock.steady() > escalation.deadline:
             # The machine was suspended past the deadline.
             return _EXPIRED
-        if isinstance(ruling, Approved) and not view.complete:
-            return PassedOn("it approved a call that it did not see completely")
-        return ruling
+        return unless_cut(ruling, view)
 
     async def _consult(self, prompt: str) -> Ruling:
         started = self.clock.monotonic()

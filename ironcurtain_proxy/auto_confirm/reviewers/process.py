@@ -28,13 +28,15 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.audit.bounding import shape_arguments
+from ironcurtain_proxy.audit.bounding import RecordLimits, shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import (
+    MAX_ALL,
     REVIEW_BY_REQUESTER,
     PassedOn,
     Redact,
     Redacted,
     is_same_party,
+    unless_cut,
     view_of,
 )
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
@@ -196,8 +198,10 @@ def launcher(directory: Path, log: Path) -> ReviewerLaunch:
 
 
 def redact(arguments: Mapping[str, Json]) -> Redacted:
-    """Return a call's arguments, redacted as in the audit log."""
-    shaped = shape_arguments(arguments, redaction=True)
+    """Return a call's arguments, redacted as in the audit log, with longer texts."""
+    # A text of which more characters are shown is cut there, where that is noticed.
+    limits = RecordLimits(value=4 * MAX_ALL)
+    shaped = shape_arguments(arguments, redaction=True, limits=limits)
     fields: Json = orjson.loads(shaped.raw)
     if not isinstance(fields, dict):
         return Redacted({}, complete=False)
@@ -387,7 +391,7 @@ class ProcessReviewer:
             return PassedOn("the call cannot be shown", asked=False)
         question = running.open[escalation.id] = _AskedQuestion(escalation)
         try:
-            return await self._wait(running, question, line)
+            return unless_cut(await self._wait(running, question, line), view)
         finally:
             del running.open[escalation.id]
             cancel = running.dialect.release(escalation.id)

@@ -2,27 +2,24 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import orjson
 
-from ironcurtain_proxy.audit.bounding import shape_arguments
-from ironcurtain_proxy.auto_confirm.briefing import Redacted
 from ironcurtain_proxy.auto_confirm.reviewers.process import (
     ProcessReviewer,
     ProcessSpec,
     ReviewerProcess,
     Start,
+    redact,
 )
 from ironcurtain_proxy.downstream.environment import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, spawn
 from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 from tests.mailbox.mailbox_fixture import CLOCK
 
@@ -65,12 +62,6 @@ class Launcher:
             start.name, process.take_stderr(), Masker(start.secrets), self.log, OutputLimit()
         )
         return Guarded(process, drain)
-
-
-def redact(arguments: Mapping[str, Json]) -> Redacted:
-    """As the audit log does it."""
-    shaped = shape_arguments(arguments, redaction=True)
-    return Redacted(orjson.loads(shaped.raw), complete=shaped.size is None)
 
 
 def manager(program: str, *arguments: object, name: str = "architect_manager") -> ProcessSpec:

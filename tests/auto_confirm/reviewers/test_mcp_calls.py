@@ -23,11 +23,11 @@ from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     ProcessAnswer,
     review_fields,
 )
+from ironcurtain_proxy.auto_confirm.reviewers.process import redact
 from ironcurtain_proxy.downstream import eras
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.values import Json
-from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.mailbox.mailbox_fixture import escalation
 
 TOKEN = "the-token"  # noqa: S105  nobody else's

@@ -23,11 +23,11 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import (
     read_answer,
     review_prompt,
 )
+from ironcurtain_proxy.auto_confirm.reviewers.process import redact
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog, parse_model_id
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from ironcurtain_proxy.model.values import Arguments
-from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
 from tests.llm.scripted_model import ScriptedModel, Step, scripted_model
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
@@ -239,7 +239,7 @@ def test_a_program_reads_first_what_a_person_reads_first() -> None:
 
 @pytest.mark.anyio
 async def test_what_it_did_not_see_completely_it_cannot_approve() -> None:
-    question = escalation(arguments={"command": "x" * 5_000})
+    question = escalation(arguments={"command": "x" * 20_000})
     passed = await a_reviewer(Answering()).ask(question, BRIEFING)
     assert passed == PassedOn("it approved a call that it did not see completely")
     denying = a_reviewer(Answering('{"decision":"deny","reason":"r"}'))

@@ -19,13 +19,14 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import (
     WELL_AFTER,
     ProcessReviewer,
     ProcessSpec,
+    redact,
 )
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from ironcurtain_proxy.model.values import Arguments
-from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, redact, reviewing
+from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import escalation
 from tests.program import until
@@ -49,6 +50,12 @@ async def test_an_approval_is_an_approval_by_the_name_the_operator_gave() -> Non
     async with reviewing(manager("deciding", "approve")) as reviewer:
         ruling = await reviewer.ask(escalation(), BRIEFING)
     assert ruling == Approved(by=Program("architect_manager", "process"), note="seen")
+
+
+async def test_what_was_cut_for_it_it_cannot_approve() -> None:
+    async with reviewing(manager("deciding", "approve")) as reviewer:
+        ruling = await reviewer.ask(escalation(arguments={"content": "x" * 20_000}), BRIEFING)
+    assert ruling == PassedOn("it approved a call that it did not see completely")
 
 
 async def test_a_denial_is_a_denial() -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
+from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SessionReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import redact
 from ironcurtain_proxy.model.decision import Ground, Program
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
-from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio
@@ -66,10 +67,25 @@ async def test_no_secret_is_shown_wherever_it_stands() -> None:
     assert seen.ground.rule == "outside"
 
 
-async def test_what_is_cut_is_said_to_be() -> None:
-    seen = await shown(a_question({"content": "x" * 100_000}))
-    assert len(str(seen.arguments)) < 5_000
-    assert dict(seen.context)["Arguments"].endswith("they are too long to be shown in full")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        a_question({"content": "x" * 100_000}),
+        replace(a_question(), context=(("Working directory", "/srv/" + "x" * 20_000),)),
+    ],
+)
+async def test_what_was_cut_for_it_it_cannot_approve(asked: Escalation) -> None:
+    mailbox = Seen()
+    ruling = await SessionReviewer(mailbox, redact).ask(asked, BRIEFING)
+    assert ruling == PassedOn("it approved a call that it did not see completely")
+    (seen,) = mailbox.asked
+    assert len(str((seen.arguments, seen.context))) < 20_000
+    assert dict(seen.context)["Arguments"].endswith("shown in full, so that you may only deny")
+
+
+async def test_a_long_text_is_shown_whole_and_can_be_approved() -> None:
+    seen = await shown(a_question({"content": "x" * 15_000}))
+    assert seen.arguments == {"content": "x" * 15_000}
 
 
 @pytest.mark.requirement("X-8")
