@@ -192,7 +192,7 @@ def _needs(facts: Facts) -> frozenset[str]:
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
     from ironcurtain_proxy.shell.operations import needs_of  # noqa: PLC0415
 
-    return needs_of(facts.command, effect_of(facts.command, facts.place))
+    return needs_of(facts.command, effect_of(facts.command, facts.place), held=True)
 
 
 def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:

@@ -296,7 +296,8 @@ class OverlayDecision(Struct, frozen=True, kw_only=True):
     denied: Ground | None = None
     """The ground of a denial that no approval overrides, or None if it is not denied."""
     capabilities: frozenset[Capability] = frozenset()
-    """All capabilities that the call needs; empty if the policy denied it."""
+    """The capabilities that the call needs beside those of its command, which a sandbox may hold;
+    empty if the policy denied it."""
     level: SafetyLevel = SafetyLevel.DANGEROUS
     """The safety level of the call; None for a call that the policy denied."""
 
@@ -319,17 +320,18 @@ def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> OverlayDec
     # INVARIANT: deny is final; nothing else is computed.
     if isinstance(kernel, Deny):
         return OverlayDecision(denied=kernel.ground)
-    needed = capabilities_of(
-        subject.declared, subject.by_arguments, subject.roles, subject.hints, subject.command
+    beside = capabilities_of(
+        subject.declared, subject.by_arguments, subject.roles, subject.hints, frozenset()
     )
+    needed = beside | subject.command
     level = safety_level_of(subject, rules.interceptor)
     profile = rules.profile
     by_profile = None if profile is None else _by_profile(profile, rules.isolation, subject, needed)
     if isinstance(by_profile, Ground):
-        return OverlayDecision(denied=by_profile, capabilities=needed, level=level)
+        return OverlayDecision(denied=by_profile, capabilities=beside, level=level)
     found = (_by_policy(kernel), by_profile, _by_mode(subject, level, rules.interceptor))
     origins = tuple([reason for reason in found if reason is not None])
-    return OverlayDecision(origins=origins, capabilities=needed, level=level)
+    return OverlayDecision(origins=origins, capabilities=beside, level=level)
 
 
 def _by_policy(kernel: Allow | Escalate) -> OriginReason | None:

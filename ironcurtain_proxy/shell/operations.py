@@ -238,12 +238,16 @@ _SHOW_SECRETS: Final = words("env printenv export declare typeset set security p
 _DECLARE: Final = words("export declare typeset")
 
 
-def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
+def needs_of(
+    parsed: ParsedCommand, found: CommandEffect, *, held: bool = False
+) -> frozenset[Capability]:
     """Return the capabilities that a command may need.
 
     Args:
         parsed: the command.
         found: what it can do where it runs.
+        held: whether a sandbox holds it, so that a file with secrets counts only where it may be
+            shown: what is written or removed can be taken back.
     """
     if found.effect == "reads":
         return _READS
@@ -257,12 +261,48 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
     if any(map(deletes, (*inner, *loose))):
         needed.add(_DELETES)
     spoken = (*without_messages(inner), *loose)
+    named = spoken
+    if held and not any(map(_renames_programs, spoken)):
+        named = (*map(_without_written, without_messages(inner)), *loose)
     shown = [part.place for part in found.parts if part.place.shows_credentials]
-    if any(map(touches_secrets, spoken)) or any(is_in_git_data(one.directory) for one in shown):
+    if any(map(touches_secrets, named)) or any(is_in_git_data(one.directory) for one in shown):
         needed.add(_SECRETS)
     if shown and any(shows_git_configuration(_every_word(one)) for one in spoken):
         needed.add(_SECRETS)
     return frozenset(needed)
+
+
+def _without_written(command: SimpleCommand) -> SimpleCommand:
+    """Return a command without the files that it writes or removes, and does not read."""
+    name, rest = command.words[0].text if command.words else None, command.words[1:]
+    options = [word for word in rest if word.prefix.startswith("-")]
+    written = [word for word in rest if word not in options]
+    if name in {"cp", "mv"}:
+        written = written[-1:] if len(written) > 1 else []
+    is_plain = all(_PLAIN.fullmatch(word.text or "") for word in options)
+    if name not in _WRITERS or not is_plain or any(word.text is None for word in rest):
+        written = []
+    return replace(
+        command,
+        words=(
+            *command.words[:1],
+            *[word for word in rest if all(word is not one for one in written)],
+        ),
+        redirections=tuple([one for one in command.redirections if one.operator not in _WRITES]),
+    )
+
+
+def _renames_programs(command: SimpleCommand) -> bool:
+    """Return whether another program may run under a name that follows."""
+    steers = any(one.name in {"PATH", "path", *_RUN_FIRST} for one in command.assignments)
+    return steers or name_of(command) in _RENAMES
+
+
+_WRITERS: Final = words("rm touch tee truncate cp mv")
+_PLAIN: Final = re.compile("-[afiIprRnv]+|--|-s")
+"""Options with which these programs only write or remove what they name, or the last of it."""
+_WRITES: Final = words("> >> >| &> &>>")
+_RENAMES: Final = words("alias shopt hash enable export declare typeset source . eval trap setopt")
 
 
 def _loose(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
@@ -301,9 +341,12 @@ def _every_word(command: SimpleCommand) -> tuple[Word, ...]:
         _IGNORES.fullmatch(one.text or "") for one in targets
     )
     given = command.words[:1] if lists else command.words
-    return (*[one for one in given if not one.prefix.startswith("--exclude=")], *targets)
+    run = [one.value for one in command.assignments if one.name in _RUN_FIRST]
+    return (*[one for one in given if not one.prefix.startswith("--exclude=")], *targets, *run)
 
 
+_RUN_FIRST: Final = frozenset({"BASH_ENV", "ENV"})
+"""Variables with a file that a shell runs first."""
 _IGNORES: Final = re.compile(r"(?:\./)?\.\w+ignore")
 
 

@@ -7,7 +7,7 @@ Words of commands that name files with secrets, by the table of `credentials`.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -44,7 +44,12 @@ _AS_FILE: Final = lazy(
 
 def names_a_secret(words: Iterable[Word]) -> bool:
     """Tell whether a word names a file that commonly holds keys or passwords, or may match one."""
-    return any(_names_one(word) for word in words)
+    return any(_names_one(one) for word in words for one in (word, *_meant(word)))
+
+
+def _meant(word: Word) -> Iterator[Word]:
+    """Yield the words for which braces and defaults stand: `{a,.env}`, `${x:-.env}`."""
+    return (Word(text=None, pattern=one) for one in word.expansions)
 
 
 def names_a_secret_file(text: str) -> bool:

@@ -237,7 +237,7 @@ def test_a_call_is_denied_or_asked_about_and_no_origin_asks_twice(
     order = [o for o in ("policy", "capability", "tool-policy") if o in asked_by(found)]
     assert asked_by(found) == order
     assert all(reason.ground.rule and reason.ground.reason for reason in found.origins)
-    assert {c for r in found.origins for c in r.capabilities} <= found.capabilities
+    assert {c for r in found.origins for c in r.capabilities} <= found.capabilities | call.command
 
 
 @one_worker
