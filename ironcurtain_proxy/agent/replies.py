@@ -282,112 +282,16 @@ def fault(code: int, message: str, data: Json = None) -> _Answer:
 
 # --- what the agent reads
 
-NOT_APPROVED: Final = "{kind} '{name}' execution denied: {whom} did not approve the action"
-
-REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = {
-    "unknown-tool": ("{reason}",),
-    "arguments": ("{reason}",),
-    "policy": (
-        "DENIED: {reason}",
-        (
-            "The policy forbids this call (rule: {rule}). The denial is final: do not retry "
-            "it or look for a way around it. Use another approach, or tell the user that the "
-            "policy would have to be changed."
-        ),
-    ),
-    # Programs match the first block word for word.
-    "no-reviewer": (
-        "{kind} '{name}' execution denied: no approval channel available",
-        (
-            "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
-            "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "
-            "exactly that, and that the operator of this proxy can open the reviewer's screen: "
-            "then the call can be made again. Meanwhile continue with what needs no approval."
-        ),
-    ),
-    # Programs match the first block word for word.
-    "declined": (
-        NOT_APPROVED,
-        (
-            "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
-            "again or to do it another way."
-        ),
-    ),
-    "expired": (
-        "{kind} '{name}' execution denied: nobody answered in time",
-        (
-            "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
-            "user, who may ask for it again."
-        ),
-    ),
-    "lapsed": (
-        "DENIED: {reason}",
-        (
-            "Nothing was done (rule: {rule}). The call may be made again: what is not "
-            "approved any more is asked about then."
-        ),
-    ),
-    "held": (
-        "HELD: {note}",
-        (
-            "ESCALATION REQUIRED: {clause}. Rule: {rule}. A reviewer has been asked and "
-            "has not answered yet. Go on with something else; make exactly the same call again "
-            "later: it is not asked about twice, and runs once when it is approved."
-        ),
-    ),
-    "limit": (
-        "HELD: too many calls of this session wait for a reviewer",
-        (
-            "ESCALATION REQUIRED: {clause}. Rule: {rule}. Nobody has been asked about this "
-            "call yet. Go on with something else; make exactly the same call again later."
-        ),
-    ),
-    "breaker": ("CIRCUIT BREAKER: {reason}",),
-    "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
-    "audit": (
-        "DENIED: {reason}",
-        (
-            "The audit log cannot be written. Tell the user: the operator has to repair it and "
-            "restart ironcurtain-proxy."
-        ),
-    ),
-    "kernel": ("DENIED: {reason}", "This is a defect of ironcurtain-proxy; its log says more."),
-}
-"""The two blocks of each refusal."""
+_TEXTS: Final = orjson.loads(Path(__file__).with_name("texts.json").read_bytes())
+REFUSALS: Final[Mapping[RefusedBy, Sequence[str]]] = _TEXTS["refusals"]
+"""The two blocks of each refusal. Programs match the first block of `no-reviewer` and `declined`
+word for word."""
+_NOTES: Final[Mapping[str, str]] = _TEXTS["notes"]
 
 WORKING_DIRECTORY_RULE: Final = "git-path-enrichment-failed"
 """The one ground whose text other programs know with `Error: ` before it."""
 
-NOT_RECORDED_NOTE: Final = (
-    "Note from ironcurtain-proxy: this call was executed, not recorded. The audit log cannot be "
-    "written; later calls are denied until the operator has repaired it."
-)
-
-
-PERHAPS_DONE_NOTE: Final = (
-    "The server had the call, and may have carried it out. Look at what it did before you make the "
-    "call again."
-)
-
-WITHHELD_NOTE: Final = (
-    "The server was called, and the call may have been carried out (rule: {rule}). Do not make it "
-    "again to get its answer: tell the user that this server asks for something that the proxy "
-    "does not pass on."
-)
-
-PUT_BACK_NOTE: Final = (
-    "Note from ironcurtain-proxy: after this call, {what}. Only the user changes these files: tell "
-    "the user, and do not write them again."
-)
-CHANGED_NOTE: Final = (
-    "Note from ironcurtain-proxy: a reviewer approved this call with other arguments than yours. "
-    "Changed: {names}. The answer is that of the changed call; do not make yours again."
-)
-BLOCKED_NOTE: Final = (
-    "[SANDBOX BLOCKED: host {host}] Note from ironcurtain-proxy: the sandbox stopped this call on "
-    "its way there. If it is needed, make the same call again: a reviewer is then asked about it "
-    "and told of the host."
-)
+NOT_RECORDED_NOTE: Final = _NOTES["not_recorded"]
 _MOST_PUT_BACK: Final = 10
 
 
@@ -402,10 +306,10 @@ def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
         case Answered(result=answer):
             return _with_notes(dict(answer.result or {}), notes_of(reply))
         case Failed(message=message, perhaps_done=done):
-            blocks = [f"Error: {message}", *([PERHAPS_DONE_NOTE] if done else [])]
+            blocks = [f"Error: {message}", *([_NOTES["perhaps_done"]] if done else [])]
             return error_result(*blocks, *notes_of(reply))
         case Withheld(ground=ground):
-            blocks = [f"DENIED: {ground.reason}", WITHHELD_NOTE.format(rule=ground.rule)]
+            blocks = [f"DENIED: {ground.reason}", _NOTES["withheld"].format(rule=ground.rule)]
             return error_result(*blocks, *notes_of(reply))
         case Refused():
             return error_result(*refusal_blocks(reply, exposed_name))
@@ -471,12 +375,12 @@ def notes_of(reply: Answered | Failed | Withheld) -> list[str]:
     changed = () if isinstance(reply, Withheld) or not reply.allowed else reply.allowed.changed
     if changed:
         names = ", ".join([visible(name) for name in changed])
-        notes.append(CHANGED_NOTE.format(names=names))
+        notes.append(_NOTES["changed"].format(names=names))
     if isinstance(reply, Answered) and reply.result.refused_host and _is_contained(reply):
-        notes.append(BLOCKED_NOTE.format(host=visible(reply.result.refused_host)))
+        notes.append(_NOTES["blocked"].format(host=visible(reply.result.refused_host)))
     if reply.put_back:
         said = [one.said for one in reply.put_back[:_MOST_PUT_BACK]]
-        notes.append(PUT_BACK_NOTE.format(what="; ".join(said)))
+        notes.append(_NOTES["put_back"].format(what="; ".join(said)))
     return notes
 
 

@@ -21,13 +21,26 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
 from ironcurtain_proxy.credentials import is_credential, names, places
-from ironcurtain_proxy.model.values import lazy, word_list, words
+from ironcurtain_proxy.model.values import lazy
+
+WORD_LISTS: Final = MappingProxyType(
+    {
+        name: tuple(found.split())
+        for name, found in re.findall(
+            r"^= (\w+)\n((?:[^=#\n].*\n)+)",
+            Path(__file__).with_name("telling_words.txt").read_text("utf-8"),
+            re.MULTILINE,
+        )
+    }
+)
+"""Read at import: the first record may be written while no descriptor is free."""
 
 
 def is_telling(name: str) -> bool:
@@ -69,53 +82,15 @@ def _squeezed(name: str) -> str:
 
 _NAME_TAIL: Final = 128
 _SEPARATORS: Final = str.maketrans("", "", " -_")
-TELLING_ENDINGS: Final = (
-    # Names of fields into which a person types a secret.
-    *word_list(
-        """
-        password passwords passwd passphrase passcode passcodes passkey pwd dbpass userpass smtppass
-        mailpass redispass adminpass rootpass otp otpcode totpseed mfacode twofactorcode
-        verificationcode pincode recoverycode recoverycodes backupcode backupcodes securitycode
-        mnemonic mnemonicphrase seedphrase recoveryphrase seedwords sshpass requirepass storepass
-        keypass becomepass rootpw
-        """
-    ),
-    # Names of what a service issues.
-    *word_list(
-        """
-        secret secrets token apitokens accesstokens refreshtokens authtokens apikey apikeys
-        secretkey secretkeys privatekey accesskey accesskeys accountkey sharedkey signingkey
-        encryptionkey decryptionkey masterkey authkey licensekey servicekey subscriptionkey
-        functionkey sshkey deploykey appkey applicationkey adminkey storagekey sessionkey writekey
-        ingestkey integrationkey hmackey aeskey rootkey serverkey webhookkey secretkeybase
-        authorization auth credential credentials creds jwt clientassertion cookie cookies sessionid
-        sessid csrf xsrf authcode dsn connectionstring connstring connstr webhookurl samlresponse
-        hmac presharedkey psk streamkey
-        """
-    ),
-)
-TELLING_NAMES: Final = words(
-    """
-    pass pw pin cvv cvc cvv2 sid connect.sid pat cred bearer githubpat gitlabpat totp seedhex
-    xprv wif xauth proxyauth tfa
-    """
-)
-"""Names that say so as a whole; as an ending they are parts of other words."""
-_HARMLESS_ENDINGS: Final = word_list(
-    """
-    pagetoken nexttoken continuationtoken progresstoken synctoken canceltoken
-    """
-)
+TELLING_ENDINGS: Final = WORD_LISTS["endings"]
+TELLING_NAMES: Final = WORD_LISTS["names"]
+_HARMLESS_ENDINGS: Final = WORD_LISTS["harmless"]
 _NO_LETTERS: Final = lazy(r"[^a-z0-9]", re.ASCII)
 _MORE: Final = lazy(
     r"(?:[0-9]|confirmation|confirm|repeat|again|value|plaintext|plain|base64|b64|pem|raw)+\Z",
     re.ASCII,
 )
-_WITH_MORE: Final = (
-    *("password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token"),
-    *("apikey", "accesskey", "secretkey", "privatekey", "credential", "credentials"),
-)
-"""Endings that say so before anything. `redaction.is_suspicious` sees each without a quote."""
+_WITH_MORE: Final = WORD_LISTS["with_more"]
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 """Shells and tools name a directory so; `db_pwd` is a password."""
 _PASS: Final = lazy(r"[_.-](?:[Pp]ass|PASS|[Pp]w|PW)\Z|[a-z0-9](?:Pass|Pw)\Z|(?:^|[_ ])secret_id\Z")
@@ -426,15 +401,7 @@ _OTHERS: Final = frozenset({"?>>", "=>", "/>", "<<<"})
 
 # --- what is written into files of credentials
 
-_CONTENTS: Final = words(
-    """
-    content contents text data body value filetext file_text filecontent file_content newcontent
-    new_content inserttext insert_text newstr new_str newstring new_string newtext new_text
-    newsource new_source oldstr old_str oldstring old_string oldtext old_text edits edit patch diff
-    lines input replacement replace
-    """
-)
-"""The arguments in which tools take what they write into a file, or look for in it."""
+_CONTENTS: Final = frozenset(WORD_LISTS["contents"])
 
 
 _LONGEST_PATH: Final = 1024

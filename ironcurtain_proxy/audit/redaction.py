@@ -17,6 +17,7 @@ import orjson
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from ironcurtain_proxy.audit.commands import (
+    WORD_LISTS,
     brings_contents,
     credentials_named,
     holds_command,
@@ -36,7 +37,7 @@ from ironcurtain_proxy.audit.secrets import (
 )
 from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.request import FoundSecret
-from ironcurtain_proxy.model.values import Json, lazy, word_list
+from ironcurtain_proxy.model.values import Json, lazy
 
 # --- secrets in texts and values
 
@@ -49,6 +50,7 @@ _DIGITS: Final = lazy(r"\d+", re.ASCII)
 # belongs to a word or a fraction. `* ` before, ` *` after: part of a number that is masked already.
 _MANY_DIGITS: Final = lazy(r"\d(?:[ -]?\d){12,}+", re.ASCII)
 _UUID_LENGTH: Final = 36
+_DIGITS_ON: Final = lazy(r"(?:[ -]?\d)*+", re.ASCII)
 _UUID_OR_RUN: Final = lazy(
     r"(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w)"
     r"|(?<!\w)(?<!\d\.)(?<!\* )(?P<run>\d(?:[ -]?\d){12,})(?!\w)(?! \*)(?!\.\d)",
@@ -132,7 +134,9 @@ def _redact_cards(text: str) -> str:
     copied = done = 0
     for near in _MANY_DIGITS.finditer(text):
         low = max(done, near.start() - _UUID_LENGTH)
-        for match in _UUID_OR_RUN.finditer(text, low, near.end() + _UUID_LENGTH + 2):
+        # A number that begins there is read to its end: a part of it is no card.
+        rest = _DIGITS_ON.match(text, near.end() + _UUID_LENGTH + 2)
+        for match in _UUID_OR_RUN.finditer(text, low, rest.end() if rest else len(text)):
             pieces += [text[copied : match.start()], _mask_cards_in_run(match)]
             copied = done = match.end()
     return "".join([*pieces, text[copied:]]) if pieces else text
@@ -307,24 +311,7 @@ def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
 
 _NINE_DIGITS: Final = b"0" * 9
 _QUERY: Final = lazy(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
-_TELLING_WORDS: Final = word_list(
-    """
-    passw passphrase passcode pass= pass" pass: pwd secret token apikey accesskey privatekey
-    accountkey sharedkey signingkey cryptionkey masterkey licensekey licencekey servicekey
-    sessionkey subscriptionkey authkey sshkey deploykey appkey applicationkey storagekey
-    adminkey functionkey writekey ingestkey integrationkey hmac aeskey csrf xsrf rootkey
-    serverkey webhookkey userpass pass" samlresponse sshpass clientassertion passkey xprv xauth
-    pat" pw" wif" tfa" authorization auth= auth: auth" credential cred bearer basic jwt cookie
-    sessionid sessid otp code" codes" mfacode verificationcode cvv cvc dsn mnemonic phrase seed
-    connectionstr connstr sid= sid" sid: pin= pin" pin: webhook hooks.
-    pass% pass> pass\\ key" key> identifiedby symencrypt requirepass rootpw masterauth psk
-    $0$ $0a$ $0b$ $0y$ $apr0$ $y$ $argon0 {sha {ssha pbkdf0 scramsha aad0b000b00000ee
-    privatelines statickey kty /bot /hook/ hcping.com /with/key/ pagerduty.com rtmp
-    timecode facode code0 digest oracle: |sudo
-    """
-)
-"""Words that tell of a secret, in lower case, without blanks, hyphens and underscores, digits as 0.
-"""
+_TELLING_WORDS: Final = WORD_LISTS["suspicious"]
 
 _TELLING_COUNT: Final = len(_TELLING_WORDS)
 _SSN_WORDS: Final = ("ssn", "social")

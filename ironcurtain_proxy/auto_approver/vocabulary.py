@@ -1,13 +1,13 @@
-"""The words of requests, from `shipped/vocabulary.toml`; read once, at the import."""
+"""The words of requests and of the prompt, from files in `shipped`; read once, at the import."""
 
 import re
 import tomllib
 from pathlib import Path
 from typing import Final
 
-TABLE: Final = tomllib.loads(
-    Path(__file__).with_name("shipped").joinpath("vocabulary.toml").read_text("utf-8")
-)
+_SHIPPED: Final = Path(__file__).with_name("shipped")
+TABLE: Final = tomllib.loads((_SHIPPED / "vocabulary.toml").read_text("utf-8"))
+PROMPT: Final = tomllib.loads((_SHIPPED / "intent.toml").read_text("utf-8"))
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -2,10 +2,10 @@
 
 import argparse
 import os
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -42,33 +42,13 @@ from ironcurtain_proxy.pins.pinned import scan
 # The output of `annotate`. Control characters in a server's texts are made visible.
 
 
-OPENS: Final[Mapping[ArgumentRole, str]] = MappingProxyType(
-    {
-        "none": "opens everything: no rule is ever asked about it",
-        "unclear": "opens nothing: each call is asked about, paths and URLs in it are checked",
-        "read-path": "files that rules and the workspace let be read",
-        "write-path": "files that rules and the workspace let be changed",
-        "delete-path": "files that rules and the workspace let be deleted",
-        "fetch-url": "hosts that rules allow",
-        "command": "commands of the local shell, judged one by one",
-        "sql": "SQL, by what it does: reads, writes, destroys",
-        "identifier": "things of the server's service that rules name",
-        "message": "texts to other people: no rule is asked about it",
-        "email-address": "people: no rule is asked about it",
-    }
-)
+_WORDS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+OPENS: Final[Mapping[ArgumentRole, str]] = _WORDS["opens"]
 """The access that each role stands for, in one line. Other roles can be written by hand."""
 
-DOES: Final[Mapping[ToolEffect | None, str]] = MappingProxyType(
-    {
-        "reads": "it only reads",
-        "writes": "it changes what can be changed back",
-        "destroys": "it deletes: asked about each time where no path says what",
-        "sends": "it reaches other people or another machine",
-        "runs": "it runs commands or programs",
-        None: "not clear: containment never settles a call",
-    }
-)
+DOES: Final[Mapping[ToolEffect | None, str]] = {
+    None if name == "unclear" else name: words for name, words in _WORDS["does"].items()
+}
 
 
 def shown_tool(tool: DescribedTool) -> Iterator[str]:

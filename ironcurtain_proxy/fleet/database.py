@@ -16,9 +16,11 @@ signs. A row that was changed is another question, which the machine never asked
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, TypeVar, cast
@@ -60,24 +62,14 @@ _AT_ONCE: Final = 200
 _MOST_WAITING: Final = 512
 """The most answers to a question that its machine has not looked at: whoever logs in could fill the
 disk. What does not count is emptied."""
-_TABLES: Final = (
-    """CREATE TABLE IF NOT EXISTS ironcurtain_questions (
-        id uuid PRIMARY KEY, home text NOT NULL, host text NOT NULL, digest text NOT NULL,
-        request bytea NOT NULL, asked timestamptz NOT NULL, ends timestamptz,
-        seen timestamptz NOT NULL DEFAULT now(), is_open boolean NOT NULL DEFAULT true)""",
-    """CREATE INDEX IF NOT EXISTS ironcurtain_open
-        ON ironcurtain_questions (home) WHERE is_open""",
-    # By its content: the same answer, sent twice, is one row, and no forged row can take the place
-    # of an answer that comes later.
-    """CREATE TABLE IF NOT EXISTS ironcurtain_answers (
-        question uuid NOT NULL, hash text NOT NULL, body bytea NOT NULL, outcome text,
-        at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (question, hash))""",
-    """CREATE INDEX IF NOT EXISTS ironcurtain_waiting
-        ON ironcurtain_answers (question) WHERE outcome IS NULL""",
-    """CREATE TABLE IF NOT EXISTS ironcurtain_logins (
-        word text PRIMARY KEY, kind text NOT NULL, said jsonb NOT NULL,
-        ends timestamptz NOT NULL)""",
+_STATEMENTS: Final = dict(
+    re.findall(
+        r"^-- (\w+)\n((?:(?!-- ).*\n)+)",
+        Path(__file__).with_suffix(".sql").read_text("utf-8"),
+        re.MULTILINE,
+    )
 )
+"""What the database is asked, by name."""
 
 
 class DatabaseError(IronCurtainError):
@@ -196,8 +188,7 @@ class FleetDatabase:
             if there is None:
                 # Two that make the same table at once would disturb each other.
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-                for statement in _TABLES:
-                    connection.exec_driver_sql(statement)
+                connection.exec_driver_sql(_STATEMENTS["tables"])
 
         self.run(made)
 
@@ -218,7 +209,7 @@ class FleetDatabase:
 
     def known(self, home: str) -> frozenset[str]:
         """Return the open questions of a machine's mailboxes, and forget what ended long ago."""
-        self.run(lambda one: one.exec_driver_sql(_FORGET))
+        self.run(lambda one: one.exec_driver_sql(_STATEMENTS["forget"]))
         return self.beat(home)
 
     def exchange(
@@ -235,19 +226,19 @@ class FleetDatabase:
         def write(connection: Connection) -> None:
             if rows:
                 # Nobody else's row is changed, also if somebody has guessed an id.
-                connection.execute(_ASK, rows)
+                connection.execute(_sql("ask"), rows)
             if ended:
-                connection.execute(_END, {"home": home, "ids": list(ended)})
+                connection.execute(_sql("end"), {"home": home, "ids": list(ended)})
             if told:
-                connection.execute(_TELL, told)
+                connection.execute(_sql("tell"), told)
             if rows or ended:
-                connection.execute(_NOTIFY, {"channel": QUESTIONS_CHANNEL})
+                connection.execute(_sql("notify"), {"channel": QUESTIONS_CHANNEL})
 
         self.run(write)
 
     def beat(self, home: str) -> frozenset[str]:
         """Note that a machine still has its open questions. Return those that the rows name."""
-        return self.run(lambda one: frozenset(one.execute(_BEAT, {"home": home}).scalars()))
+        return self.run(lambda one: frozenset(one.execute(_sql("beat"), {"home": home}).scalars()))
 
     def answers(
         self, home: str, known: Collection[str], full: Collection[str]
@@ -260,7 +251,7 @@ class FleetDatabase:
             full: questions that take none now.
         """
         given = {"home": home, "known": list(known), "full": list(full)}
-        return self.run(lambda one: _read_rows(one.execute(_ANSWERS, given), WaitingAnswer))
+        return self.run(lambda one: _read_rows(one.execute(_sql("answers"), given), WaitingAnswer))
 
     # --- the page's end --------------------------------------------------------------------------
 
@@ -272,9 +263,11 @@ class FleetDatabase:
         """
 
         def read(connection: Connection) -> tuple[list[str], list[ShownQuestion]]:
-            ids = list(connection.execute(_OPEN, {"most": _MOST_SHOWN}).scalars())
+            ids = list(connection.execute(_sql("open"), {"most": _MOST_SHOWN}).scalars())
             missing = [one for one in ids if one not in shown]
-            return ids, _read_rows(connection.execute(_REQUESTS, {"ids": missing}), ShownQuestion)
+            return ids, _read_rows(
+                connection.execute(_sql("requests"), {"ids": missing}), ShownQuestion
+            )
 
         return self.run(read)
 
@@ -284,11 +277,11 @@ class FleetDatabase:
 
         def write(connection: Connection) -> str | None:
             given = {"q": question, "hash": digest, "body": body}
-            home = connection.execute(_HOME, given).scalar()
+            home = connection.execute(_sql("home"), given).scalar()
             if home is None:
                 return None
-            connection.execute(_ANSWER, given)
-            connection.execute(_NOTIFY, {"channel": channel_of(str(home))})
+            connection.execute(_sql("answer"), given)
+            connection.execute(_sql("notify"), {"channel": channel_of(str(home))})
             return digest
 
         return self.run(write)
@@ -296,7 +289,7 @@ class FleetDatabase:
     def outcome(self, question: str, digest: str) -> str | None:
         """Return what the machine said of an answer, or None if it has not looked at it."""
         given = {"q": question, "hash": digest}
-        found = self.run(lambda one: one.execute(_OUTCOME, given).scalar())
+        found = self.run(lambda one: one.execute(_sql("outcome"), given).scalar())
         return None if found is None else str(found)
 
 
@@ -347,48 +340,13 @@ _COPY: Final = (
     "another relay carries questions under this machine's name: end it, or, where the machine is a "
     "copy of another one, give it a hostname and an /etc/machine-id of its own"
 )
-_FORGET: Final = """DELETE FROM ironcurtain_questions WHERE seen < now() - interval '30 days';
-    DELETE FROM ironcurtain_answers a WHERE at < now() - interval '30 days'
-    AND NOT EXISTS (SELECT FROM ironcurtain_questions q WHERE q.id = a.question)"""
-_ASK: Final = sa.text("""INSERT INTO ironcurtain_questions
-    (id, home, host, digest, request, asked, ends)
-    VALUES (CAST(:id AS uuid), :home, :host, encode(sha256(:request), 'hex'), :request, :asked,
-        now() + CAST(:left AS double precision) * interval '1 second')
-    ON CONFLICT (id) DO UPDATE SET is_open = true, seen = now(), request = excluded.request,
-    digest = excluded.digest, ends = excluded.ends WHERE ironcurtain_questions.home = :home""")
-_BEAT: Final = sa.text("""UPDATE ironcurtain_questions SET seen = now()
-    WHERE home = :home AND is_open RETURNING id::text""")
-_END: Final = sa.text("""UPDATE ironcurtain_questions
-    SET is_open = false, request = '', seen = now()
-    WHERE home = :home AND id = ANY(CAST(:ids AS uuid[]))""")
-_OUTCOME: Final = sa.text("""SELECT outcome FROM ironcurtain_answers
-    WHERE question = CAST(:q AS uuid) AND hash = :hash""")
-_TELL: Final = sa.text("""UPDATE ironcurtain_answers SET outcome = :outcome,
-    body = CASE WHEN :outcome = 'counted' THEN body ELSE '' END
-    WHERE question = CAST(:q AS uuid) AND hash = :hash""")
-_NOTIFY: Final = sa.text("SELECT pg_notify(:channel, '')")
-_ANSWERS: Final = sa.text(f"""SELECT a.question::text AS question, a.hash, a.body
-    FROM ironcurtain_answers a JOIN ironcurtain_questions q ON q.id = a.question
-    WHERE q.home = :home AND q.is_open AND a.outcome IS NULL
-    AND octet_length(a.body) <= {MAX_RESPONSE_BYTES} AND length(a.hash) <= 64
-    AND a.hash <> ALL(CAST(:known AS text[]))
-    AND a.question <> ALL(CAST(:full AS uuid[])) ORDER BY a.at LIMIT {_AT_ONCE}""")  # noqa: S608
-_OPEN: Final = sa.text(f"""SELECT id FROM (
-        SELECT id::text, asked, sum(octet_length(request)) OVER (ORDER BY asked, id) AS size
-        FROM ironcurtain_questions WHERE is_open AND (ends IS NULL OR ends > now())
-        AND octet_length(request) <= {LARGEST_REQUEST}) AS sized
-    WHERE size <= {_MOST_BYTES} ORDER BY asked, id LIMIT :most""")  # noqa: S608  numbers
-_REQUESTS: Final = sa.text(f"""SELECT id::text AS id, left(host, 64) AS host, request,
-    CASE WHEN ends BETWEEN now() AND now() + interval '400 days'
-        THEN CAST(extract(epoch FROM ends - now()) AS double precision) END AS "left"
-    FROM ironcurtain_questions WHERE id = ANY(CAST(:ids AS uuid[])) AND is_open
-    AND octet_length(request) <= {LARGEST_REQUEST}""")  # noqa: S608  a number
-_HOME: Final = sa.text(f"""SELECT home FROM ironcurtain_questions
-    WHERE id = CAST(:q AS uuid) AND is_open AND (ends IS NULL OR ends > now())
-    AND {_MOST_WAITING} > (SELECT count(*) FROM ironcurtain_answers
-        WHERE question = CAST(:q AS uuid) AND outcome IS NULL)""")  # noqa: S608  a number
-_ANSWER: Final = sa.text("""INSERT INTO ironcurtain_answers (question, hash, body)
-    VALUES (CAST(:q AS uuid), :hash, :body) ON CONFLICT DO NOTHING""")
+
+
+@cache
+def _sql(name: str) -> sa.TextClause:
+    most = {"size": _MOST_BYTES, "at_once": _AT_ONCE, "waiting": _MOST_WAITING}
+    largest = {"answer": MAX_RESPONSE_BYTES, "request": LARGEST_REQUEST}
+    return sa.text(_STATEMENTS[name].format(**most, **largest))
 
 
 def _read_rows(rows: sa.CursorResult[object], kind: type[T]) -> list[T]:

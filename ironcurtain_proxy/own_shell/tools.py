@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.model.values import Json
@@ -17,75 +19,10 @@ _MOST_INPUT: Final = 4 << 20
 _MOST_SAID: Final = 20
 _BASH: Final = "/bin/bash"
 
-TOOLS: Final[Sequence[Mapping[str, Json]]] = (
-    {
-        "name": "run_command",
-        "description": (
-            "Runs a shell command (bash) in the workspace and returns its output. Its changes come "
-            "into the workspace when it has ended, together with all that it started; use "
-            "background for a server or a watcher, which goes on as a job."
-        ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "command": {"type": "string", "description": "the shell command to run"},
-                "workdir": {
-                    "type": "string",
-                    "description": "the working directory, absolute or below the workspace",
-                },
-                "timeoutSeconds": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": MOST_SECONDS,
-                    "description": f"the time limit; {SECONDS} if it is left out",
-                },
-                "input": {"type": "string", "description": "what the command reads as input"},
-                "background": {
-                    "type": "boolean",
-                    "description": (
-                        "run on as a job, on the files as they are now; job_status asks about it"
-                    ),
-                },
-            },
-            "required": ["command"],
-            "additionalProperties": False,
-        },
-    },
-    {
-        "name": "job_status",
-        "description": (
-            "Returns what a job has written since it was last asked about, and whether it has "
-            "ended. The changes of an ended job come into the workspace with this call."
-        ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "job": {"type": "integer", "description": "the number of the job"},
-                "waitSeconds": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "maximum": MOST_SECONDS,
-                    "description": "how long to wait for its end; 0 if it is left out",
-                },
-            },
-            "required": ["job"],
-            "additionalProperties": False,
-        },
-    },
-    {
-        "name": "stop_job",
-        "description": (
-            "Ends a job and all that it started. Its changes come into the workspace with this "
-            "call."
-        ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {"job": {"type": "integer", "description": "the number of the job"}},
-            "required": ["job"],
-            "additionalProperties": False,
-        },
-    },
+TOOLS: Final[Sequence[Mapping[str, Json]]] = orjson.loads(
+    Path(__file__).with_suffix(".json").read_bytes()
 )
+"""As objects of `tools/list`. They name both numbers above."""
 
 
 class WrongArgumentError(Exception):

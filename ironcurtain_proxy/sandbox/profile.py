@@ -38,9 +38,11 @@ Calls under other numbers, those of 32-bit programs, are refused altogether.
 import errno
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, toml
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
@@ -109,42 +111,12 @@ class _Machine(Struct, frozen=True, kw_only=True):
 
 _UNSEEN: Final = (437, 425)
 """`openat2` and `io_uring_setup`, everywhere: programs do without them."""
-_MACHINES: Final[Mapping[str, _Machine]] = {
-    "x86_64": _Machine(
-        arch=0xC000003E,
-        # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat
-        modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
-        opens={2: 1, 257: 2},
-        attributes=(188, 189, 190, 463),
-        kernels=(248, 249, 250, 321, 298, 323, 103, 300, 304, 246, 320),
-        pair=53,
-        socket=41,
-        clone=56,
-        unshare=272,
-        allocates=285,
-        controls=16,
-        notifies=(222, 244),
-        fcntl=72,
-        prctl=157,
-    ),
-    "aarch64": _Machine(
-        arch=0xC00000B7,
-        # fchmod, fchmodat, fchmodat2, mknodat
-        modes={52: 1, 53: 2, 452: 2, 33: 2},
-        opens={56: 2},
-        attributes=(5, 6, 7, 463),
-        kernels=(217, 218, 219, 280, 241, 282, 116, 262, 265, 104, 294),
-        pair=199,
-        socket=198,
-        clone=220,
-        unshare=97,
-        allocates=47,
-        controls=29,
-        notifies=(107, 184),
-        fcntl=25,
-        prctl=167,
-    ),
-}
+
+
+@cache
+def _machines() -> Mapping[str, _Machine]:
+    table = Path(__file__).with_name("machines.toml").read_bytes()
+    return toml.decode(table, type=dict[str, _Machine], strict=False)
 
 
 def refused_calls(machine: str) -> bytes | None:
@@ -281,7 +253,7 @@ def _refused_pairs(known: _Machine) -> _Steps:
 
 
 def _filter(machine: str, refused: Callable[[_Machine], _Steps]) -> bytes | None:
-    known = _MACHINES.get(machine)
+    known = _machines().get(machine)
     if known is None:
         return None
     return b"".join([struct.pack("HBBI", *step) for step in (*refused(known), _PASS)])

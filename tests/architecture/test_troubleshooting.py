@@ -44,6 +44,7 @@ def texts() -> str:
         [
             *{*texts_of_modules()},
             *(file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js")),
+            (PACKAGE / "agent/texts.json").read_text("utf-8"),
         ]
     )
 

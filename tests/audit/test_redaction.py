@@ -99,6 +99,12 @@ def test_numbers_that_are_no_text_are_looked_at_too() -> None:
     }
 
 
+@pytest.mark.parametrize("apart", range(45))
+def test_a_card_is_masked_however_far_from_another_long_number(apart: int) -> None:
+    text = f"1000000000000.{'x' * apart} 4111111111111111"
+    assert redact_text(text).endswith(" 4111 ******** 1111")
+
+
 def test_object_keys_are_redacted_and_none_hides_another() -> None:
     """G19."""
     one, two = "sk-ant-" + "a" * 40 + "zzzz", "sk-ant-" + "b" * 40 + "zzzz"

@@ -60,37 +60,22 @@ def _names(text: str) -> Json:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+_PARSERS: Final[Mapping[str, _Parser | None]] = MappingProxyType(
+    {
+        "text": str,
+        "names": _names,
+        "JSON": None,
+        "number": _number,
+        "switch": _switch,
+        "true": _exactly_true,
+    }
+)
 _VARIABLES: Final[Mapping[str, tuple[str, _Parser | None]]] = MappingProxyType(
     {
-        SERVERS_VARIABLE: ("mcpServers", None),
-        "GENERATED_DIR": ("generatedDir", str),
-        "TOOL_ANNOTATIONS_DIR": ("toolAnnotationsDir", str),
-        "PROTECTED_PATHS": ("protectedPaths", None),
-        "ALLOWED_DIRECTORY": ("allowedDirectory", str),
-        "CONTAINER_WORKSPACE_DIR": ("containerWorkspaceDir", str),
-        "ESCALATION_DIR": ("escalationDir", str),
-        "ESCALATION_TIMEOUT_SECONDS": ("escalationTimeoutSeconds", _number),
-        "AUDIT_LOG_PATH": ("auditLogPath", str),
-        "AUDIT_REDACTION": ("auditRedaction.enabled", _switch),
-        "AUDIT_FSYNC": ("auditFsync", str),
-        "AUDIT_WRITE_DEADLINE_SECONDS": ("auditWriteDeadlineSeconds", _number),
-        "AUDIT_MAX_BYTES": ("auditMaxBytes", _number),
-        "SESSION_LOG_PATH": ("sessionLogPath", str),
-        "SANDBOX_POLICY": ("sandboxPolicy", str),
-        "UNKNOWN_TOOLS": ("unknownTools", str),
-        "SHOW_DENIED_TOOLS": ("showDeniedTools", _switch),
-        "PINS": ("pins", str),
-        "SERVER_FILTER": ("serverFilter", _names),
-        "SERVER_CREDENTIALS": ("serverCredentials", None),
-        "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),
-        "AUTO_APPROVE_ENABLED": ("autoApprove.enabled", _exactly_true),
-        "AUTO_APPROVE_MODEL_ID": ("autoApprove.modelId", str),
-        "AUTO_APPROVE_LLM_LOG_PATH": ("autoApprove.llmLogPath", str),
-        "ESCALATION_MODE": ("escalation.mode", str),
-        "ESCALATION_CHANNELS": ("escalation.channels", _names),
-        "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
-        # Not merged with `capabilities.isolation`: the source of the value matters.
-        ISOLATION_VARIABLE: ("capabilities.isolationFlag", str),
+        variable: (key, _PARSERS[kind])
+        for variable, key, kind in map(
+            str.split, Path(__file__).with_name("variables.txt").read_text("utf-8").splitlines()
+        )
     }
 )
 """The key of the configuration file for each variable, and the parser of its text, or None if it is
