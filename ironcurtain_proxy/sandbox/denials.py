@@ -41,9 +41,11 @@ The profile gives further signs (`denials`): a closed host has answered nothing.
 """
 
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from posixpath import normpath
 from typing import Final
 
@@ -224,36 +226,19 @@ HOST: Final = r"([a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)(?![a-z0-9_-])"
 """A host's name or IPv4 address, as a group."""
 _URL: Final = rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{HOST}"
 _ADDRESS: Final = r"://[^\s'\"<>]*"
-_403: Final = r"(?<![\w.:/#-])403(?![\w/-])"
-"""The status, but not a port, a fraction or a part of a word."""
-
-_FAILURES: Final = (
-    *(_403, r"(?:status|code)['\"]?[:=] ?403(?![0-9])"),
-    r"\bforbidden\b['\")\].]{0,3}[ \t]{0,4}\r?$",
-    r"\bconnect(?:ion)? (?:issue|problem|error|failed|failure)\b",
-    r"\bconnection (?:was |is )?(?:reset|refused|closed|aborted|terminated)\b",
-    r"\b(?:failed|error|unable|trying) to (?:open tcp |establish a )?connect",
-    r"\b(?:could not|couldn't|cannot|can't) (?:connect|reach|establish a connection)\b",
-    *(r"\b(?:connect|connection|proxy|network) ?error\b", r"\btunnel"),
-    *(r"\bfetch failed\b", r"\bsocket hang up\b", r"\beconnreset\b", "error sending request"),
-    *(r"\bsocket disconnected before\b", r"\bserver disconnected\b"),
-    "net::err_(?:address|connection|internet|name|network|proxy|socks|tunnel)_(?!timed)",
-    *("ns_error_(?:proxy|connection|net|unknown_host)", "could not read from remote repository"),
-)
-"""Clients' messages for a refused request, or for a failed connection."""
-_ANY_FAILURE: Final = "(?am)" + "|".join(_FAILURES)
-
-_ASKED: Final = (
-    rf"robots\.txt[ (]{{1,2}}{_URL}[^\s]{{0,2000}} received status 403",
-    rf"robots\.txt[ (]{{1,2}}{_URL}[^\s]{{0,2000}} due to a connection issue",
-    rf"{_403}[^\n]{{0,40}} for url:? ?['\"<(]?{_URL}",
-    (
-        rf"\b(?:fetch|fetching|get|getting|load|loading|access|accessing|open|opening|"
-        rf"download|downloading|request to|retrieve|retrieving) ['\"<(]?{_URL}"
-        rf"[^\s]{{0,2000}}[^\n/]{{0,40}}{_403}"
-    ),
-)
-"""Forms in which a text says of a host that it answered 403, or could not be connected."""
+_NOT_THE_PROXY: Final = r"(?![a-z0-9.]{1,20}:(?:3128|1080)(?![0-9]))"
+_PARTS: Final = {
+    "<host>": HOST,
+    "<url>": _URL,
+    "<403>": r"(?<![\w.:/#-])403(?![\w/-])",
+    "<elsewhere>": _NOT_THE_PROXY,
+}
+_SIGNS: Final = {
+    name: tuple([re.sub("|".join(_PARTS), lambda found: _PARTS[found[0]], sign) for sign in signs])
+    for name, signs in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
+}
+_ANY_FAILURE: Final = "(?am)" + "|".join(_SIGNS["failures"])
+_NETWORK: Final = _SIGNS["network"]
 
 
 _QUOTED: Final = r"(?ai)(?:\[errno 2\]|enoent:)[^\n'\"]{0,60}['\"](/[^\n'\"]{1,4096})['\"]"
@@ -338,7 +323,7 @@ NOTHING_KNOWN: Final = Closed()
 
 
 def _asked(text: str) -> Iterable[str]:
-    for pattern in _ASKED:
+    for pattern in _SIGNS["asked"]:
         for found in re.finditer(pattern, text, re.ASCII):
             yield found[1]
 
@@ -373,57 +358,6 @@ _WHY_CLOSED = (
     "not retry: work in another file, or tell the user which change you need"
 )
 _LONGEST_NAME = 300
-
-# All of it is matched against lower case, and repeats within bounds only: the time is linear in the
-# text, whatever a server puts there.
-
-_SYSTEM = (
-    *(r"erofs(?=[:'\"]|\r?$)", "read-only file system", r"\[errno 30\]", r"oserror\(30, "),
-    *("exdev", "cross-device link", r"\[errno 18\]", r"oserror\(18, "),
-    *(r"eacces\b", r"\[errno 13\]", r"permissionerror\(13, "),
-    (
-        r": permission denied(?<!remote: permission denied)(?<!error: permission denied)"
-        r"(?<!fatal: permission denied)(?: \(os error 13\))?['\"]?\r?$"
-    ),
-    *("listen eperm", "connect eperm", "bind eperm", "socket eperm", r"permissionerror\(1, "),
-    r"\[errno 1\] operation not permitted(?!: ['\"b])",
-    r"(?:unshare|namespace|socket)[^\n]{0,120}operation not permitted",
-    "enoent: no such file or directory, mkdir ",
-)
-
-_NETWORK = (
-    # the sandbox's proxy, in its own words
-    *("host is not on the allow list", "host is on the deny list", "blocked-by-allowlist"),
-    "connection blocked by network allowlist",
-    r"connection to [^\s]{1,260} blocked: resolved to",
-    # what clients make of its refusal
-    *("tunnel connection failed: 403", "connect tunnel failed, response 403"),
-    *("http code 403 from proxy after connect", r"proxy response \(403\)"),
-    r"proxyerror\(['\"]403 ",
-    "tunneling socket could not be established, statuscode=403",
-    *("407 proxy authentication required", "not allowed by ruleset", "socks5 proxy rejected"),
-    r"complete socks5 connection to [^\s]{1,260} \(2\)",
-    # no names, no route, nobody there
-    *("eai_again", "getaddrinfo enotfound", "temporary failure in name resolution"),
-    *("could not resolve host", "name or service not known", "nodename nor servname provided"),
-    *("enetunreach", "network is unreachable", r"\[errno 101\]"),
-    *("econnrefused", "connection refused", r"\[errno 111\]", "all connection attempts failed"),
-    r"failed to connect to [^\s]{1,260} port [0-9]{1,5}[^\n:]{0,40}: could(?:n't| not) connect",
-)
-
-_NOT_THE_PROXY = r"(?![a-z0-9.]{1,20}:(?:3128|1080)(?![0-9]))"
-
-_NAMED_PATHS = (
-    rf"(?:could not resolve host(?:name)?:? |unable to look up |socks5 connection to ){HOST}",
-    rf"getaddrinfo (?:eai_again|enotfound) {HOST}",
-    rf"connect {HOST}:[0-9]{{1,5}}: host is ",
-    rf"connect (?:enetunreach|econnrefused) {_NOT_THE_PROXY}{HOST}:[0-9]{{1,5}}(?![0-9:])",
-    rf"connectionpool\(host='{HOST}'",
-    rf"failed to connect to {_NOT_THE_PROXY}{HOST} port (?!3128 |1080 )",
-    rf"dial tcp: lookup {HOST}",
-    rf"connection to {HOST} blocked: ",
-)
-"""The host in the text of a refusal."""
 
 _OTHER_URL = rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}"
 """The requested URL in the text of a refusal. The request may have been redirected from it."""
@@ -512,7 +446,7 @@ def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> 
 
 def is_blocked(text: str) -> bool:
     """Return whether an error's text shows by itself that the sandbox refused something."""
-    return _has_sign(_seen(text), (*_SYSTEM, *_NETWORK))
+    return _has_sign(_seen(text), (*_SIGNS["system"], *_NETWORK))
 
 
 def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
@@ -521,7 +455,7 @@ def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
     for sign in _NETWORK:
         if refusal := _compiled(sign).search(seen):
             line = seen[seen.rfind("\n", 0, refusal.start()) + 1 :].partition("\n")[0]
-            for place in _NAMED_PATHS:
+            for place in _SIGNS["named"]:
                 if found := _compiled(place).search(line):
                     return found[1]
             if (asked := _compiled(_OTHER_URL).search(line)) and closed.may_be(asked[1]):

@@ -237,4 +237,6 @@ def explanation_screen(sources: ScreenSources, one: PendingRequest) -> ModalScre
 
 def keys_screen() -> ModalScreen[str]:
     """Return all keys."""
-    return TextScreen("Keys", plain_lines([f"{key:<10}{words}" for key, words in KEY_WORDS]))
+    return TextScreen(
+        "Keys", plain_lines([f"{key:<10}{words}" for key, words in KEY_WORDS.items()])
+    )

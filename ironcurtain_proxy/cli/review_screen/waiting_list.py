@@ -4,7 +4,9 @@ Lines can be shown in place of a call, such as the names of keys. No key here an
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
 from rich.text import Text
@@ -246,43 +248,14 @@ def _marked(words: str, style: str) -> Text:
 # The keys of the live screen, their names, and the line that shows them.
 
 
+_KEYS: Final = tomllib.loads(Path(__file__).with_name("keys.toml").read_text("utf-8"))
 KEYS: Final[list[BindingType]] = [
-    Binding("a", "answer('approve')", "approve"),
-    Binding("r", "answer('remember')", "remember"),
-    Binding("d", "answer('deny')", "deny"),
-    Binding("n", "note", "word"),
-    Binding("p", "rule", "rule"),
-    Binding("question_mark", "keys", "keys", key_display="?"),
-    Binding("c", "change", "change"),
-    Binding("e", "explain", "explain"),
-    Binding("h", "history", "history"),
-    Binding("slash", "search", "search", key_display="/"),
-    Binding("A", "together", "together"),
-    Binding("q,ctrl+c", "quit", "quit"),
+    *[Binding(**one) for one in _KEYS["shown"]],
     *[Binding(str(n), f"remember({n - 1})", show=False) for n in range(2, 10)],
-    Binding("up,k", "move(-1)", "previous", show=False),
-    Binding("down,j", "move(1)", "next", show=False),
-    Binding("pageup", "scroll(-1)", "page up", show=False),
-    Binding("pagedown,space", "scroll(1)", "page down", show=False),
-    Binding("escape", "close_note", "back", show=False),
+    *[Binding(**one, show=False) for one in _KEYS["hidden"]],
 ]
 
-KEY_WORDS: Final = (
-    ("a", "approve this call"),
-    ("r", "approve it and remember its kind"),
-    ("2 to 9", "the same with another kind"),
-    ("d", "deny it"),
-    ("n", "deny it with a note to the agent"),
-    ("c", "change arguments, and approve the changed call"),
-    ("p", "a rule that allows such calls; y writes it"),
-    ("e", "why it is asked about, step by step"),
-    ("/", "search what waits; escape shows all"),
-    ("h", "past calls: f chooses, / searches"),
-    ("A", "approve several together; press twice"),
-    ("j k ↓ ↑", "the next and the previous call"),
-    ("space", "scroll down; page up scrolls back"),
-    ("q", "quit"),
-)
+KEY_WORDS: Final[Mapping[str, str]] = _KEYS["words"]
 
 _PADDING: Final = 3
 """Columns around the key and its name."""

@@ -155,6 +155,11 @@ FETCHES: Final = WORDS["fetches"]
 PATH_FORMATS: Final = WORDS["path_formats"]
 URL_FORMATS: Final = WORDS["url_formats"]
 
+_SAID: Final = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
+_PATTERNS: Final = {
+    name: re.compile(re.sub(r"<(file|leading)>", lambda part: _SAID["parts"][part[1]], pattern))
+    for name, pattern in _SAID["patterns"].items()
+}
 _CAMEL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
@@ -163,11 +168,7 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _CAMEL.findall(name))
 
 
-_CHANGES: Final = re.compile(
-    r"\b(?:delet|remov|eras|overwrit|truncat|modif|updat|creat|mov(?:e|es|ing)\b|renam|writ(?:e|es|ing)\b"
-    r"|upload|send|publish|deploy|execut|runs?\b|running\b|install|post(?:s|ing)?\b|e-?mail)",
-    re.IGNORECASE,
-)
+_CHANGES: Final = _PATTERNS["changes"]
 
 
 def speaks_of_change(description: str) -> bool:
@@ -175,14 +176,8 @@ def speaks_of_change(description: str) -> bool:
     return _CHANGES.search(description) is not None
 
 
-_DESTROYS: Final = re.compile(
-    r"\b(?:delet|remov|eras|mov(?:e|es|ing)\b|renam|truncat|purg)", re.IGNORECASE
-)
-_LEAVES: Final = re.compile(
-    r"\b(?:upload|send|publish|deploy|execut|runs?\b|running\b|install|post(?:s|ing)?\b|e-?mail"
-    r"|UR[LI]s?\b|https?:|remote|server|cloud|download)",
-    re.IGNORECASE,
-)
+_DESTROYS: Final = _PATTERNS["destroys"]
+_LEAVES: Final = _PATTERNS["leaves"]
 
 
 def speaks_of_destroying(description: str) -> bool:
@@ -231,24 +226,10 @@ def is_closed_choice(schema: Mapping[str, Json]) -> bool:
 
 COMMAND_ARGUMENTS: Final = WORDS["shell_commands"]
 """Names of arguments that hold a shell command, without their capitals and underscores."""
-_SAYS_RUN: Final = re.compile(
-    r"\b(?:run|runs|running|exec|execs|execute|executes|executing|execution|invoke|invokes|launch"
-    r"|spawn|spawns|start|starts)\b",
-    re.IGNORECASE,
-)
-_COMMAND: Final = re.compile(
-    r"\b(?:commands?|command[ -]?lines?|shell|bash|zsh|sh|terminal|process(?:es)?|programs?"
-    r"|scripts?)\b",
-    re.IGNORECASE,
-)
-_SHELL: Final = re.compile(r"\b(?:shell|bash|zsh|sh|terminal|command[ -]?line)\b", re.IGNORECASE)
-_ELSEWHERE: Final = re.compile(
-    r"\b(?:remote(?:ly)?|ssh)\b"
-    r"|\b(?:in|inside|into|on|within|against|via|through|using) (?:[\w-]+ ){0,3}"
-    r"(?:adb|browser|clusters?|containers?|databases?|devices?|docker|emulator|kubectl|kubernetes"
-    r"|pods?|virtual machine|vms?)\b",
-    re.IGNORECASE,
-)
+_SAYS_RUN: Final = _PATTERNS["says_run"]
+_COMMAND: Final = _PATTERNS["command"]
+_SHELL: Final = _PATTERNS["shell"]
+_ELSEWHERE: Final = _PATTERNS["elsewhere"]
 """Words for machines other than the local one. A program named only as an example does not count.
 """
 _OTHERS: Final = WORDS["interpreters"]
@@ -307,49 +288,19 @@ _ENDS: Final = WORDS["ends"]
 _TEXTS: Final = WORDS["texts"]
 _QUERIES: Final = WORDS["queries"]
 
-_FILE: Final = r"(?:paths?|director(?:y|ies)|folders?|file ?names?|file ?paths?|working directory)"
-_LEADING: Final = (
-    r"(?:\W|(?:optional|required|the|an?|of|or|one|more|list|array|name|full|base|target|source|local"
-    r"|absolute|relative|root|system|input|output|destination|file|directory|webhook|https?|web|page"
-    r"|callback|image)\b)*"
-)
 """The words that may stand before the first noun of a description. Each step takes a word or a
 single character, so that no description makes the search long.
 """
-_PATH_SUBJECT: Final = re.compile(
-    rf"{_LEADING}\b(?:{_FILE}|files? (?:to|where|in which|containing))\b", re.IGNORECASE
-)
-_PATH_WORDS: Final = re.compile(
-    r"\b(?:absolute|relative|file|filesystem|directory|folder|full|local|output|input|target)"
-    rf"[ -]?{_FILE}\b"
-    r"|\bpaths? (?:to|of|for|in|on|where)\b"
-    r"|\b(?:local|existing|saved?) (?:file|directory|folder)\b"
-    r"|\b(?:director(?:y|ies)|folders?|files?) (?:to|where|in which|containing)\b",
-    re.IGNORECASE,
-)
-_URL_SUBJECT: Final = re.compile(rf"{_LEADING}\bUR[LI]s?\b", re.IGNORECASE)
-_URL_WORDS: Final = re.compile(
-    r"\bUR[LI]s?\b|https?://|\bweb ?(?:page|site|address)\b", re.IGNORECASE
-)
-_SQL_WORDS: Final = re.compile(
-    r"(?<![a-z|])SQL\b(?! ?injection)|\bSELECT\b|(?i:\bpostgres(?:ql)?\b|\bmysql\b|\bsqlite\b)"
-    r"|(?i:\bduckdb\b)"
-    r"|\bclickhouse\b|\bsnowflake\b|\bbigquery\b|\bmariadb\b"
-)
-_OTHER_QUERIES: Final = re.compile(
-    r"\b(?:GraphQL|Cypher|SPARQL|PromQL|ES\|QL|KQL|LogQL|MQL|aggregation)\b",
-    re.IGNORECASE,
-)
-_RUNS: Final = re.compile(
-    r"\b(?:command lines?|shell|terminal|bash|executes? (?:a |the |an )?(?:command|program|script)"
-    r"|commands? to (?:run|execute)|run (?:a |the )?commands?)\b",
-    re.IGNORECASE,
-)
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|localhost\b|(?:\d{1,3}\.){3}\d{1,3}\b")
-_PLACE: Final = re.compile(
-    r"(?:~|\.{1,2})?/|[A-Za-z]:\\|\.{1,2}$|[\w.-]+/[\w./-]+$|[\w-]+\.[a-z]{2,4}$"
-)
-_MENTIONED: Final = re.compile(r"(?:^|[\s(\"'`])((?:~|\.{1,2})?/[\w.-]+/[\w./-]*)")
+_PATH_SUBJECT: Final = _PATTERNS["path_subject"]
+_PATH_WORDS: Final = _PATTERNS["path_words"]
+_URL_SUBJECT: Final = _PATTERNS["url_subject"]
+_URL_WORDS: Final = _PATTERNS["url_words"]
+_SQL_WORDS: Final = _PATTERNS["sql_words"]
+_OTHER_QUERIES: Final = _PATTERNS["other_queries"]
+_RUNS: Final = _PATTERNS["runs"]
+_ADDRESS: Final = _PATTERNS["address"]
+_PLACE: Final = _PATTERNS["place"]
+_MENTIONED: Final = _PATTERNS["mentioned"]
 
 _MOST: Final = 4_000
 _MOST_EXAMPLE: Final = 300
@@ -525,18 +476,11 @@ def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pr
     return Proposed(roles=("identifier",), why=f"the word {last}")
 
 
-_PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
+_PATH_OR_URL: Final = _PATTERNS["path_or_url"]
 _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
-_IS_WRITTEN: Final = re.compile(
-    r"\b(?:(?:sav|stor|(?:over)?writ|creat)(?:e|es|ing)\b|written\b|export|dump|download|output)",
-    re.IGNORECASE,
-)
+_IS_WRITTEN: Final = _PATTERNS["is_written"]
 """Said of a path: the tool makes a file there."""
-_OF_THE_SERVER: Final = re.compile(
-    r"\b(?:without|no) (?:any )?path separators?\b"
-    r"|\b(?:relative to|within|inside|in) (?:(?:the|your|a) )?(?:\w+ )?(?:vault|bucket|notebook)\b",
-    re.IGNORECASE,
-)
+_OF_THE_SERVER: Final = _PATTERNS["of_the_server"]
 """A name in a place that only the server knows. As a path it would be sent absolute."""
 
 
