@@ -56,7 +56,7 @@ from ironcurtain_proxy.config.policy.managed import (
     read_release,
     shown_time,
 )
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import strictly
 from ironcurtain_proxy.config.reading.forms import read_form
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import BootMoment
@@ -216,9 +216,7 @@ def _enrolment(managed: Path) -> tuple[str, bytes]:
             f"this machine is not enrolled: write {path}, such as "
             f'{{"source": "https://policy.example.com/"}}, and the root beside it as {TRUST_NAME}'
         )
-    report = Report()
-    read = read_form(path, EnrolmentForm, report)
-    report.raise_errors()
+    read = strictly(lambda report: read_form(path, EnrolmentForm, report))
     source = "" if read is None else read[1].source
     parts = urlsplit(source)
     if parts.scheme not in {"https", "file"} or (parts.scheme == "file" and parts.netloc):

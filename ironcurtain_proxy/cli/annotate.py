@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.policy.annotations_file import ANNOTATIONS_NAME
 from ironcurtain_proxy.config.policy.policy_files import find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets import planned, write
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import Report, strictly
 from ironcurtain_proxy.config.servers.recognition import read_pack, recognised_pack
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -206,9 +206,7 @@ def _show(server: DescribedServer, talk: Dialogue) -> None:
 def _settings(options: argparse.Namespace) -> Settings:
     if options.server_file is None:
         return load_settings(os.environ, options.config)
-    report = Report()
-    client = read_client_file(options.server_file, report)
-    report.raise_errors()
+    client = strictly(lambda report: read_client_file(options.server_file, report))
     return settings_for(client.entries, Path.cwd())
 
 

@@ -36,7 +36,7 @@ from ironcurtain_proxy.audit.verify import (
     root_of,
     verify,
 )
-from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_answer, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.values import object_of, text_of
@@ -193,17 +193,16 @@ def count_logs(logs: Logs, options: argparse.Namespace) -> int:
     members = logs.members()
     for fields in parsed_lines(members):
         statistics.add(fields)
-    if options.json:
-        say_json({**_statistics_fields(statistics), "logs": len(members)})
-    else:
-        _say_statistics(statistics, len(members))
+    count = len(members)
+    fields = {**_statistics_fields(statistics), "logs": count}
+    say_answer(options, lambda: fields, lambda: _statistics_lines(statistics, count))
     return 0
 
 
-def _say_statistics(statistics: Statistics, logs: int) -> None:
+def _statistics_lines(statistics: Statistics, logs: int) -> Iterator[str]:
     first, last = (local_time(moment) or "-" for moment in (statistics.first, statistics.last))
     where = f" in {logs} logs" if logs > 1 else ""
-    say(f"{counted(statistics.calls, 'call')}{where}, {first} to {last}")
+    yield f"{counted(statistics.calls, 'call')}{where}, {first} to {last}"
     for title, counter in (
         ("decision", statistics.decisions),
         ("by", statistics.deciders),
@@ -213,13 +212,13 @@ def _say_statistics(statistics: Statistics, logs: int) -> None:
         ("rule", statistics.rules),
     ):
         for name, number in counter.most_common(MOST_NAMES):
-            say(f"{title:<10}{number:>9}  {printable(name) or '-'}")
+            yield f"{title:<10}{number:>9}  {printable(name) or '-'}"
     for share, words in ((0.5, "half"), (0.95, "95%")):
         bound = statistics.duration_below(share)
         if bound is not None:
-            say(f"{'duration':<10}{words:>9}  of the forwarded calls took at most {bound} ms")
+            yield f"{'duration':<10}{words:>9}  of the forwarded calls took at most {bound} ms"
     if statistics.unfinished:
-        say(f"{'open':<10}{statistics.unfinished:>9}  calls have no recorded outcome")
+        yield f"{'open':<10}{statistics.unfinished:>9}  calls have no recorded outcome"
 
 
 def _statistics_fields(statistics: Statistics) -> dict[str, object]:

@@ -25,7 +25,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
-from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
+from ironcurtain_proxy.cli.output import counted, say_answer, shortened
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.annotating.texts import COMMAND_ARGUMENTS, words_of
 from ironcurtain_proxy.config.extras import require
@@ -73,11 +73,8 @@ def _evaluate(options: argparse.Namespace) -> int:
             await model.aclose()
 
     judged = anyio.run(everything)
-    if options.json:
-        say_json(_as_json(judged, options.model))
-    else:
-        for line in _as_text(judged, options.model):
-            say(line)
+    given = judged, options.model
+    say_answer(options, lambda: _as_json(*given), lambda: _as_text(*given))
     return 1 if any(one.outage is not None for one in judged) else 0
 
 
@@ -258,11 +255,8 @@ def compare_log(options: argparse.Namespace) -> int:
         found = agreements(parsed_lines(members))
     except FileNotFoundError as error:
         raise no_log(log) from error
-    if options.json:
-        tools = {tool: _described(one) for tool, one in sorted(found.items())}
-        say_json({"tools": tools})
-    else:
-        say("\n".join(_agreements(found)))
+    tools = {tool: _described(one) for tool, one in sorted(found.items())}
+    say_answer(options, lambda: {"tools": tools}, lambda: _agreements(found))
     return 0
 
 

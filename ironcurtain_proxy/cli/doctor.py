@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.check import counted_problems
-from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
+from ironcurtain_proxy.cli.output import counted, encodable, say_answer
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.auto_confirm import ReviewerForm
 from ironcurtain_proxy.config.extras import lacks
@@ -359,10 +359,8 @@ _NARROWEST_NAME: Final = 12
 def run(options: argparse.Namespace) -> int:
     """Print all checks. Return 1 if something that the configuration needs is missing."""
     checks = list(_checks(options.config))
-    if options.json:
-        say_json([{k: encodable(v) for k, v in asdict(check).items()} for check in checks])
-    else:
-        say("\n".join(_text(checks)))
+    fields = [{k: encodable(v) for k, v in asdict(check).items()} for check in checks]
+    say_answer(options, lambda: fields, lambda: _text(checks))
     return int(any(check.state == "fail" for check in checks))
 
 

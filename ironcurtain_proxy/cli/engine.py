@@ -8,7 +8,7 @@ import argparse
 import getpass
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from ironcurtain_proxy.audit.display import Selection, printable
 from ironcurtain_proxy.auto_confirm.session_files import Windows
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
-from ironcurtain_proxy.cli.output import complain, counted, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, say, say_answer
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.extras import require, store_extra
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -107,11 +107,8 @@ def run_metrics(options: argparse.Namespace) -> int:
         metrics = metrics_of(settings, store, now, begin_of(options, now))
     if options.prometheus:
         sys.stdout.write(as_prometheus(metrics))
-    elif options.json:
-        say_json(as_json(metrics))
     else:
-        for line in as_lines(metrics):
-            say(line)
+        say_answer(options, lambda: as_json(metrics), lambda: as_lines(metrics))
     return 0
 
 
@@ -146,11 +143,7 @@ def _fleet(options: argparse.Namespace) -> int:
     )
 
     costs = count_fleet(options.fleet)
-    if options.json:
-        say_json(fleet_fields(costs))
-        return 0
-    for line in fleet_lines(costs):
-        say(printable(line))
+    say_answer(options, lambda: fleet_fields(costs), lambda: map(printable, fleet_lines(costs)))
     return 0
 
 
@@ -162,10 +155,12 @@ def run_patterns(options: argparse.Namespace) -> int:
     with opened_store(options) as store:
         match options.action:
             case "propose":
-                _propose(store.propose_patterns(options.evidence), as_json=options.json)
+                found = store.propose_patterns(options.evidence)
+                say_answer(options, lambda: [*map(asdict, found)], lambda: _proposed(found))
                 return 0
             case "list":
-                _list(store.patterns(), as_json=options.json)
+                known = store.patterns()
+                say_answer(options, lambda: [*map(asdict, known)], lambda: _listed(known))
                 return 0
             case "promote":
                 return _promote(store, options)
@@ -178,30 +173,24 @@ def run_patterns(options: argparse.Namespace) -> int:
                 return _done(options, "disabled")
 
 
-def _propose(proposals: Sequence["PatternProposal"], *, as_json: bool) -> None:
-    if as_json:
-        say_json([asdict(one) for one in proposals])
-        return
+def _proposed(proposals: Sequence["PatternProposal"]) -> Iterator[str]:
     if not proposals:
-        say("nothing to propose")
+        yield "nothing to propose"
     for one in proposals:
-        say(
+        yield (
             f"{visible(one.name)}  {one.risk_level}  {visible(one.scope_regex)}  "
             f"({one.approved} approved, {one.rejected} refused, in "
             f"{counted(one.sessions, 'session')})"
         )
 
 
-def _list(patterns: Sequence["PatternRow"], *, as_json: bool) -> None:
-    if as_json:
-        say_json([asdict(one) for one in patterns])
-        return
+def _listed(patterns: Sequence["PatternRow"]) -> Iterator[str]:
     if not patterns:
-        say("there are no patterns")
+        yield "there are no patterns"
     for one in patterns:
         scope = "any scope" if one.scope_regex is None else visible(one.scope_regex)
         state = "approves" if one.auto_approve else "disabled"
-        say(
+        yield (
             f"{visible(one.name)}  {state}  {one.risk_level or 'any risk'}  {scope}  "
             f"(used {one.usage_count} times, {one.success_rate:.0%} succeeded; "
             f"by {visible(one.created_by or 'unknown')})"
@@ -227,10 +216,8 @@ def _promote(store: "Store", options: argparse.Namespace) -> int:
 
 
 def _done(options: argparse.Namespace, what: str) -> int:
-    if options.json:
-        say_json({"name": options.name, "state": what})
-    else:
-        say(f"{what} {visible(options.name)}")
+    fields = {"name": options.name, "state": what}
+    say_answer(options, lambda: fields, lambda: [f"{what} {visible(options.name)}"])
     return 0
 
 

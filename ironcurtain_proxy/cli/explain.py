@@ -29,7 +29,7 @@ from ironcurtain_proxy.cli.explain_overlay import (
 )
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
-from ironcurtain_proxy.cli.output import complain, decided, escalated_roles, picked, say, say_json
+from ironcurtain_proxy.cli.output import complain, decided, escalated_roles, picked, say, say_answer
 from ironcurtain_proxy.cli.policy_change import (
     changed_lines,
     checked,
@@ -93,10 +93,7 @@ def run(options: argparse.Namespace) -> int:
         loaded = load_policy(settings)
         _say_what_stops_the_start(settings, loaded)
         explained = _by_settings(options.tool, arguments, settings, loaded, os.environ)
-    if options.json:
-        say_json(explained.as_json())
-    else:
-        say("\n".join(explained.as_text()))
+    say_answer(options, explained.as_json, explained.as_text)
     return 0
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ironcurtain_proxy.cli.arguments import path_of
-from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, picked, say, say_answer, say_json
 from ironcurtain_proxy.cli.reviewing import (
     database_of,
     mailboxes_of,
@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.policy.managed import (
     shown_time,
 )
 from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import Report, strictly
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -89,11 +89,10 @@ def _update(options: argparse.Namespace) -> int:
 
     outcome = update(managed, SystemClock().now())
     current = outcome.current
-    if options.json:
-        say_json({"version": current.version, "new": outcome.is_new, "expires": current.expires})
-    else:
-        word = "took over" if outcome.is_new else "still in force:"
-        say(f"{word} bundle {current.version}, which holds until {shown_time(current.expires)}")
+    fields = {"version": current.version, "new": outcome.is_new, "expires": current.expires}
+    word = "took over" if outcome.is_new else "still in force:"
+    line = f"{word} bundle {current.version}, which holds until {shown_time(current.expires)}"
+    say_answer(options, lambda: fields, lambda: [line])
     return 0
 
 
@@ -103,22 +102,19 @@ def _show(options: argparse.Namespace) -> int:
         from ironcurtain_proxy.bundle.repository import Repository  # noqa: PLC0415  an extra's
 
         repository = Repository(options.repository)
-        if options.json:
-            say_json(_repository_fields(repository))
-        else:
-            say("\n".join(_shown_repository(repository)))
+        say_answer(
+            options, lambda: _repository_fields(repository), lambda: _shown_repository(repository)
+        )
         return 0
-    report = Report()
-    managed = find_managed(report, options.managed or MANAGED, os.geteuid())
-    report.raise_errors()
+    place, user = options.managed or MANAGED, os.geteuid()
+    managed = strictly(lambda report: find_managed(report, place, user))
     if managed is None or managed.bundle is None:
         say("{}" if options.json else "this machine is not enrolled for a bundle")
         return 0
-    if options.json:
-        say_json(bundle_fields(managed.bundle))
-        return 0
-    lines = bundle_lines(managed.bundle, SystemClock().now())
-    say("\n".join([*lines, *[f"  {name}" for name in sorted(managed.bundle.names)]]))
+    held = managed.bundle
+    names = [f"  {name}" for name in sorted(held.names)]
+    lines = [*bundle_lines(held, SystemClock().now()), *names]
+    say_answer(options, lambda: bundle_fields(held), lambda: lines)
     return 0
 
 
@@ -178,9 +174,7 @@ def _place() -> tuple[Path, frozenset[str]]:
 
     It is the administrator's, if there is one.
     """
-    report = Report()
-    managed = find_managed(report)
-    report.raise_errors()
+    managed = strictly(find_managed)
     own = state_directory() / REVIEWERS_NAME
     if managed is None:
         return own, frozenset()

@@ -45,7 +45,7 @@ from ironcurtain_proxy.config.clients.plan import (
     write_undo_record,
 )
 from ironcurtain_proxy.config.presets import PresetName, preset
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import strictly
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -181,9 +181,7 @@ def _without_client(
     talk: Dialogue, options: argparse.Namespace, home: Path, workspace: Path
 ) -> int:
     """Return a configuration for the servers of a file that stays as it is."""
-    report = Report()
-    client = read_client_file(options.servers, report)
-    report.raise_errors()
+    client = strictly(lambda report: read_client_file(options.servers, report))
     if not client.entries:
         raise ConfigurationError(f"{options.servers}: names no server that can be started here")
     started = {

@@ -89,7 +89,7 @@ from ironcurtain_proxy.config.clients.plan import (
 )
 from ironcurtain_proxy.config.migration import why_not_exchanged
 from ironcurtain_proxy.config.presets import PresetName, preset
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import strictly
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
 from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
@@ -327,9 +327,7 @@ def _present(state: Path) -> dict[str, dict[str, Json]]:
     file = state / SERVERS_NAME
     if not file.exists():
         return {}
-    report = Report()
-    client = read_client_file(file, report)
-    report.raise_errors()
+    client = strictly(lambda report: read_client_file(file, report))
     return client.entries
 
 

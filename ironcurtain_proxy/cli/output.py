@@ -1,9 +1,10 @@
 """The output of commands: lines, JSON documents, messages, and questions to answer with y or n."""
 
+import argparse
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -24,6 +25,19 @@ def say(line: str) -> None:
 def say_json(value: object) -> None:
     """Print a JSON document."""
     say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def say_answer(
+    options: argparse.Namespace,
+    fields: Callable[[], object],
+    lines: Callable[[], Iterable[str]],
+) -> None:
+    """Print an answer: as a JSON document with `--json`, else in lines."""
+    if options.json:
+        say_json(fields())
+        return
+    for line in lines():
+        say(line)
 
 
 def picked(one: object, keys: str) -> dict[str, Json]:

@@ -51,7 +51,13 @@ from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory, with_rule
 from ironcurtain_proxy.config.policy.short_form import VERBS
-from ironcurtain_proxy.config.reading.document import DocumentNode, MarkedReport, Report, json_path
+from ironcurtain_proxy.config.reading.document import (
+    DocumentNode,
+    MarkedReport,
+    Report,
+    json_path,
+    strictly,
+)
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -307,9 +313,7 @@ def replay(options: argparse.Namespace) -> int:
     """
     settings = load_settings(os.environ, options.config)
     loaded = load_policy(settings)
-    report = Report()
-    candidate = load_candidate(settings, options.candidate, report)
-    report.raise_errors()
+    candidate = strictly(lambda report: load_candidate(settings, options.candidate, report))
     tally = ReplayTally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
     gc.disable()  # the kept values have no cycles; looking for some takes a third of the time

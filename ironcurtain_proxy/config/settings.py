@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.overlay_settings import (
     read_overlay,
     with_own_shell,
 )
-from ironcurtain_proxy.config.reading.document import DocumentNode, Problem, Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Problem, Report, strictly
 from ironcurtain_proxy.config.reading.forms import (
     SCHEMA_KEY,
     NameText,
@@ -475,10 +475,7 @@ def load_settings(environ: MutableMapping[str, str], config: Path | None = None)
         ConfigurationError: this platform is not supported.
     """
     refuse_platform(sys.platform)
-    report = Report()
-    settings = gather_settings(environ, config, report)
-    report.raise_errors()
-    return settings
+    return strictly(lambda report: gather_settings(environ, config, report))
 
 
 def refuse_platform(platform: str) -> None:

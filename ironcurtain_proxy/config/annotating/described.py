@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.annotating.texts import Proposed, ProposedTool
-from ironcurtain_proxy.config.reading.document import Report
+from ironcurtain_proxy.config.reading.document import strictly
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.config.servers.recognition import Pack, schema_digest
 from ironcurtain_proxy.errors import ConfigurationError
@@ -173,9 +173,7 @@ def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
     """
     document: Json = {}
     if is_there(path):
-        report = Report()
-        read = read_document(path, report)
-        report.raise_errors()
+        read = strictly(lambda report: read_document(path, report))
         document = None if read is None else read[1].value
     servers = document.get("servers", {}) if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(servers, dict):

@@ -18,7 +18,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
 )
 from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
-from ironcurtain_proxy.config.reading.document import DocumentNode, Report
+from ironcurtain_proxy.config.reading.document import DocumentNode, Report, strictly
 from ironcurtain_proxy.config.reading.forms import (
     Document,
     NameText,
@@ -65,10 +65,7 @@ def load_engine(directory: Path, home: Path) -> LoadedEngine:
     Raises:
         ProblemsError: a file cannot be used; it holds everything found.
     """
-    report = Report()
-    loaded = gather_engine(directory, home, report)
-    report.raise_errors()
-    return loaded
+    return strictly(lambda report: gather_engine(directory, home, report))
 
 
 def gather_engine(

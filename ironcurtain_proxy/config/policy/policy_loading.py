@@ -37,7 +37,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
     read_lists,
     with_candidate,
 )
-from ironcurtain_proxy.config.reading.document import Problem, Report, shown
+from ironcurtain_proxy.config.reading.document import Problem, Report, shown, strictly
 from ironcurtain_proxy.config.reading.layers import as_named, real
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import pack_file, recognised_pack
@@ -206,10 +206,7 @@ def load_policy(settings: Settings) -> LoadedPolicy:
     Raises:
         ProblemsError: a file cannot be used; it holds everything found.
     """
-    report = Report()
-    loaded = gather_policy(settings, report)
-    report.raise_errors()
-    return loaded
+    return strictly(lambda report: gather_policy(settings, report))
 
 
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:

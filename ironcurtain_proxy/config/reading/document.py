@@ -24,6 +24,8 @@ from ironcurtain_proxy.model.values import Json, lazy, words
 
 # --- problems
 
+T = TypeVar("T")
+
 Severity: TypeAlias = Literal["error", "warning"]
 """An error prevents the start; a warning is printed."""
 
@@ -104,6 +106,18 @@ class Report:
         """
         if self.has_errors:
             raise ProblemsError(self._problems)
+
+
+def strictly(read: Callable[[Report], T]) -> T:
+    """Return what is read.
+
+    Raises:
+        ProblemsError: it cannot be used; with everything found.
+    """
+    report = Report()
+    found = read(report)
+    report.raise_errors()
+    return found
 
 
 class MarkedReport(Report):
@@ -190,7 +204,6 @@ class RulePlace(Struct, frozen=True):
 
 
 W = TypeVar("W", bound=str)
-T = TypeVar("T")
 D = TypeVar("D")
 
 _KINDS: Final[Mapping[type, str]] = {
