@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
-    ArgumentRole,
     Capability,
     Isolation,
     spoken_of,
@@ -25,41 +24,6 @@ Level: TypeAlias = Literal["allow", "approve", "deny"]
 
 DefaultLevel: TypeAlias = Literal["approve", "deny"]
 """The answer for a capability that a profile does not name. `allow` is not possible."""
-
-_NOTHING: Final[frozenset[Capability]] = frozenset()
-_READ: Final = frozenset({"fs.read"})
-_WRITE: Final = frozenset({"fs.write"})
-_DELETE: Final = frozenset({"fs.delete"})
-_EGRESS: Final = frozenset({"net.egress"})
-_PERSONAL: Final = frozenset({"data.user", "net.egress"})
-
-ROLE_CAPABILITIES: Final[Mapping[ArgumentRole, frozenset[Capability]]] = MappingProxyType(
-    {
-        "read-path": _READ,
-        "write-path": _WRITE,
-        "delete-path": _DELETE,
-        "write-history": _WRITE,
-        "delete-history": _DELETE,
-        "fetch-url": _EGRESS,
-        "git-remote-url": _EGRESS,
-        "github-owner": _EGRESS,
-        "github-repo": _EGRESS,
-        "proxy-domain": _EGRESS,
-        "resource-uri": _NOTHING,
-        "branch-name": _NOTHING,
-        "commit-message": _NOTHING,
-        "email-address": _PERSONAL,
-        "email-body": _PERSONAL,
-        "share-permission": _PERSONAL,
-        "sql": _NOTHING,
-        "command": frozenset({"proc.exec"}),
-        "message": _PERSONAL,
-        "identifier": _NOTHING,
-        "unclear": _NOTHING,
-        "none": _NOTHING,
-    }
-)
-"""The capability that an argument of a role needs."""
 
 HINT_CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
     {"destructiveHint": "fs.write", "openWorldHint": "net.egress"}

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.capabilities import (
     HINT_CAPABILITIES,
-    ROLE_CAPABILITIES,
     Profile,
     ProfileAnswer,
     described,
@@ -21,6 +20,7 @@ from ironcurtain_proxy.approval.capabilities import (
 )
 from ironcurtain_proxy.model.annotation import (
     PATH_ROLES,
+    ROLE_TRAITS,
     ArgumentRole,
     Capability,
     Isolation,
@@ -242,7 +242,7 @@ def capabilities_of(
     if declared is not None:
         found.update(declared.capabilities)
     for role in roles:
-        found |= ROLE_CAPABILITIES[role]
+        found |= ROLE_TRAITS[role].needs
     if hints is not None:
         found.update(name for hint, name in HINT_CAPABILITIES.items() if hints.get(hint) is True)
     return frozenset(found)

@@ -71,40 +71,39 @@ class RoleTraits(Struct, frozen=True):
     """Properties that every argument of a role shares."""
 
     category: RoleCategory
+    needs: frozenset[str] = frozenset()
+    """The capabilities that an argument of the role needs."""
     contained: bool = False
     """A value inside the workspace needs no rule of its own (structural containment)."""
 
 
-_CONTAINED_PATH: Final = RoleTraits("path", contained=True)
-_URL: Final = RoleTraits("url")
-_IDENTIFIER: Final = RoleTraits("identifier")
-_URI: Final = RoleTraits("uri")
-_OPAQUE: Final = RoleTraits("opaque")
+_EGRESS: Final = frozenset({"net.egress"})
+_PERSONAL: Final = frozenset({"data.user", "net.egress"})
 
 ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
     {
-        "read-path": _CONTAINED_PATH,
-        "write-path": _CONTAINED_PATH,
-        "delete-path": _CONTAINED_PATH,
-        "write-history": _CONTAINED_PATH,
-        "delete-history": _CONTAINED_PATH,
-        "fetch-url": _URL,
-        "git-remote-url": _URL,
-        "github-owner": _IDENTIFIER,
-        "github-repo": _IDENTIFIER,
-        "proxy-domain": _IDENTIFIER,
-        "resource-uri": _URI,
-        "branch-name": _OPAQUE,
-        "commit-message": _OPAQUE,
-        "email-address": _OPAQUE,
-        "email-body": _OPAQUE,
-        "share-permission": _OPAQUE,
+        "read-path": RoleTraits("path", frozenset({"fs.read"}), contained=True),
+        "write-path": RoleTraits("path", frozenset({"fs.write"}), contained=True),
+        "delete-path": RoleTraits("path", frozenset({"fs.delete"}), contained=True),
+        "write-history": RoleTraits("path", frozenset({"fs.write"}), contained=True),
+        "delete-history": RoleTraits("path", frozenset({"fs.delete"}), contained=True),
+        "fetch-url": RoleTraits("url", _EGRESS),
+        "git-remote-url": RoleTraits("url", _EGRESS),
+        "github-owner": RoleTraits("identifier", _EGRESS),
+        "github-repo": RoleTraits("identifier", _EGRESS),
+        "proxy-domain": RoleTraits("identifier", _EGRESS),
+        "resource-uri": RoleTraits("uri"),
+        "branch-name": RoleTraits("opaque"),
+        "commit-message": RoleTraits("opaque"),
+        "email-address": RoleTraits("opaque", _PERSONAL),
+        "email-body": RoleTraits("opaque", _PERSONAL),
+        "share-permission": RoleTraits("opaque", _PERSONAL),
         "sql": RoleTraits("sql"),
-        "command": RoleTraits("command"),
-        "message": _OPAQUE,
-        "identifier": _IDENTIFIER,
+        "command": RoleTraits("command", frozenset({"proc.exec"})),
+        "message": RoleTraits("opaque", _PERSONAL),
+        "identifier": RoleTraits("identifier"),
         "unclear": RoleTraits("unclear"),
-        "none": _OPAQUE,
+        "none": RoleTraits("opaque"),
     }
 )
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.capabilities import (
     AUTONOMOUS,
-    ROLE_CAPABILITIES,
     SUPERVISED,
     Level,
     Profile,
@@ -23,6 +22,7 @@ from ironcurtain_proxy.approval.capabilities import (
 from ironcurtain_proxy.approval.overlay import capabilities_of
 from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
+    ROLE_TRAITS,
     ArgumentRole,
     Isolation,
     ToolDeclaration,
@@ -103,7 +103,7 @@ def test_an_argument_says_by_its_role_what_the_call_needs() -> None:
 
 
 def test_every_role_has_its_capabilities() -> None:
-    assert set(ROLE_CAPABILITIES) == set(get_args(ArgumentRole))
+    assert set(ROLE_TRAITS) == set(get_args(ArgumentRole))
 
 
 @pytest.mark.requirement("D-10")
