@@ -37,26 +37,18 @@ DocumentKind: TypeAlias = Literal[
 ]
 """A kind of file that people write."""
 
-FILES: Final[Mapping[DocumentKind, str]] = {
-    "config": "config.json",
-    "servers": "mcp-servers.json",
-    "policy": "compiled-policy.json",
-    "annotations": "tool-annotations.json",
-    "lists": "dynamic-lists.json",
-    "reviewers": "reviewers.json",
-    "managed": "managed.json, of an administrator",
-    "engine": "engine.json, of decide --dir",
+_SERVERS: Final = (ProcessForm, BuiltinForm, RemoteForm)
+_DOCUMENTS: Final[Mapping[DocumentKind, tuple[str, tuple[type[Form], ...]]]] = {
+    "config": ("config.json", (*_SERVERS, AutoConfirmForm)),
+    "servers": ("mcp-servers.json", _SERVERS),
+    "policy": ("compiled-policy.json", (PolicyForm,)),
+    "annotations": ("tool-annotations.json", (AnnotationsForm,)),
+    "lists": ("dynamic-lists.json", (ListsForm,)),
+    "reviewers": ("reviewers.json", (ReviewersForm,)),
+    "managed": ("managed.json, of an administrator", (ManagedForm,)),
+    "engine": ("engine.json, of decide --dir", (EngineForm,)),
 }
-_FORMS: Final[Mapping[DocumentKind, tuple[type[Form], ...]]] = {
-    "config": (ProcessForm, BuiltinForm, RemoteForm, AutoConfirmForm),
-    "servers": (ProcessForm, BuiltinForm, RemoteForm),
-    "policy": (PolicyForm,),
-    "annotations": (AnnotationsForm,),
-    "lists": (ListsForm,),
-    "reviewers": (ReviewersForm,),
-    "managed": (ManagedForm,),
-    "engine": (EngineForm,),
-}
+FILES: Final = {kind: file for kind, (file, _) in _DOCUMENTS.items()}
 _OTHER_TYPES: Final[Mapping[str, Any]] = {
     "serverFilter": tuple[NameText, ...],
     "serverCredentials": dict[str, dict[VariableName, NameText]],
@@ -81,7 +73,7 @@ _Schema: TypeAlias = dict[str, Any]
 
 def schema_of(kind: DocumentKind) -> _Schema:
     """Return the JSON Schema of a kind of file."""
-    forms = _FORMS[kind]
+    _, forms = _DOCUMENTS[kind]
     conditions: tuple[type[Condition], ...] = VALUE_CONDITIONS if kind == "policy" else ()
     types = (*forms, *[one.written for one in conditions])
     roots, components = schema_components(types, ref_template="#/$defs/{name}")
