@@ -45,7 +45,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
     Verdict,
 )
-from ironcurtain_proxy.hooks.launching import chooses_shell
+from ironcurtain_proxy.hooks.launching import chooses_shell, runs_what_agents_write
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.model.decision import CONTAINMENT, DEFECT, Ground
 from ironcurtain_proxy.model.escalation import visible
@@ -99,6 +99,10 @@ class Door(Struct, kw_only=True):
     """Whether the client starts commands by our prefix, as its last event says."""
     steering: Mapping[str, str] = {}
     """Variables of the last event by which a project, not the user, chooses what commands run."""
+    path: str = ""
+    """Where the commands of the client look for programs, as its last event says."""
+    workspace: str = ""
+    """Where its agents write."""
     given_in: Callable[[str], Mapping[str, str]] = lambda _directory: {}
     """Returns those that a project's files give to the commands of a directory alone."""
     why_native: str = ""
@@ -379,7 +383,10 @@ class Door(Struct, kw_only=True):
         call.in_view = not call.why_native and bool(named)
         # The client read its files when its session began, and they may have changed.
         self._given |= self.given_in(call.event.directory)
-        if steering := {**self.steering, **self._given}:
+        steering = {**self.steering, **self._given}
+        if runs_what_agents_write(command, call.directory, self.path, self.workspace):
+            steering.setdefault("PATH", self.path)
+        if steering:
             texts = [f"{name}={steering[name]}" for name in sorted(steering)]
             command = f"export {shlex.join(texts)}; {command}"
         return structs.replace(meant, arguments={**meant.arguments, "command": command})

@@ -364,6 +364,8 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     # The files of the client.
     document: Mapping[str, Json] = {}
     """What a new file holds."""
+    has_comments: bool = False
+    """Whether the client takes comments in that file; others then leave all of it out."""
     entry: Callable[[HookLine], Json]
     """The entry of one event in that file."""
     plugin: tuple[str, Path] | None = None

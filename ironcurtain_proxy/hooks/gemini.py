@@ -86,6 +86,7 @@ DIALECT: Final = HookDialect(
         ask={"decision": "ask", "reason": WHY}, refuse={"decision": "deny", "reason": WHY}
     ),
     entry=lambda line: line.hook(name="ironcurtain", timeout=1000 * line.seconds),
+    has_comments=True,
     # The client takes variables from the others.
     project_files=(".gemini/settings.json", ".gemini/.env", ".env"),
     server_files=((".gemini/settings.json", "mcpServers"),),

@@ -207,7 +207,7 @@ def state_of(client: HookClient, home: Path, state: Path) -> HookState:
         ConfigurationError: the file is not what the client would read.
     """
     file = place_in(client, home, state).file
-    document = document_of(file)
+    document = document_of(file, client)
     hooks = document.get("hooks")
     if DIALECTS[client].is_off(document):
         return "switched off"

@@ -15,6 +15,12 @@ from typing import Final, Literal
 import orjson
 from msgspec import Struct, json, structs
 
+from ironcurtain_proxy.config.clients.text_format import (
+    BYTE_ORDER_MARK,
+    JsonText,
+    NotUnderstoodError,
+    rewritten,
+)
 from ironcurtain_proxy.config.presets import PRESETS, PresetName, compose, preset
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.errors import ConfigurationError
@@ -145,7 +151,8 @@ def _hooked(
 ) -> tuple[str | None, bytes]:
     """Return what to restore later, and the file with our hooks."""
     file, before = place.file, _text(place.file)
-    document = {**place.dialect.document, **_document(file, before)}
+    text = before
+    document = {**place.dialect.document, **document_of(file, place.client)}
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ConfigurationError(f'{file}: "hooks" is no object')
@@ -155,7 +162,7 @@ def _hooked(
             before = known.before
         else:
             # Somebody changed the file since. What is restored is that file, without our entries.
-            before = _printed(document).decode()
+            before = _changed(before, document).decode()
     for event, entry in _entries(place, observes=observes).items():
         others = hooks.get(event, [])
         if not isinstance(others, list):
@@ -163,7 +170,7 @@ def _hooked(
         hooks[event] = [entry, *others]
     if place.starts_commands and not observes:
         _set_prefix(document, place)
-    return before, _printed(document)
+    return before, _changed(text, document)
 
 
 def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
@@ -185,13 +192,13 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
             _write(place, known.before.encode())
         kept.unlink()
         return "restored"
-    document = _document(file, now)
+    document = document_of(file, place.client)
     hooks = document.get("hooks")
     had_prefix = _take_prefix(document, place)
     if not (isinstance(hooks, dict) and _without_ours(hooks)) and not had_prefix:
         kept.unlink(missing_ok=True)
         return "none"
-    _write(place, _printed(document))
+    _write(place, _changed(now, document))
     kept.unlink(missing_ok=True)
     return "taken out"
 
@@ -216,7 +223,7 @@ def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "a
     Raises:
         ConfigurationError: the file is not what the client would read.
     """
-    prefix, variables = DIALECTS[client].prefix, object_of(document_of(file).get("env"))
+    prefix, variables = DIALECTS[client].prefix, object_of(document_of(file, client).get("env"))
     found = variables.get(prefix.variable) if prefix else None
     if not found:
         return "none"
@@ -354,13 +361,24 @@ def _is_our_entry(entry: Json) -> bool:
     return any(is_ours(orjson.dumps(one).decode()) for one in hooks if isinstance(one, dict))
 
 
-def document_of(file: Path) -> dict[str, Json]:
+def document_of(file: Path, client: HookClient) -> dict[str, Json]:
     """Return the document of a client's file; empty if there is no file.
 
     Raises:
-        ConfigurationError: it is no JSON object, or cannot be read.
+        ConfigurationError: it is no JSON object as the client takes it, or cannot be read.
     """
-    return _document(file, _text(file))
+    text = _text(file)
+    if text is not None and DIALECTS[client].has_comments:
+        with suppress(NotUnderstoodError):
+            text = orjson.dumps(JsonText().parse(text)).decode()
+    return _document(file, text)
+
+
+def _changed(text: str | None, document: Mapping[str, Json]) -> bytes:
+    """Return a client's file with another document, in which nothing else is changed."""
+    with suppress(NotUnderstoodError):
+        return rewritten((text or "").removeprefix(BYTE_ORDER_MARK), document).encode()
+    return _printed(document)
 
 
 def _text(file: Path) -> str | None:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
-from select import POLLERR, POLLHUP, poll
 from typing import Final
 
 import anyio
@@ -45,11 +44,13 @@ from ironcurtain_proxy.hooks.launching import (
     steering_variables,
     switched_off_by,
     variables_for_commands,
+    variables_of,
 )
 from ironcurtain_proxy.hooks.places import client_directory, file_in, own_place
 from ironcurtain_proxy.hooks.runs import (
     ClientRuns,
     HeldDoor,
+    has_hung_up,
     is_below,
     is_of_client,
     peer_of,
@@ -419,6 +420,7 @@ class _Listener(Struct, frozen=True):
                 on_end=tasks.cancel_scope.cancel,
                 is_foreign=self._is_foreign,
                 switched_off=lambda: switched_off_by(self.dialect, *self._places),
+                workspace=str(self.proxy.settings.workspace or "/"),
                 given_in=self._given_in,
             )
             tasks.start_soon(self._end_with_client, tasks)
@@ -486,18 +488,24 @@ class _Listener(Struct, frozen=True):
             note_event(self.proxy.settings.state_dir, self.dialect.client)
         door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
         if self.dialect.events[event] in GATES:
-            pids, home = (peer_of(raw_socket)[0], self.place.client.pid), self.proxy.settings.home
-            try:
-                door.steering = steering_variables(self.dialect, *pids, home, self.file)
-            except OSError:
-                fault = "the hook has ended"
-            if len(raw) > _MOST_BYTES:
-                fault = f"it has more than {_MOST_BYTES} bytes"
+            fault = self._see(door, peer_of(raw_socket)[0]) or fault
+            fault = f"it has more than {_MOST_BYTES} bytes" if len(raw) > _MOST_BYTES else fault
         if fault:
             answer = await door.refuse_unread(event, raw, fault)
         else:
-            answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
+            answer = await door.answer(event, raw, lambda: not has_hung_up(raw_socket))
         await _say(stream, answer)
+
+    def _see(self, door: Door, hook: int) -> str:
+        """Note the variables of a hook. Return what is wrong, or empty."""
+        client, home = self.place.client.pid, self.proxy.settings.home
+        try:
+            given = variables_of(hook)
+            door.steering = steering_variables(self.dialect, given, hook, client, home, self.file)
+        except OSError:
+            return "the hook has ended"
+        door.path = given.get("PATH", "")
+        return ""
 
     async def _refuse_foreign(
         self, door: Door, client: str, event: str, raw: bytes, stream: SocketStream
@@ -589,9 +597,3 @@ class _Listener(Struct, frozen=True):
 async def _say(stream: SocketStream, answer: bytes) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         await stream.send(answer + b"\0")
-
-
-def _has_hung_up(connection: socket.socket) -> bool:
-    look = poll()
-    look.register(connection.fileno(), 0)
-    return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -19,11 +20,13 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.reading.reading import read_text
+from ironcurtain_proxy.control_places.rules import read_names
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import stub
 from ironcurtain_proxy.hooks.events import GATES, HookClient, HookDialect, Refuse
 from ironcurtain_proxy.mailbox.mailboxes import parent_of
-from ironcurtain_proxy.model.values import Json, object_of
+from ironcurtain_proxy.model.values import Json, object_of, words
+from ironcurtain_proxy.shell.statements import parse_command
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """The interpreter of the stub. That of a virtual environment takes a third longer to start, because
@@ -68,6 +71,10 @@ _SHELLS: Final = re.compile(
     r"BASH\w+(?:%%)?|(?:CLAUDE_CODE_)?SHELL|SHELLOPTS|PS4|ZDOTDIR|LD_\w+|GCONV_PATH|LOCPATH"
 )
 """Of these, what the shell itself obeys by which a client starts our prefix, outside a sandbox."""
+_HELPERS: Final = words("bzip2 column gzip less lesspipe more perl tar unzip xz zstd")
+"""Programs that other programs find by `PATH` and run, besides those of prompts."""
+_MOVES: Final = words("cd chdir popd pushd -C")
+"""What changes the directory from which a relative part of `PATH` leads."""
 _USUAL: Final = re.compile(
     r"LESS(?:OPEN=\|{0,2}-? ?/usr/bin/lesspipe(?:\.sh)? %s|CLOSE=/usr/bin/lesspipe %s %s)"
     r"|LESS=[-FRXMSi ]*|LESS(?:_TERMCAP_\w+|CHARSET)=.*|LESSHISTFILE=-|\w*PAGER=(?:less|cat)?"
@@ -229,7 +236,7 @@ def seen_from(pid: int) -> int:
 
 
 def steering_variables(
-    dialect: HookDialect, hook: int, client: int, home: Path, file: Path
+    dialect: HookDialect, given: Mapping[str, str], hook: int, client: int, home: Path, file: Path
 ) -> Mapping[str, str]:
     """Return the variables of a hook that steer commands and that its user has not set.
 
@@ -237,6 +244,7 @@ def steering_variables(
 
     Args:
         dialect: of the client.
+        given: the variables of the hook.
         hook: its process.
         client: the client's process: what it was started with is its user's.
         home: the user's, also where a variable names it.
@@ -245,7 +253,7 @@ def steering_variables(
     Raises:
         OSError: one of the two has ended.
     """
-    given, seen = variables_of(hook), seen_from(client)
+    seen = seen_from(client)
     own = variables_of(seen) if seen else {}
     known = [dialect.sets, own, dict.fromkeys(given, str(home))]
     new = [name for name in given if given[name] not in [one.get(name) for one in known]]
@@ -267,6 +275,38 @@ def _steering(given: Mapping[str, str], path: str, project: str) -> dict[str, st
     if "PATH" in found and all(_is_fixed(one, project) for one in added):
         del found["PATH"]
     return found
+
+
+def runs_what_agents_write(command: str, here: str, path: str, project: str) -> bool:
+    """Return whether a command may run a program that its user's `PATH` leads to in the project.
+
+    An environment of Python that is activated leads there, and `scripts` that direnv or mise add;
+    agents write files there unasked.
+
+    Args:
+        command: as the client has it.
+        here: where it is to run.
+        path: the `PATH` that it gets.
+        project: where agents write.
+    """
+    places, there = _open_places(path, project), set[str]()
+    for place in places:
+        with suppress(OSError):
+            there.update(os.listdir(os.path.join(here, place)))  # noqa: PTH118, PTH208  names alone
+    is_relative = not all(one.startswith("/") for one in places)
+    if not there and not is_relative:
+        return False
+    parsed = parse_command(command)
+    texts = [word.text for one in parsed.every_command() for word in one.words]
+    if parsed.unreadable or (is_relative and not _MOVES.isdisjoint(texts)):
+        return True
+    return not there.isdisjoint({*texts, *_HELPERS, *read_names().acted_on.programs})
+
+
+@lru_cache(8)
+def _open_places(path: str, project: str) -> tuple[str, ...]:
+    """Return the directories of a `PATH` in which an agent of the project can write."""
+    return tuple([one for one in path.split(os.pathsep) if not _is_fixed(one, project)])
 
 
 def chooses_shell(steering: Collection[str]) -> bool:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from select import POLLERR, POLLHUP, poll
 from typing import Final
 
 import anyio
@@ -64,6 +65,7 @@ async def serve_at(place: Path, serve: Callable[[SocketStream], Awaitable[None]]
     """Serve those who connect at a path, until cancelled."""
     # Whoever finds it before somebody listens there would take the kernel for one that has ended.
     hidden = place.with_name(f"{place.name}.new")
+    hidden.unlink(missing_ok=True)
     with short_path(hidden) as path:
         async with (
             await anyio.create_unix_listener(path, mode=0o600) as listener,
@@ -89,6 +91,13 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
+def has_hung_up(connection: socket.socket) -> bool:
+    """Return whether the other side has ended."""
+    look = poll()
+    look.register(connection.fileno(), 0)
+    return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))
+
+
 def is_of_client(connection: socket.socket, client: Owner) -> bool:
     """Return whether the other side is of our user, and below the client."""
     pid, uid = peer_of(connection)
@@ -110,6 +119,7 @@ def is_below(pid: int, client: Owner) -> bool:
 _STARTING: Final = 15.0
 """Seconds in which a kernel has started, after which a hook denies its call."""
 _WAIT: Final = 0.05
+_LOCKED: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class HeldDoor(Struct, kw_only=True):
@@ -140,10 +150,10 @@ class HeldDoor(Struct, kw_only=True):
         found = self.path.parent.lstat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise ConfigurationError(f"{self.path.parent} must be its user's alone: chmod 700")
+        _remove_ended(self.path.parent)
         lock = self.beside("lock")
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with ExitStack() as opened:
-            descriptor = os.open(lock, flags, 0o600)
+            descriptor = os.open(lock, _LOCKED | os.O_CREAT, 0o600)
             opened.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -175,6 +185,24 @@ class HeldDoor(Struct, kw_only=True):
     def note_event(self) -> None:
         """Note that an event has come, so that the client is known to start its hooks."""
         os.pwrite(self._lock, b".", 0)
+
+
+def _remove_ended(doors: Path) -> None:
+    """Remove what the kernels of clients that have ended left, as one does that is killed.
+
+    Names alone are removed, so a link leads nowhere.
+    """
+    for lock in doors.glob("[0-9]*-[0-9]*.lock"):
+        pid, _, start = lock.stem.partition("-")
+        if pid.isdigit() and start_of(int(pid)) == start:
+            continue
+        with suppress(OSError), ExitStack() as opened:
+            descriptor = os.open(lock, _LOCKED)
+            opened.callback(os.close, descriptor)
+            # In a container that shares the home the client may have another number.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for ending in ("", ".new", ".run", ".run.new", ".left", ".lock"):
+                lock.with_name(f"{lock.stem}{ending}").unlink(missing_ok=True)
 
 
 # --- runs

@@ -51,6 +51,45 @@ def test_hooks_come_first_and_go_byte_for_byte(before: str | None, tmp_path: Pat
     assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "none"
 
 
+COMMENTED = """\ufeff// mine
+{ /* first */ "model": {"name": "pro"}, // theirs, too
+  "hooks": {
+    // what runs before
+    "BeforeTool": [ // the list
+      {"hooks": [{"type": "command", "command": "theirs"}]} /* last */
+    ],
+    "Odd": [], "Stop": [{"a": "]"}, {"b": 1}, /* of three */ 3]
+  }, "url": "http://x/*no*/" }
+"""
+
+
+def test_comments_in_the_file_of_a_client_that_takes_them_stay_and_so_does_all_else(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    place = place_in("gemini", tmp_path, state)
+    place.file.parent.mkdir()
+    for before in (COMMENTED, "// only this\n{}\n", '{\r\n  "a": 1 // x\r\n}\r\n'):
+        place.file.write_bytes(before.encode())
+        for _ in range(2):
+            install(place)
+            assert state_of("gemini", tmp_path, state) == "installed"
+        hooked = place.file.read_bytes().decode()
+        rest = iter(hooked)
+        assert all(one in rest for one in before.removeprefix("\ufeff"))
+        assert remove(place) == "restored"
+        assert place.file.read_bytes().decode() == before
+        # What was changed since stays, and only our entries go.
+        install(place)
+        changed = place.file.read_bytes().decode() + "// later\n"
+        place.file.write_bytes(changed.encode())
+        assert remove(place) == "taken out"
+        left = place.file.read_bytes().decode()
+        assert left.count("//") + left.count("/*") == before.count("//") + before.count("/*") + 1
+        assert "stub.py" not in left
+        assert state_of("gemini", tmp_path, state) == "absent"
+
+
 def test_hooks_go_where_the_client_looks_by_its_variable_and_are_taken_out_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
@@ -229,13 +230,47 @@ def test_what_only_reads_is_held_where_a_project_chooses_what_it_runs(home: Hook
     # What its user has set chooses for its user.
     file = home.home / ".claude/settings.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(f'{{"env": {{"PATH": "{first}"}}}}')
+    file.write_text(f'{{"env": {{"PATH": "{first}", "LESSOPEN": "|x"}}}}')
+    program.rename(program.with_name("own-tool"))
     call = home.call("Bash", {"command": "ls"})
-    assert decision_in(home.fire("PreToolUse", call, **variables).stdout) == "silence"
+    chosen = {**variables, "LESSOPEN": "|x"}
+    assert decision_in(home.fire("PreToolUse", call, **chosen).stdout) == "silence"
     file.unlink()
     harmless = {**home.prefixed(), "NODE_ENV": "test", "DATABASE_URL": "x", "GIT_EDITOR": "true"}
     call = home.call("Bash", {"command": "ls"})
     assert decision_in(home.fire("PreToolUse", call, **harmless).stdout) == "silence"
+
+
+def test_what_only_reads_is_held_where_the_user_s_own_path_leads_to_what_agents_write(
+    home: HookedHome,
+) -> None:
+    # The client is this process, whose variables are those it was started with: its user's.
+    file, there = home.home / ".claude/settings.json", home.workspace / ".venv/bin"
+    file.parent.mkdir(exist_ok=True)
+    there.mkdir(parents=True)
+    (there / "python3").write_text("#!/bin/sh\n")
+
+    def decided(command: str, path: str) -> str:
+        first = f"{path}:{os.environ['PATH']}"
+        file.write_bytes(orjson.dumps({"env": {"PATH": first}}))
+        call = home.call("Bash", {"command": command})
+        found = home.fire("PreToolUse", call, **home.prefixed(), PATH=first)
+        home.fire("Stop", {})
+        return decision_in(found.stdout)
+
+    # Nothing of an ordinary environment is run by them.
+    for command in ("head old", "zcat a.gz", "cd sub && ls"):
+        assert decided(command, str(there)) == "silence"
+    assert decided("python3 --version", str(there)) == "allow"
+    for name in ("head", "gzip", "ls"):
+        (there / name).write_text("#!/bin/sh\n")
+    for command in ("head old", '"he"ad old', "zcat a.gz", "timeout 3 head old"):
+        assert decided(command, str(there)) == "allow", command
+    for relative in ("", ".", ".venv/bin", "node_modules/.bin"):
+        assert decided("cd sub && ls", relative) == "allow"
+    assert decided("wc old", "sub") == "silence"
+    shutil.rmtree(there.parent)
+    file.unlink()
 
 
 def test_nothing_runs_by_a_shell_that_a_project_chooses_without_a_question(

@@ -1,5 +1,6 @@
 """Who else may stand at a hook's door, and what else may reach into a hook."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import anyio
@@ -24,9 +25,11 @@ from ironcurtain_proxy.hooks.launching import (
     launcher,
     seen_from,
     steering_variables,
+    variables_of,
 )
-from ironcurtain_proxy.hooks.runs import serve_at, short_path
-from ironcurtain_proxy.mailbox.mailboxes import start_of
+from ironcurtain_proxy.hooks.runs import HeldDoor, serve_at, short_path
+from ironcurtain_proxy.mailbox.mailboxes import start_of, this_process
+from ironcurtain_proxy.mailbox.messages import Owner
 from tests.facts.unprivileged import without_privileges
 from tests.hooks.hooked import HookedHome, decision_in
 from tests.program import wait_until
@@ -182,8 +185,9 @@ def test_variables_of_a_project_count_where_a_client_hides_its_own_and_usual_one
                 with subprocess.Popen(words, env=given, stdin=pipe, stdout=pipe) as hook:
                     assert hook.stdout
                     hook.stdout.readline()
+                    variables = variables_of(hook.pid)
                     found = steering_variables(
-                        DIALECTS["claude"], hook.pid, client, home, home / "settings.json"
+                        DIALECTS["claude"], variables, hook.pid, client, home, home / "s.json"
                     )
                     assert found == expected
             assert str(directory_of(client)) == str(place)
@@ -216,6 +220,46 @@ def test_no_door_is_found_at_which_nobody_listens_yet(
     anyio.run(look)
     assert seen == [False]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kernel_that_was_killed_left_goes_once_its_client_has_ended_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    state, other = tmp_path / "state", tmp_path / "other"
+    other.write_text("kept")
+    doors = state / "doors"
+    doors.mkdir(parents=True, mode=0o700)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        ended = Owner(process.pid, start_of(process.pid))
+        process.kill()
+    with socket.socket(socket.AF_UNIX) as left, short_path(doors / "x.new") as path:
+        left.bind(path)
+    name = f"{ended.pid}-{ended.start_time}"
+    (doors / "x.new").rename(doors / f"{name}.new")
+    (doors / f"{name}.run.new").symlink_to(other)
+    for kept in (f"{name}0", "claude.fired", "7-x.lock"):
+        (doors / kept).write_text("")
+    for lock in (f"{name}.lock", "4194304-1.lock", "4194304-1"):
+        (doors / lock).write_text("")
+    alive = HeldDoor.of(this_process(), state)
+    (doors / f"{alive.path.name}.new").write_text("")
+    with ExitStack() as exits, (doors / "4194304-1.lock").open() as held:
+        # A client in a container has another number there, and its kernel holds the door.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert alive.hold(exits)
+        now = {one.name for one in doors.iterdir()}
+    assert not any(one.startswith(f"{name}.") for one in now)
+    assert now >= {f"{name}0", "claude.fired", "7-x.lock", "4194304-1.lock", "4194304-1"}
+    assert other.read_text() == "kept"
+
+    async def look() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_at, alive.path, lambda stream: stream.aclose())
+            await anyio.to_thread.run_sync(until, alive.path.is_socket)
+            tasks.cancel_scope.cancel()
+
+    # What is no socket kept a kernel from starting.
+    anyio.run(look)
 
 
 def test_a_client_of_the_first_process_that_hides_itself_is_looked_at_no_further() -> None:

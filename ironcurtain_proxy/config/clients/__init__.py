@@ -7,5 +7,5 @@ change is verified by reading the new text.
 - `entries`: the clients, their files, how they start this proxy, and one server of a client in the
   proxy's own form, with what the client fills in.
 - `plan`: the servers of all clients together, the changes of each file, and undoing them.
-- `text_format`: changing one part of a text: JSON, TOML, YAML.
+- `text_format`: changing one part of a text: JSON and YAML; `toml_text`: TOML.
 """

@@ -27,9 +27,9 @@ from ironcurtain_proxy.config.clients.text_format import (
     JsonText,
     TablePath,
     TextFormat,
-    TomlText,
     YamlText,
 )
+from ironcurtain_proxy.config.clients.toml_text import TomlText
 from ironcurtain_proxy.config.reading.document import DocumentNode, Report
 from ironcurtain_proxy.config.reading.forms import fill
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm

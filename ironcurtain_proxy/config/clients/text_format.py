@@ -13,10 +13,10 @@ keeps neither several blanks nor every indentation of a list.
 
 import json  # noqa: TID251  orjson does not say where a value ends
 import re
-import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, Protocol, TypeAlias, cast  # noqa: TID251  msgspec knows no recursive `Json`
+from functools import reduce
+from typing import Any, Final, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 import orjson
 import yaml
@@ -251,14 +251,71 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
 
 
-def with_first(text: str, place: TablePath, key: str, value: Json) -> str:
-    """Return a text that was parsed, with a new first member of the object at a place."""
-    at = _start(_plain(text), place) + 1
+def with_first(text: str, place: TablePath, key: str | None, value: Json) -> str:
+    """Return a text that was parsed, with a new first member of the object at a place.
+
+    Without a key it is the first of a list.
+    """
+    plain = _plain(text)
+    at = _start(plain, place) + 1
     rest = _skip(text, at)
-    blanks, member = text[at:rest], f"{_compact(key)}: {_compact(value)}"
-    if text[rest] == "}":
-        return f"{text[:at]}\n  {member}\n{text[rest:]}"
+    member = _compact(value) if key is None else f"{_compact(key)}: {_compact(value)}"
+    if plain[_skip(plain, at)] in "}]":
+        return f"{text[:at]}\n  {member}\n{text[at:].lstrip()}"
+    blanks = text[at:rest]
     return f"{text[:at]}{blanks}{member},{blanks or ' '}{text[rest:]}"
+
+
+def rewritten(text: str, wanted: Mapping[str, Json]) -> str:
+    """Return a text of JSON with other values. What stays of it is as it was, comments too.
+
+    Raises:
+        NotUnderstoodError: the text is no JSON.
+    """
+    form = JsonText()
+    return _verified(form, _rewritten(text, (), form.parse(text), {**wanted}), {**wanted})
+
+
+def _rewritten(text: str, place: TablePath, now: Json, wanted: Json) -> str:
+    if isinstance(now, dict) and isinstance(wanted, dict):
+        for name in now.keys() - wanted.keys():
+            text = _without(text, place, name)
+        for name, value in wanted.items():
+            if name not in now:
+                text = with_first(text, place, name, value)
+            elif now[name] != value:
+                text = _rewritten(text, (*place, name), now[name], value)
+        return text
+    start = _start(_plain(text), place)
+    if isinstance(now, list) and isinstance(wanted, list):
+        gone = max(len(now) - len(wanted), 0)
+        added = wanted[: max(len(wanted) - len(now), 0)]
+        if [*added, *now[gone:]] == wanted:
+            text = spliced(text, [(start + 1, _behind(text, start, gone), "")])
+            first = lambda one, value: with_first(one, place, None, value)  # noqa: E731
+            return reduce(first, reversed(added), text)
+    _, end = _DECODER.raw_decode(_plain(text), start)
+    return spliced(text, [(start, end, _compact(wanted))])
+
+
+def _without(text: str, place: TablePath, name: str) -> str:
+    """Return a text without a member, and without a comma that would be the last one."""
+    members = _members(text, place)
+    at = [one.name for one in members].index(name)
+    edits, before = [_removal(text, members[at])], members[at - 1].comma if at else None
+    if at == len(members) - 1 and members[at].comma is None and before is not None:
+        edits.append((before, before + 1, ""))
+    return spliced(text, edits)
+
+
+def _behind(text: str, start: int, number: int) -> int:
+    """Return the position behind so many first values of a list, and the comma of the last."""
+    plain, commas, end = _plain(text), _uncommented(text), start + 1
+    for _ in range(number):
+        _, at = _DECODER.raw_decode(plain, _skip(plain, end))
+        comma = _skip(plain, at)
+        end = comma + 1 if commas[comma] == "," else at
+    return end
 
 
 def _members(text: str, place: TablePath) -> list[_Member]:
@@ -335,154 +392,6 @@ def _compact(value: Json) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_compact, value)) + "]"
     return orjson.dumps(value).decode()
-
-
-# --- toml text
-
-
-_TOKEN: Final = re.compile(
-    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',
-    re.DOTALL,
-)
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-
-
-class _Section(Struct, frozen=True):
-    """The lines of one table: from its header to its last value."""
-
-    path: tuple[str, ...]
-    start: int
-    end: int
-
-
-class TomlText:
-    """The format of TOML."""
-
-    def parse(self, text: str) -> Json:
-        """Return the value. Dates become text: no server has one."""
-        try:
-            return _plain_toml(tomllib.loads(text.removeprefix(BYTE_ORDER_MARK)))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
-
-    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
-        """Return each server's tables, with those inside of it."""
-        found: dict[str, str] = {}
-        for name, section in _named(text, place):
-            source = text[section.start : section.end]
-            found[name] = f"{found[name]}{newline(text)}{source}" if name in found else source
-        return found
-
-    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
-        """Return a table with one line for each key."""
-        end = newline(text)
-        header = f"[{'.'.join(map(_key, (*place, name)))}]{end}"
-        return header + "".join(f"{_key(key)} = {_value(one)}{end}" for key, one in value.items())
-
-    def replaced(
-        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
-    ) -> str:
-        """Return the text after a replacement.
-
-        Comments stay, except those inside the replaced tables.
-        """
-        going = [(name, section) for name, section in _named(text, place) if name in names]
-        if missing := sorted(set(names) - {name for name, _ in going}):
-            raise NotUnderstoodError(f'"{missing[0]}" is not written as a table of its own')
-        first = going[0][1]
-        edits: list[Edit] = [(first.start, first.end, newline(text).join(sources))]
-        edits += [(one.start, _blank_end(text, one.end), "") for _, one in going[1:]]
-        return spliced(text, edits)
-
-
-def _named(text: str, place: TablePath) -> Iterator[tuple[str, _Section]]:
-    depth = len(place)
-    for section in _sections(text):
-        if section.path[:depth] == place and len(section.path) > depth:
-            yield section.path[depth], section
-
-
-def _sections(text: str) -> list[_Section]:
-    headers: list[tuple[int, tuple[str, ...]]] = []
-    depth, top = 0, int(text.startswith(BYTE_ORDER_MARK))
-    for token in _TOKEN.finditer(text):
-        word = token[0]
-        if word in ("[", "{"):
-            begin = max(text.rfind("\n", 0, token.start()) + 1, top)
-            if depth == 0 and word == "[" and not text[begin : token.start()].strip():
-                headers.append((begin, _path(text, begin)))
-            depth += 1
-        elif word in ("]", "}"):
-            depth -= 1
-    ends = [start for start, _ in headers[1:]] + [len(text)]
-    values = _TOKEN.sub(lambda found: _without_comment(found[0]), text)
-    return [
-        _Section(path, start, _line_end(text, start + len(values[start:end].rstrip())))
-        for (start, path), end in zip(headers, ends, strict=True)
-    ]
-
-
-def _without_comment(word: str) -> str:
-    return " " * len(word) if word.startswith("#") else word
-
-
-def _path(text: str, begin: int) -> tuple[str, ...]:
-    """Return the keys of a header, such as `[a."b c"]`."""
-    line = text[begin : _line_end(text, begin)]
-    keys: list[str] = []
-    inner: object = tomllib.loads(line)
-    while inner:
-        if isinstance(inner, list):
-            inner = inner[0]
-        elif isinstance(inner, dict):
-            ((key, inner),) = inner.items()
-            keys.append(str(key))
-    return tuple(keys)
-
-
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end + 1
-
-
-def _blank_end(text: str, at: int) -> int:
-    """Return the end of the blank lines that follow."""
-    while at < len(text) and not text[at : (end := _line_end(text, at))].strip():
-        at = end
-    return at
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
-
-
-def _text(text: str) -> str:
-    return orjson.dumps(text).decode().replace("\x7f", "\\u007f")
-
-
-def _value(value: Json) -> str:
-    match value:
-        case str():
-            return _text(value)
-        case list():
-            return "[" + ", ".join(map(_value, value)) + "]"
-        case dict():
-            inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
-            return f"{{ {inner} }}" if inner else "{}"
-        case _:
-            return orjson.dumps(value).decode()
-
-
-def _plain_toml(value: object) -> Json:
-    match value:
-        case dict():
-            return {str(key): _plain_toml(one) for key, one in value.items()}
-        case list():
-            return [_plain_toml(one) for one in value]
-        case bool() | int() | float() | str():
-            return cast("Json", value)
-        case _:
-            return str(value)
 
 
 # --- yaml text
