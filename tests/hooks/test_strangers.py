@@ -255,7 +255,7 @@ def test_what_a_kernel_that_was_killed_left_goes_once_its_client_has_ended_and_n
     async def look() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve_at, alive.path, lambda stream: stream.aclose())
-            await anyio.to_thread.run_sync(until, alive.path.is_socket)
+            await anyio.to_thread.run_sync(wait_until, alive.path.is_socket)
             tasks.cancel_scope.cancel()
 
     # What is no socket kept a kernel from starting.
