@@ -17,8 +17,6 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
-from ironcurtain_proxy.hooks.launching import prefix_text
-from ironcurtain_proxy.mailbox.mailboxes import start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.shell_setup import call_digest
 from tests.e2e.confined_installation import PATH
@@ -498,61 +496,6 @@ def test_a_command_about_which_the_client_asks_its_user_runs_once_and_as_the_use
     refused(home, as_claude("touch asked"))
     home.fire("PostToolUse", {**call, "tool_response": {}})
     assert (home.outcomes()[-1]["decidedBy"], home.outcomes()[-1]["sandboxed"]) == ("client", False)
-
-
-ANSWERS = (b"", b"N", b"N /bin/sh\n", b"\0", b"nonsense\0", b"E x\n\0", b"E 0\nwords", b"N x\n\0")
-
-
-def test_an_answer_that_cannot_be_read_runs_nothing(tmp_path: Path) -> None:
-    """This process stands for the kernel, too."""
-    (tmp_path / "doors").mkdir()
-    place = tmp_path / "doors" / f"{os.getpid()}-{start_of(os.getpid())}.run"
-    program = tmp_path / "run"
-    program.write_text(prefix_text(tmp_path))
-    program.chmod(0o700)
-    with socket.socket(socket.AF_UNIX) as wire:
-        wire.bind(str(place))
-        wire.listen()
-        for answer in ANSWERS:
-            running = subprocess.Popen(
-                [program, f"touch {tmp_path}/made"], stderr=subprocess.PIPE, text=True
-            )
-            with wire.accept()[0] as connection:
-                connection.recv(1 << 16)
-                connection.sendall(answer)
-            said = running.communicate(timeout=PATIENCE)[1]
-            assert said.startswith("IronCurtain: the kernel"), answer
-            assert running.returncode == 126, answer
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize("doors", ["no session yet", "a kernel that has ended"])
-def test_where_no_kernel_is_servers_and_hooks_of_others_start_and_no_command(
-    doors: str, tmp_path: Path
-) -> None:
-    """A client starts its servers before a hook has made a kernel."""
-    program = tmp_path / "run"
-    program.write_text(prefix_text(tmp_path))
-    program.chmod(0o700)
-    if doors == "a kernel that has ended":
-        (tmp_path / "doors").mkdir()
-        with socket.socket(socket.AF_UNIX) as wire:
-            wire.bind(str(tmp_path / "doors" / f"{os.getpid()}-{start_of(os.getpid())}.run"))
-    server, command = "echo serves; cat", as_claude(f"touch {tmp_path}/made")
-    for text, mark, status in (
-        (server, "claude-code_2-1-332_harness", 0),
-        (server, "", 0),
-        (server, "claude-code_2-1-332_agent", 126),
-        (command, "claude-code_2-1-332_harness", 126),
-        (command, "", 126),
-    ):
-        done = subprocess.run(
-            [program, text], env={"AI_AGENT": mark}, input=b"on\n", capture_output=True, check=False
-        )
-        said = b"IronCurtain: there is no kernel for this session" in done.stderr
-        assert (done.returncode, done.stdout) == (status, b"" if status else b"serves\non\n")
-        assert said is bool(status)
-    assert not (tmp_path / "made").exists()
 
 
 def test_a_form_that_is_not_known_is_refused_once_and_asked_about_from_then_on(

@@ -23,6 +23,7 @@ from ironcurtain_proxy.hooks.launching import (
     STUB,
     hook_words,
     launcher,
+    prefix_text,
     seen_from,
     steering_variables,
     variables_of,
@@ -31,8 +32,8 @@ from ironcurtain_proxy.hooks.runs import HeldDoor, serve_at, short_path
 from ironcurtain_proxy.mailbox.mailboxes import start_of, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
 from tests.facts.unprivileged import without_privileges
-from tests.hooks.hooked import HookedHome, decision_in
-from tests.program import wait_until
+from tests.hooks.hooked import HookedHome, as_claude, decision_in
+from tests.program import PATIENCE, wait_until
 
 PR_SET_DUMPABLE = 4
 
@@ -269,3 +270,58 @@ def test_a_client_of_the_first_process_that_hides_itself_is_looked_at_no_further
 
     start_of(os.getpid())
     assert without_privileges(look) == 0
+
+
+ANSWERS = (b"", b"N", b"N /bin/sh\n", b"\0", b"nonsense\0", b"E x\n\0", b"E 0\nwords", b"N x\n\0")
+
+
+def test_an_answer_that_cannot_be_read_runs_nothing(tmp_path: Path) -> None:
+    """This process stands for the kernel, too."""
+    (tmp_path / "doors").mkdir()
+    place = tmp_path / "doors" / f"{os.getpid()}-{start_of(os.getpid())}.run"
+    program = tmp_path / "run"
+    program.write_text(prefix_text(tmp_path))
+    program.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.bind(str(place))
+        wire.listen()
+        for answer in ANSWERS:
+            running = subprocess.Popen(
+                [program, f"touch {tmp_path}/made"], stderr=subprocess.PIPE, text=True
+            )
+            with wire.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+            said = running.communicate(timeout=PATIENCE)[1]
+            assert said.startswith("IronCurtain: the kernel"), answer
+            assert running.returncode == 126, answer
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("doors", ["no session yet", "a kernel that has ended"])
+def test_where_no_kernel_is_servers_and_hooks_of_others_start_and_no_command(
+    doors: str, tmp_path: Path
+) -> None:
+    """A client starts its servers before a hook has made a kernel."""
+    program = tmp_path / "run"
+    program.write_text(prefix_text(tmp_path))
+    program.chmod(0o700)
+    if doors == "a kernel that has ended":
+        (tmp_path / "doors").mkdir()
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.bind(str(tmp_path / "doors" / f"{os.getpid()}-{start_of(os.getpid())}.run"))
+    server, command = "echo serves; cat", as_claude(f"touch {tmp_path}/made")
+    for text, mark, status in (
+        (server, "claude-code_2-1-332_harness", 0),
+        (server, "", 0),
+        (server, "claude-code_2-1-332_agent", 126),
+        (command, "claude-code_2-1-332_harness", 126),
+        (command, "", 126),
+    ):
+        done = subprocess.run(
+            [program, text], env={"AI_AGENT": mark}, input=b"on\n", capture_output=True, check=False
+        )
+        said = b"IronCurtain: there is no kernel for this session" in done.stderr
+        assert (done.returncode, done.stdout) == (status, b"" if status else b"serves\non\n")
+        assert said is bool(status)
+    assert not (tmp_path / "made").exists()
