@@ -223,9 +223,9 @@ class MemoryTrimmer:
     next copy needs fresh pages: so glibc keeps them until here. Other allocators are left alone.
     """
 
-    def __init__(self) -> None:
-        """Begin with no large message seen."""
-        self._large = anyio.Event()
+    def __init__(self, used: Callable[[], int]) -> None:
+        """Begin with no large message seen. `used` gives the bytes of those still in memory."""
+        self._large, self._used = anyio.Event(), used
         libc = ctypes.CDLL(None)
         self._trim: Callable[[int], object] | None = getattr(libc, "malloc_trim", None)
         set_option: Callable[[int, int], object] | None = getattr(libc, "mallopt", None)
@@ -241,7 +241,9 @@ class MemoryTrimmer:
         """Return free memory until cancelled."""
         while self._trim is not None:
             await self._large.wait()
-            while self._large.is_set():
+            # On a busy machine an answer is in memory for longer than the moment of quiet; what is
+            # freed after that would stay.
+            while self._large.is_set() or self._used():
                 self._large = anyio.Event()
                 with anyio.move_on_after(_QUIET):
                     await self._large.wait()

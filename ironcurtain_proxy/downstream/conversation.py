@@ -190,10 +190,11 @@ class AnswerCapacity:
 
     def fits(self, size: int) -> bool:
         """Return whether a message of this size fits now. One message alone always fits."""
-        if size <= SMALL:
-            return True
-        used = self._on_its_way + self.unread()
-        return not used or used + size <= self.limit
+        return size <= SMALL or not (used := self.used()) or used + size <= self.limit
+
+    def used(self) -> int:
+        """Return the bytes of large answers, and of what the agent has not read yet."""
+        return self._on_its_way + self.unread()
 
     async def wait(self, size: int) -> None:
         """Wait until a message of this size fits."""

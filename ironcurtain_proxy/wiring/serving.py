@@ -395,7 +395,7 @@ async def _live(
     out = await open_writer(write, batch=batch)
     proxy.servers.hooks.capacity.unread = lambda: out.backlog
     proxy.servers.hooks.capacity.limit = largest = limit + limit // 2
-    trimming = MemoryTrimmer()
+    trimming = MemoryTrimmer(proxy.servers.hooks.capacity.used)
     proxy.servers.hooks.capacity.on_large = trimming.note_large
     agent = AgentServer(
         handle_call=proxy.calls.handle if unhooked is None else partial(_held, proxy, unhooked),

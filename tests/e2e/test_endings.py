@@ -100,7 +100,7 @@ def test_the_grandchildren_of_npx_are_ended(
     npm_server("memory")
     installation.add_server("memory", ["npx", "--no-install", "mcp-server-memory"], cwd=str(ROOT))
     agent = installation.start()
-    assert "read_graph" in agent.tool_names()
+    agent.until_listed("read_graph")
     assert_nothing_is_left(installation, agent, end)
 
 

@@ -49,7 +49,12 @@ def in_views(installation: Installation) -> set[int]:
 
 
 def killed_call(installation: Installation, agent: RawClient, moment: str) -> str:
-    """Kill the proxy at a moment of a call. Nothing of it lives on. Return the id of the call."""
+    """Kill the proxy at a moment of a call. Nothing of it lives on.
+
+    Return the id of the call. It is empty if the proxy has not heard of it: a view is also made
+    before the first call, which on a busy machine may come later.
+    """
+    before = len([one for one in installation.records() if "phase" in one])
     moment_file(installation.home / ".ironcurtain").write_text(
         f"{moment}\n{'' if moment in ALONE else 'all'}"
     )
@@ -60,8 +65,9 @@ def killed_call(installation: Installation, agent: RawClient, moment: str) -> st
     assert watch.survivors() == set(), moment
     assert marked(installation.mark) == set(), moment
     assert Watch(in_views(installation)).survivors() == set(), moment
-    intent = [one for one in installation.records() if one.get("phase") == "intent"][-1]
-    return str(intent["requestId"])
+    intents = [str(one["requestId"]) for one in installation.records() if "phase" in one]
+    assert intents[before:] or moment == "view made"
+    return "".join(intents[before:][:1])
 
 
 def recorded(installation: Installation) -> list[object]:
@@ -113,5 +119,5 @@ def test_a_killed_proxy_leaves_a_call_done_or_not_begun_and_its_changes_can_be_u
     verified = installation.verify_audit()
     assert verified.returncode == 0, verified.stdout
     # The log has an intent without an outcome, and says so.
-    told = [moment for moment, call in killed.items() if call in verified.stdout]
+    told = [moment for moment, call in killed.items() if not call or call in verified.stdout]
     assert told == [moment for moment in MOMENTS if moment != "outcome written"]

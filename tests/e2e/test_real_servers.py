@@ -163,6 +163,7 @@ def test_what_a_real_server_refuses_is_its_own_error(six: Connected) -> None:
 def test_a_single_server_keeps_its_bare_names(installation: Installation) -> None:
     add_real(installation, "time")
     agent = installation.start()
+    agent.until_listed("convert_time")
     assert agent.tool_names() == ["get_current_time", "convert_time"]
     assert re.search(r"\d\d:\d\d", text(agent.call("get_current_time", {"timezone": "UTC"})))
 

@@ -54,7 +54,7 @@ def test_a_real_server_is_listed_and_called_over_http(
     configure(installation, f"http://127.0.0.1:{port}/{path}", type=kind)
     with everything(transport, port):
         client = installation.start()
-        assert {"echo", "get-sum"} <= set(client.tool_names())
+        client.until_listed("echo", "get-sum")
         assert text(client.call("echo", {"message": "through HTTP"})) == "Echo: through HTTP"
         client.call("get-env")
         client.close()

@@ -146,7 +146,7 @@ def test_a_server_whose_first_new_start_fails_is_confined_when_the_next_succeeds
     """The first run is the one that finds out whether a sandbox can be had."""
     fail_at(single, 3)
     agent = single.start()
-    assert "write" in agent.tool_names()
+    agent.until_listed("write")
     (sandbox,) = sandboxes(single.processes(agent))
     os.kill(sandbox, signal.SIGKILL)
     agent.notification("notifications/tools/list_changed")

@@ -159,7 +159,7 @@ async def test_a_clock_that_is_set_meanwhile_moves_no_countdown_and_holds_no_key
         await page.evaluate(set_clock, 1)
         shown = "() => { drawList(); return document.querySelector('#waiting small').textContent }"
         assert await page.evaluate(shown) in {
-            f"{at // 60}:{at % 60:02} left" for at in range(1, 121)
+            f"{at // 60}:{at % 60:02} left" for at in range(1, int(PATIENCE) + 1)
         }
         await page.evaluate(set_clock, -2)
         assert await page.evaluate("() => state.readyAt - performance.now()") <= 400
