@@ -93,3 +93,27 @@ def test_a_test_file_fits_in_a_sitting() -> None:
         if len(path.read_text("utf-8").splitlines()) > MOST_LINES
     }
     assert too_long - {f"tests/{name}" for name in LONGER} == set()
+
+
+OWN_WAIT: Final = re.compile(
+    r"fail_after\(|mark\.timeout\([12]?\d{1,2}\)"
+    r"|\n( *)while (?!True)[^\n]+:[^\n]*\n\1    (?:await )?[\w.]*(?:checkpoint|sleep)\([\d.]{0,5}\)"
+    r"[^\n]*\n(?!\1    )"
+)
+"""A deadline of a test, which a busy machine does not keep, and a wait that starves what it waits
+for, or that does not say what never came."""
+
+
+WAITS_APART: Final = {
+    "tests/conftest.py",  # the one deadline of all
+    "tests/program.py",  # `until` itself
+    "tests/fleet/at_size.py",  # no test
+    "tests/downstream/scripted_server.py",  # a server that never ends
+    "tests/e2e/clients/python_sdk.py",  # a program that knows nothing of the tests
+}
+
+
+def test_a_test_waits_with_until_and_has_no_deadline_of_its_own() -> None:
+    texts = {str(one.relative_to(PACKAGE.parent)): one.read_text("utf-8") for one in TESTS}
+    found = {name for name, text in texts.items() if OWN_WAIT.search(text)}
+    assert found - WAITS_APART == set()

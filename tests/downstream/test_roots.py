@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.downstream.roots import ServerRoots, retry_while_outside, says_outside
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
+from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.model.values import Json, RealPath, file_uri
@@ -174,6 +175,10 @@ async def withdrawn(servers: DownstreamServers) -> bool:
     return (await told(servers))["seen"][-1] == [BASE]
 
 
+async def is_refused_now(servers: DownstreamServers, call: AuthorizedCall) -> bool:
+    return is_refused(await servers.forward(call))
+
+
 async def read(servers: DownstreamServers, path: str) -> ToolResult:
     return await servers.forward(a_call("read", {"uri": file_uri(path)}), roots=[path])
 
@@ -192,10 +197,8 @@ async def test_a_root_is_withdrawn_from_a_server_that_applies_an_older_list_last
     async with behind(roots_server(applies_twice=True)) as servers:
         assert text(await read(servers, "/etc")) == "read"
         call = a_call("read", {"uri": "file:///etc"})
-        while (await told(servers))["seen"][-1] != [BASE]:
-            await anyio.lowlevel.checkpoint()
-        while not is_refused(await servers.forward(call)):
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: withdrawn(servers))
+        await until(lambda: is_refused_now(servers, call))
 
 
 async def test_a_call_is_sent_again_until_the_server_uses_what_it_was_told() -> None:
@@ -360,8 +363,7 @@ async def test_npms_filesystem_server_lets_an_approved_call_through_and_no_other
         inside: Mapping[str, Json] = {"path": str(tmp_path / "work/in.txt")}
         assert text(await servers.forward(a_call("read_text_file", inside))) == "inside"
         # It takes up the withdrawal in its own time.
-        while not is_refused(await servers.forward(call)):
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: is_refused_now(servers, call))
 
 
 def is_refused(answer: ToolResult) -> bool:
@@ -389,5 +391,4 @@ async def test_npms_filesystem_server_lets_through_what_a_rule_allows(
         )
         allowed = replace(call, request=request)
         assert text(await servers.forward(allowed)) == "secret"
-        while not is_refused(await servers.forward(call)):
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: is_refused_now(servers, call))

@@ -272,8 +272,7 @@ async def test_what_was_written_too_late_to_count_does_not_wait_for_an_answer(
             other.execute("COMMIT")
         monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.DEADLINE", 10)
         # The thread that nobody waits for writes it now, and it is taken back.
-        while not await duty.ledger._owed.pay():
-            await anyio.lowlevel.checkpoint()
+        await until(duty.ledger._owed.pay)
         assert duty.open() == []
 
 
