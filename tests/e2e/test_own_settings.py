@@ -87,7 +87,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         lines.append(f"cd {there['d']}; {_filled(attack.call, there)}\n")
     (here / "all.sh").write_text("".join([*lines, "true\n"]))
     command = f"cd {here} && sh all.sh"
-    done(run(agent, command) if is_ours else _between_looks(agent, top, command))
+    done(run(agent, command) if is_ours else _between_looks(agent, here, command))
     assert installation.outcomes()[-1]["decidedBy"] == "containment"
     found = []
     for number, (name, attack) in enumerate(ATTACKS.items()):
