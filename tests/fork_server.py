@@ -46,6 +46,8 @@ from ironcurtain_proxy.downstream.guardian import prctl
 from ironcurtain_proxy.model.values import _Pattern
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.shell.places import names_a_secret_file
+from ironcurtain_proxy.strict_json import strict_json
 
 NUMBER: Final = struct.Struct("=i")
 LARGEST: Final = 1 << 20
@@ -98,6 +100,8 @@ def rehearse() -> None:
     os.environ.clear()
     os.environ.update(kept)
     is_suspicious(b'"some text"')
+    names_a_secret_file("a.txt")  # a tenth of a proxy that asks about a path
+    strict_json(b'{"a": 1}')
     cli.parser_of(COMMANDS)
     gc.unfreeze()  # a command freezes, and what is frozen is not shown
     for found in gc.get_objects():

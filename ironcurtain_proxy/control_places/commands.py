@@ -359,7 +359,7 @@ def _words_in(parts: Iterable[str]) -> Iterable[str]:
 
 def relative(word: str) -> str:
     """Return a word without what stands for the directory in which it lies."""
-    return _OF_VARIABLE.sub("", word, count=1) if word[:1] in "$/~%{" else word
+    return word[found.end() :] if (found := _OF_VARIABLE.match(word)) else word
 
 
 def is_code(name: str) -> bool:

@@ -20,7 +20,8 @@ the session: one that has read a hostile page is no other session than before.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never, get_args
+from functools import cache
+from typing import ClassVar, Final, Literal, TypeAlias, assert_never, get_args
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -581,8 +582,6 @@ class Unresolvable(Struct, frozen=True, kw_only=True):
 Gathered: TypeAlias = Facts | Unresolvable
 """The result of gathering facts."""
 
-_Marked = TypeVar("_Marked", AccessRequest, Facts)
-
 
 def lasting(facts: Facts) -> Facts:
     """Return facts without those that change by themselves while a call waits for its answer.
@@ -592,9 +591,10 @@ def lasting(facts: Facts) -> Facts:
 
         lasting(Facts(hints={"readOnlyHint": True}, …)) == Facts(hints=None, …)
     """
-    return replace(_without_passing(facts), request=_without_passing(facts.request))
+    request = replace(facts.request, **_passing(type(facts.request)))
+    return replace(facts, request=request, **_passing(type(facts)))
 
 
-def _without_passing(value: _Marked) -> _Marked:
-    defaults = {one.name: one.default for one in structs.fields(value)}
-    return replace(value, **{name: defaults[name] for name in value.passing})
+@cache
+def _passing(kind: type[AccessRequest | Facts]) -> Mapping[str, object]:
+    return {one.name: one.default for one in structs.fields(kind) if one.name in kind.passing}

@@ -1,9 +1,10 @@
-// One session through a client of TypeScript, for `run.py`; prints what it saw as JSON.
+// Sessions through a client of TypeScript, for `run.py`; prints what each saw as JSON.
 //
-//     client.mjs 1|2 legacy|auto|2026-07-28 SERVERS URL|- [COMMAND ...]
+//     client.mjs 1|2 legacy|auto|2026-07-28 SERVERS WAYS [COMMAND ...]
 //
 // SERVERS are the names of servers behind the proxy, with commas; without one, it is alone.
-const [which, mode, names, url, command, ...args] = process.argv.slice(2);
+// WAYS are addresses, with commas, of which each gets a session; `-` is that of COMMAND.
+const [which, mode, names, ways, command, ...args] = process.argv.slice(2);
 const first = which === "1";
 const place = first ? "@modelcontextprotocol/sdk/client/" : "@modelcontextprotocol/client";
 const { Client } = await import(first ? `${place}index.js` : place);
@@ -12,30 +13,35 @@ const http = await import(first ? `${place}streamableHttp.js` : place);
 const types = first ? await import("@modelcontextprotocol/sdk/types.js") : {};
 
 const headers = { Authorization: `Bearer ${process.env.MCP_TOKEN ?? ""}` };
-const transport =
-  url === "-"
-    ? new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" })
-    : new http.StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
-const negotiated = mode === "legacy" || mode === "auto" ? mode : { pin: mode };
-const client = new Client(
-  { name: "typescript", version: "1" },
-  {
-    capabilities: { elicitation: { form: {} } },
-    ...(first ? {} : { versionNegotiation: { mode: negotiated } }),
-  },
-);
-client.setRequestHandler(
-  first ? types.ElicitRequestSchema : "elicitation/create",
-  async () => ({ action: "accept", content: { name: "Ann" } }),
-);
-await client.connect(transport);
-// Counted as it arrives: this SDK drops progress that comes together with the result.
-let moves = [];
-const deliver = transport.onmessage;
-transport.onmessage = (message, besides) => {
-  if (message.method === "notifications/progress") moves.push(message.params.progress);
-  deliver(message, besides);
-};
+let client;
+let moves;
+
+async function connect(url) {
+  const transport =
+    url === "-"
+      ? new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" })
+      : new http.StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+  const negotiated = mode === "legacy" || mode === "auto" ? mode : { pin: mode };
+  client = new Client(
+    { name: "typescript", version: "1" },
+    {
+      capabilities: { elicitation: { form: {} } },
+      ...(first ? {} : { versionNegotiation: { mode: negotiated } }),
+    },
+  );
+  client.setRequestHandler(
+    first ? types.ElicitRequestSchema : "elicitation/create",
+    async () => ({ action: "accept", content: { name: "Ann" } }),
+  );
+  await client.connect(transport);
+  // Counted as it arrives: this SDK drops progress that comes together with the result.
+  moves = [];
+  const deliver = transport.onmessage;
+  transport.onmessage = (message, besides) => {
+    if (message.method === "notifications/progress") moves.push(message.params.progress);
+    deliver(message, besides);
+  };
+}
 
 async function seenOf(name) {
   const [tool, uri] = name ? [`${name}__`, `${name}+note://one`] : ["", "note://one"];
@@ -69,11 +75,16 @@ async function seenOf(name) {
   return seen;
 }
 
-const tools = (await client.listTools()).tools.map((tool) => tool.name);
-const seen = {};
-for (const name of names.split(",")) {
-  const given = tools.filter((tool) => !name || tool.startsWith(`${name}__`));
-  seen[name] = { tools: given.length, ...(await seenOf(name)) };
+const every = [];
+for (const url of ways.split(",")) {
+  await connect(url);
+  const tools = (await client.listTools()).tools.map((tool) => tool.name);
+  const seen = {};
+  for (const name of names.split(",")) {
+    const given = tools.filter((tool) => !name || tool.startsWith(`${name}__`));
+    seen[name] = { tools: given.length, ...(await seenOf(name)) };
+  }
+  await client.close();
+  every.push(seen);
 }
-await client.close();
-process.stdout.write(JSON.stringify(seen), () => process.exit(0));
+process.stdout.write(JSON.stringify(every), () => process.exit(0));

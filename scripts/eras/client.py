@@ -1,8 +1,9 @@
-"""One session through one of three clients of Python, for `run.py`; prints what it saw as JSON.
+"""Sessions through one of three clients of Python, for `run.py`; prints what each saw as JSON.
 
-client.py python-1|python-2|fastmcp legacy|auto|2026-07-28 SERVERS URL|- [COMMAND ...]
+client.py python-1|python-2|fastmcp legacy|auto|2026-07-28 SERVERS WAYS [COMMAND ...]
 
 SERVERS are the names of servers behind the proxy, with commas; without one, the server is alone.
+WAYS are addresses, with commas, of which each gets a session; `-` is that of COMMAND.
 """
 
 import json  # noqa: TID251  a program of its own
@@ -14,7 +15,7 @@ import anyio
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-which, mode, names, url, *command = sys.argv[1:]
+which, mode, names, ways, *command = sys.argv[1:]
 if which == "python-1":
     import httpx as http_library
     from mcp.types import ElicitResult
@@ -39,7 +40,7 @@ async def person_of_fastmcp(*_: object) -> dict:
 
 
 @asynccontextmanager
-async def connected():  # noqa: ANN201
+async def connected(url: str):  # noqa: ANN201
     """Give the streams of a transport."""
     if url == "-":
         there = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
@@ -53,17 +54,17 @@ async def connected():  # noqa: ANN201
 
 
 @asynccontextmanager
-async def session():  # noqa: ANN201
+async def session(url: str):  # noqa: ANN201
     """Give a client, connected."""
     if which == "python-1":
         async with (
-            connected() as (read, write),
+            connected(url) as (read, write),
             ClientSession(read, write, elicitation_callback=person) as client,
         ):
             await client.initialize()
             yield client
     elif which == "python-2":
-        async with Client(connected(), mode=mode, elicitation_callback=person) as client:
+        async with Client(connected(url), mode=mode, elicitation_callback=person) as client:
             yield client
     else:
         if url == "-":
@@ -115,15 +116,18 @@ async def seen_of(client, name: str) -> dict:  # noqa: ANN001
 
 
 async def main() -> None:
-    """Print what is seen of all servers."""
-    seen: dict = {}
-    async with session() as client:
-        listed = await client.list_tools()
-        tools = [tool.name for tool in getattr(listed, "tools", listed)]
-        for name in names.split(","):
-            given = [tool for tool in tools if not name or tool.startswith(f"{name}__")]
-            seen[name] = {"tools": len(given), **await seen_of(client, name)}
-    sys.stdout.write(json.dumps(seen))
+    """Print what is seen of all servers in each session."""
+    every: list[dict] = []
+    for url in ways.split(","):
+        seen: dict = {}
+        async with session(url) as client:
+            listed = await client.list_tools()
+            tools = [tool.name for tool in getattr(listed, "tools", listed)]
+            for name in names.split(","):
+                given = [tool for tool in tools if not name or tool.startswith(f"{name}__")]
+                seen[name] = {"tools": len(given), **await seen_of(client, name)}
+        every.append(seen)
+    sys.stdout.write(json.dumps(every))
 
 
 anyio.run(main)

@@ -5,7 +5,8 @@
 Each client has a session over standard input and output, and one over HTTP. Behind the proxy are
 all servers, each as a process and over HTTP. A client lists the tools of a server, calls one, calls
 one that reports progress, answers a server's question, calls one that waits for a reviewer, reads a
-resource and gets a prompt. A cell of the table counts what came as it should.
+resource and gets a prompt. A cell of the table counts what came as it should. ERAS_PROXY is what
+starts the proxy over standard input and output, if not `python -m ironcurtain_proxy`.
 """
 
 import argparse
@@ -188,7 +189,8 @@ Names = list[str]
 def proxy(variables: dict[str, str]) -> list[str]:
     """Return the command of the proxy, with its variables."""
     own = [f"{name}={value}" for name, value in variables.items()]
-    return ["env", "-u", "PYTHONPATH", *own, sys.executable, "-m", "ironcurtain_proxy"]
+    words = os.environ.get("ERAS_PROXY") or f"{sys.executable} -m ironcurtain_proxy"
+    return ["env", "-u", "PYTHONPATH", *own, *words.split()]
 
 
 def output(command: list[str], **variables: str) -> bytes:
@@ -208,11 +210,12 @@ def output(command: list[str], **variables: str) -> bytes:
 
 
 def seen_by_a_program(
-    client: Program, url: str, variables: dict[str, str], names: Names
+    client: Program, ways: dict[str, str], variables: dict[str, str], names: Names
 ) -> dict[str, dict]:
-    """Return what a client that was written with an SDK sees."""
-    command = [*client.command, ",".join(names), url, *(proxy(variables) if url == "-" else [])]
-    return json.loads(output(command, **client.environment(), MCP_TOKEN=TOKEN) or "{}")
+    """Return what a client that was written with an SDK sees; it is loaded once for all ways."""
+    command = [*client.command, ",".join(names), ",".join(ways.values()), *proxy(variables)]
+    seen = json.loads(output(command, **client.environment(), MCP_TOKEN=TOKEN) or "[]")
+    return dict(zip(ways, seen, strict=bool(seen)))
 
 
 def seen_by_inspector(
@@ -314,14 +317,15 @@ def measured(chosen: list[str], servers: list[str]) -> dict[str, dict[str, dict[
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         variables = installation(directory, addresses)
         threading.Thread(target=approve, args=[directory], daemon=True).start()
-        url = stack.enter_context(front(variables))
+        ways = {"stdio": "-", "http": stack.enter_context(front(variables))}
         for name in chosen:
             started = time.monotonic()
-            look = _SEEN_BY.get(name, seen_by_a_program)
-            found[name] = {
-                over: look(CLIENTS[name], there, variables, names)
-                for over, there in (("stdio", "-"), ("http", url))
-            }
+            client, look = CLIENTS[name], _SEEN_BY.get(name)
+            found[name] = (
+                {over: look(client, url, variables, names) for over, url in ways.items()}
+                if look is not None
+                else seen_by_a_program(client, ways, variables, names)
+            )
             sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
     return found
 
@@ -330,7 +334,8 @@ def cell(client: Program, sessions: dict[str, dict], server: str) -> str:
     """Return how many steps of how many came as they should; those that did not go to stderr."""
     steps = {step: EXPECTED[step] for step in client.steps or EXPECTED}
     right = total = 0
-    for over, seen in sessions.items():
+    for over in ("stdio", "http"):
+        seen = sessions.get(over, {})
         for name in (server, f"{server}http"):
             for step, wanted in steps.items():
                 got = seen.get(name, {}).get(step)

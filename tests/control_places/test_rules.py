@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.control_places.commands import read_commands
+from ironcurtain_proxy.control_places.commands import read_commands, relative
 from ironcurtain_proxy.control_places.git_files import hash_length_of
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
@@ -157,3 +157,8 @@ def test_settings_made_to_be_slow_are_read_in_time_that_grows_with_their_length(
     assert hash_length_of(b"\n" * (1 << 20)) == hash_length_of(b"")
     for piece in ("{", "${", "OPT", "CONFIG", "xargs "):
         read_commands(".envrc", piece * ((1 << 16) // len(piece)))
+
+
+def test_a_word_is_read_without_the_variable_before_it_and_else_whole() -> None:
+    assert relative("${A:-x}/bin/tool") == "bin/tool"
+    assert relative("{a,b}/bin/tool") == "{a,b}/bin/tool"

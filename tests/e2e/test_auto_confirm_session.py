@@ -1,6 +1,7 @@
 """A reviewer that is another session: its own mailbox, its own token, through the real proxy."""
 
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import orjson
@@ -90,18 +91,20 @@ def test_a_session_s_denial_fails_the_call_unless_it_may_not_deny(desk: OpenQues
 
 
 @pytest.mark.requirement("B-60", "B-172", "X-8")
-@pytest.mark.parametrize("word", ["approved", "denied"])
-def test_without_the_token_nothing_happens_and_the_fallback_is_asked(
-    desk: OpenQuestions, word: str
-) -> None:
+def test_without_the_token_nothing_happens_and_the_fallback_is_asked(desk: OpenQuestions) -> None:
     agent = desk.start(
         desk.session(),
         manager("claude_code_high_level", "deciding", "approve"),
         escalation_timeout_minutes=0.12,
     )
     call = agent.start_call("delete_file", {"path": OUTSIDE})
-    for answer in ({}, {"reviewer": "architect_manager"}, {"token": "x" * len(TOKEN)}):
-        desk.person.answer({"decision": word, **answer})
+    claims: tuple[dict[str, str], ...] = (
+        {},
+        {"reviewer": "architect_manager"},
+        {"token": "x" * len(TOKEN)},
+    )
+    for word, claim in product(("approved", "denied"), claims):
+        desk.person.answer({"decision": word, **claim})
     refused = desk.person.command("approve", "all")
     assert refused.returncode == 1
     assert 'only "architect_manager" may answer' in refused.stderr

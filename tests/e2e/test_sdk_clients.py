@@ -6,6 +6,7 @@ The first generation of the Python SDK is installed beside the second (`scripts/
 a process of its own.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,7 @@ def test_clients_of_each_era_use_servers_of_each_era() -> None:
             *(sys.executable, "scripts/eras/run.py"),
             *("--client", "typescript-1", "fastmcp-auto", "--server", "ts1", "alone"),
         ],
+        env={**os.environ, "ERAS_PROXY": " ".join(for_others())},
         cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
