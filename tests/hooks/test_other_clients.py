@@ -4,7 +4,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB
-from ironcurtain_proxy.hooks.places import directory_by
+from ironcurtain_proxy.hooks.places import client_directory, directory_by
 from ironcurtain_proxy.model.values import Json
 from tests.hooks.hooked import CODEX, COPILOT, GEMINI, NODE, OPENCODE, HookedHome
 from tests.hooks.scripted_model import (
@@ -109,27 +110,23 @@ def commands(client: RealClient, *texts: str) -> list[tuple[str, Block]]:
     return [(tool, {argument: text, "description": "x"}) for text in texts]
 
 
-def launched_by_links(client: RealClient, home: HookedHome) -> Path:
-    """Let the client's hooks start by a link, and return it: without it they start nothing."""
-    file = next(
-        one
-        for name in (
-            ".codex/hooks.json",
-            ".gemini/settings.json",
-            ".copilot/hooks/ironcurtain.json",
-            ".config/opencode/ironcurtain.json",
-        )
-        if (one := home.home / name).exists()
-    )
+@contextmanager
+def launched_by_links(client: RealClient, home: HookedHome) -> Iterator[Path]:
+    """Let the client's hooks start by a link, which is given: without it they start nothing."""
+    directory = client_directory(client.name, home.home, home.state)
+    names = ("hooks.json", "settings.json", "hooks/ironcurtain.json", "ironcurtain.json")
+    file = next(one for name in names if (one := directory / name).exists())
     # The launcher is the same for all: each of its two parts is a link for two of the clients.
     word = INTERPRETER if client.name in {"codex", "copilot"} else str(STUB)
     link = home.home / "link"
     link.unlink(missing_ok=True)
     link.symlink_to(word)
     # The word ends a command line's part: a blank follows, or a list's quotation mark.
-    file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', str(link), file.read_text()))
+    before = file.read_text()
+    file.write_text(re.sub(rf'{re.escape(word)}(?=[ "])', str(link), before))
     assert str(link) in file.read_text()
-    return link
+    yield link
+    file.write_text(before)
 
 
 def end_by_signal(client: HookClient, link: Path) -> None:
@@ -142,35 +139,6 @@ def end_by_signal(client: HookClient, link: Path) -> None:
     link.chmod(0o755)
 
 
-def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_runs(
-    client: RealClient, tmp_path: Path
-) -> None:
-    home = hooked(client, tmp_path)
-    link = launched_by_links(client, home)
-    given = ["cat notes.txt", "touch made && curl https://example.com", "ls", "ls", "touch made"]
-    given.append("touch signalled")
-    with serving(commands(client, *given), client.answer) as model:
-        model.before[3] = lambda: os.kill(home.kernel(), signal.SIGKILL)
-        model.before[4] = link.unlink
-        model.before[5] = lambda: end_by_signal(client.name, link)
-        run(client, home, model)
-    # What a client makes of a hook that was killed itself is the client's own.
-    assert (home.workspace / "signalled").exists() == client.is_open
-    texts = [text for _, text in model.results[:5]]
-    assert [client.denied in text for text in texts] == [False, True, False, True, True]
-    assert client.unanswered in texts[1]
-    # A connection that the dying kernel had taken is reset.
-    assert "so nothing was run" in texts[3]
-    assert not (home.workspace / "made").exists()
-    ended = [
-        str(one["result"]["status"]) for one in home.outcomes() if isinstance(one["result"], dict)
-    ]
-    # Copilot asks its user, finds none, and says nothing more of the call.
-    never_ran = "error" if client.name == "copilot" else "denied"
-    assert sorted(ended) == [never_ran, "success", "success"]
-    assert {one["hookClient"] for one in home.records()} == {client.name}
-
-
 def test_no_program_of_a_project_runs_by_what_it_sets_for_commands_alone(
     client: RealClient, tmp_path: Path
 ) -> None:
@@ -181,8 +149,11 @@ def test_no_program_of_a_project_runs_by_what_it_sets_for_commands_alone(
         "gemini": (".gemini/settings.json", f'{{"tools": {{"shell": {{"pager": "{program}"}}}}}}'),
         "opencode": ("opencode.json", f'{{"shell": "{program}", /* c */}}'),
     }
-    if client.name not in settings:
-        pytest.skip("nothing is known by which a project could")
+    if client.name not in settings:  # nothing is known by which a project could
+        with serving(commands(client, LEAVES), client.answer) as model:
+            run(client, home, model)
+        assert client.denied in model.results[0][1]
+        return
     name, text = settings[client.name]
     file = home.workspace / name
     for one in (file, program):
@@ -198,6 +169,7 @@ def test_no_program_of_a_project_runs_by_what_it_sets_for_commands_alone(
     assert not (tmp_path / "ran").exists()
 
 
+LEAVES = "touch made && curl https://example.com"
 READERS: dict[HookClient, tuple[str, str]] = {
     "gemini": ("read_file", "file_path"),
     "copilot": ("view", "path"),
@@ -205,60 +177,98 @@ READERS: dict[HookClient, tuple[str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def moved(
-    client: RealClient, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[HookedHome, list[str]]:
-    """A home whose client has its files elsewhere, and the results of a session there.
+BELOW = ("a%20b.txt", "link/../x.txt", "notes.txt")
+GIVEN = ["cat notes.txt", LEAVES, "ls", "ls", "touch made", "touch signalled"]
 
-    Files are read, and then a command is tried. The start of a client takes seconds.
-    """
-    root = tmp_path_factory.mktemp("moved")
-    variable, _ = DIALECTS[client.name].places.moved_by
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(variable, str(root / "moved"))
-        home = hooked(client, root)
-    home.variables[variable] = str(root / "moved")
+
+class Moved(Struct, frozen=True):
+    """A session of a client that has its files elsewhere. The start of a client takes seconds."""
+
+    home: HookedHome
+    reads: list[str]
+    """The results of reading files."""
+    results: list[str]
+    """Those of the commands that came then, of which the later ones have no kernel or no hook."""
+
+
+def reads(client: RealClient, home: HookedHome) -> list[tuple[str, Block]]:
     (home.workspace / "~").mkdir()
     (home.workspace / "~/x.txt").write_text("taken for the home")
     (home.workspace / "a b.txt").write_text("decoded")
     (home.home / ".config/deep").mkdir(parents=True)
     (home.home / ".config/x.txt").write_text("behind the link")
     (home.workspace / "link").symlink_to(home.home / ".config/deep")
-    named = ("~/x.txt", f"{home.workspace}/a%20b.txt", f"{home.workspace}/link/../x.txt")
-    calls = commands(client, "touch made && curl https://example.com")
-    if client.name in READERS:
-        tool, argument = READERS[client.name]
-        reads = [(tool, {argument: one}) for one in (*named, f"{home.workspace}/notes.txt")]
-        if tool != "read_file":
-            for one in (f"link {home.home}/.config/x.txt", "..\\.config"):
-                given: Block = {"pattern": "link", "path": one, "output_mode": "content"}
-                calls.insert(0, ("grep", given))
-        calls[-1:-1] = [(tool, dict(given)) for tool, given in reads]
-    with serving(calls, client.answer) as model:
-        run(client, home, model)
-    assert len(model.results) == len(calls)
-    return home, [text for _, text in model.results]
+    if client.name not in READERS:
+        return []
+    tool, argument = READERS[client.name]
+    files = ("~/x.txt", *(f"{home.workspace}/{one}" for one in BELOW))
+    read: list[tuple[str, Block]] = [(tool, {argument: one}) for one in files]
+    if tool == "read_file":
+        return read
+    searched: list[tuple[str, Block]] = [
+        ("grep", {"pattern": "link", "path": one, "output_mode": "content"})
+        for one in (f"link {home.home}/.config/x.txt", "..\\.config")
+    ]
+    return searched + read
+
+
+@pytest.fixture(scope="module")
+def moved(client: RealClient, tmp_path_factory: pytest.TempPathFactory) -> Moved:
+    root = tmp_path_factory.mktemp("moved")
+    variable, _ = DIALECTS[client.name].places.moved_by
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable, str(root / "moved"))
+        home = hooked(client, root)
+    home.variables[variable] = str(root / "moved")
+    with launched_by_links(client, home) as link:
+        read = reads(client, home)
+        with serving([*read, *commands(client, *GIVEN)], client.answer) as model:
+            model.before[len(read) + 3] = lambda: os.kill(home.kernel(), signal.SIGKILL)
+            model.before[len(read) + 4] = link.unlink
+            model.before[len(read) + 5] = lambda: end_by_signal(client.name, link)
+            run(client, home, model)
+    texts = [text for _, text in model.results]
+    assert len(texts) == len(read) + len(GIVEN)
+    return Moved(home, texts[: len(read)], texts[len(read) :])
+
+
+def test_calls_run_as_the_policy_says_and_none_without_a_kernel_or_a_hook_that_runs(
+    client: RealClient, moved: Moved
+) -> None:
+    home, texts = moved.home, moved.results[:5]
+    # What a client makes of a hook that was killed itself is the client's own.
+    assert (home.workspace / "signalled").exists() == client.is_open
+    assert [client.denied in text for text in texts] == [False, True, False, True, True]
+    assert client.unanswered in texts[1]
+    # A connection that the dying kernel had taken is reset.
+    assert "so nothing was run" in texts[3]
+    assert not (home.workspace / "made").exists()
+    ended = [
+        str(one["result"]["status"])
+        for one in home.outcomes()
+        if isinstance(one["result"], dict)
+        if isinstance(one["arguments"], dict) and "command" in one["arguments"]
+    ]
+    # Copilot asks its user, finds none, and says nothing more of the call.
+    never_ran = "error" if client.name == "copilot" else "denied"
+    assert sorted(ended) == [never_ran, "success", "success"]
+    assert {one["hookClient"] for one in home.records()} == {client.name}
 
 
 def test_a_client_whose_variable_names_another_place_has_its_hooks_there(
-    client: RealClient, moved: tuple[HookedHome, list[str]]
+    client: RealClient, moved: Moved
 ) -> None:
-    home, results = moved
+    home = moved.home
     assert not (home.home / DIALECTS[client.name].places.directory).exists()
-    assert client.denied in results[-1]
-    assert not (home.workspace / "made").exists()
     place = place_in(client.name, home.home, home.state)
     assert str(place.file).startswith(home.variables[DIALECTS[client.name].places.moved_by[0]])
     assert remove(place) == "restored"
 
 
-def test_a_client_opens_the_file_that_was_judged(
-    client: RealClient, moved: tuple[HookedHome, list[str]]
-) -> None:
+def test_a_client_opens_the_file_that_was_judged(client: RealClient, moved: Moved) -> None:
     if client.name not in READERS:
         pytest.skip("it reads files by commands")
-    *found, _ = moved[1]
+    found = moved.reads
     leaks = ("taken for the home", "decoded", "behind the link")
     assert [[one for one in leaks if one in text] for text in found] == [[]] * len(found)
     assert "old" in found[-1]
@@ -302,14 +312,14 @@ def test_in_opencode_a_call_runs_whose_hook_fails_only_where_hooks_only_record(
 
     def called(*, observes: bool, is_broken: bool = True) -> str:
         install(place_in(client.name, home.home, home.state), observes=observes)
-        if is_broken:
-            launched_by_links(client, home).unlink()
-        words = [str(NODE), "--input-type=module", "-e", CALL, str(plugin)]
-        done = subprocess.run(
-            [*words, "touch made && curl https://example.com"],
-            env=home.environment(), cwd=home.workspace, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return done.stdout
+        with ExitStack() as links:
+            if is_broken:
+                links.enter_context(launched_by_links(client, home)).unlink()
+            words = [str(NODE), "--input-type=module", "-e", CALL, str(plugin), LEAVES]
+            return subprocess.run(
+                words, env=home.environment(), cwd=home.workspace, capture_output=True, text=True,
+                check=True,
+            ).stdout  # fmt: skip
 
     assert called(observes=True, is_broken=False) == "runs\n"
     assert {(one["hookClient"], one["observed"]) for one in home.records()} == {("opencode", True)}
