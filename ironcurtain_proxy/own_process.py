@@ -281,9 +281,8 @@ class RandomIds:
     @staticmethod
     def new() -> RequestId:
         """Return a random UUID for a call; `uuid.uuid4` takes three times as long."""
-        raw = os.urandom(16)
-        one = raw.hex()
-        variant = _VARIANTS[raw[8] & 3]
+        one = os.urandom(16).hex()
+        variant = _VARIANTS[one[16]]
         return RequestId(f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{variant}{one[17:20]}-{one[20:]}")
 
     def new_escalation(self) -> EscalationId:
@@ -291,7 +290,7 @@ class RandomIds:
         return EscalationId(self.new())
 
 
-_VARIANTS: Final = "89ab"
+_VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 """The digits that name the variant of RFC 9562: two random bits are left."""
 
 

@@ -19,7 +19,6 @@ from msgspec import Struct
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.codec import (
     MARK,
-    Malformed,
     MessageId,
     decode,
     message_id,
@@ -94,15 +93,15 @@ ParsedMessage: TypeAlias = Message | GivenAnswer | ErrorReply
 
 def read(line: bytes | Oversize) -> ParsedMessage:
     """Read one line. The agent gets an error for a fault, because it would wait for ever."""
-    if isinstance(line, Oversize):
+    if not isinstance(line, bytes):
         found = recover_id(line.head, line.tail)
         return ErrorReply(
             INVALID_REQUEST, f"message of {line.size} bytes is larger than allowed", found
         )
     message = decode(line)
-    if isinstance(message, Malformed) and line.startswith(MARK):
+    if not isinstance(message, dict) and line.startswith(MARK):
         message = decode(line.removeprefix(MARK))  # .NET writes one before its first message
-    if isinstance(message, Malformed):
+    if not isinstance(message, dict):
         code = INVALID_REQUEST if message.is_json else PARSE_ERROR
         return ErrorReply(code, f"invalid message: {message.reason}", message.id)
     method, params, given_id = message.get("method"), message.get("params"), message.get("id")

@@ -104,12 +104,11 @@ class AgentTransport(Struct, eq=False):
         if not isinstance(result, EncodedResult):
             self.post({"jsonrpc": "2.0", "id": request_id, **answer})
             return
-        name = b"%d" % request_id if type(request_id) is int else written_id(request_id)
-        head = b'{"jsonrpc":"2.0","id":%b,"result":' % name
         text = result.text if result.text.isascii() else escaped(result.text)
+        head = b"".join((b'{"jsonrpc":"2.0","id":', written_id(request_id), b',"result":'))
         try:
             if len(text) < _LARGEST_AT_ONCE:
-                self.out.write(b"%b%b}\n" % (head, text))
+                self.out.write(b"".join((head, text, b"}\n")))
             else:
                 # Not copied into the message.
                 self.out.write_parts(head, text, b"}\n")

@@ -202,10 +202,10 @@ class RecordEncoder:
             rest = self._rest_of_success(record, result)
         else:
             rest = b"%b,%b" % (self._outcome(record, limits), self._origin(record))
-        if head.arguments.size is None:
-            return b"{%b,%b}" % (head.written, rest)
-        digest = {"size": head.arguments.size, "sha256": head.arguments.sha256}
-        return b"{%b,%b,%b}" % (head.written, rest, _members({"argumentsDigest": digest}))
+        if head.arguments.size is not None:
+            digest = {"size": head.arguments.size, "sha256": head.arguments.sha256}
+            rest = b"%b,%b" % (rest, _members({"argumentsDigest": digest}))
+        return b",".join((head.written, rest)) + b"}"
 
     def encode_counted(self, counted: Counted) -> bytes:
         """Encode counted denied calls as one record."""
@@ -216,7 +216,7 @@ class RecordEncoder:
             for (server, tool, rule, by), count in counted.kinds.most_common()
         ]
         fields: dict[str, object] = {
-            "timestamp": _timestamp(first.timestamp),
+            "timestamp": _timestamp(first.timestamp).decode(),
             "requestId": "",
             "serverName": "",
             "toolName": "",
@@ -229,7 +229,7 @@ class RecordEncoder:
             "client": self._text(first.client, SHORT),
             "decidedBy": in_record(first.decided_by),
             "count": counted.total,
-            "until": _timestamp(counted.until),
+            "until": _timestamp(counted.until).decode(),
             "of": shape_value(of, redaction=self._redaction),
         }
         return orjson.dumps(fields)
@@ -255,13 +255,15 @@ class RecordEncoder:
     def _beginning(self, record: AuditRecord, arguments: Shaped, limits: RecordLimits) -> bytes:
         names = ("names", record.server, record.tool, limits.value)
         decision = ("decision", record.effect, record.rule, record.reason, limits.value)
-        moment = {"timestamp": _timestamp(record.timestamp), "requestId": record.request_id}
-        return b'%b,%b,"arguments":%b,%b' % (
-            _members(moment),
+        # Joined, which takes a quarter of the time of `%`.
+        members = [
+            b'{"timestamp":"%b"' % _timestamp(record.timestamp),
+            b'"requestId":' + orjson.dumps(record.request_id),
             self._parts.get(names) or self._keep(names, self._names(record, limits)),
-            arguments.raw,
+            b'"arguments":' + arguments.raw,
             self._parts.get(decision) or self._keep(decision, self._decision(record, limits)),
-        )
+        ]
+        return b",".join(members)
 
     def _names(self, record: AuditRecord, limits: RecordLimits) -> dict[str, object]:
         return {
@@ -408,12 +410,11 @@ def _members(fields: Mapping[str, object]) -> bytes:
         return orjson.dumps(shape_fields(fields))[1:-1]
 
 
-def _timestamp(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> bytes:
     """Return the time as JavaScript writes it (RFC 3339): `2026-11-21T20:30:50.799Z`."""
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     # orjson writes the seconds: `isoformat` takes twice as long.
-    return (b"%b.%03dZ" % (orjson.dumps(moment)[1:20], moment.microsecond // 1000)).decode()
+    return b"%b.%03dZ" % (orjson.dumps(moment)[1:20], moment.microsecond // 1000)
 
 
 def summarize(result: ToolResult) -> ResultSummary:

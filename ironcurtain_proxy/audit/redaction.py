@@ -277,18 +277,19 @@ def is_suspicious(raw: bytes) -> bool:
     found = _words_in(squeezed) if has_words else _NO_WORDS
     if found and (min(found) < _TELLING_COUNT or b"-----BEGIN" in raw or b"eyJ" in raw):
         return True
-    if _NINE_DIGITS in squeezed and (
+    # `in` tries a number first, and makes an error of each text: five times the time of `find`.
+    if squeezed.find(_NINE_DIGITS) >= 0 and (
         not _SSN_PLACES.isdisjoint(found) or holds_number(raw, *_digits_in(raw, squeezed))
     ):
         return True
-    if b"@" in raw and b"://" in raw:
+    if raw.find(b"@") >= 0 and b"://" in raw:
         return True
-    if b"=" in raw and _QUERY.search(raw):
+    if raw.find(b"=") >= 0 and _QUERY.search(raw):
         return True
-    if b" " in raw and holds_command(raw):
+    if raw.find(b" ") >= 0 and holds_command(raw):
         return True
     runs = raw.translate(RUNS)
-    return (LONG_RUN in runs and holds_key(raw, runs)) or (
+    return (runs.find(LONG_RUN) >= 0 and holds_key(raw, runs)) or (
         bool(credentials_named().find_matches_as_indexes(raw.lower())) and holds_written(raw)
     )
 

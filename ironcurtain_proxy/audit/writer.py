@@ -300,7 +300,8 @@ class LogFile:
         if self._max_bytes is not None and self.is_full(len(data)):
             self._rotate_if_possible()
         try:
-            self._write_whole(data)
+            if (written := self._write(self._file, data)) < len(data):
+                self._write_rest(data, written)
         except OSError:
             # A line that was not acknowledged must not stay in the middle of the log.
             with suppress(OSError):
@@ -315,8 +316,7 @@ class LogFile:
         """Close the descriptor. No thread may use the file afterwards."""
         os.close(self._file)
 
-    def _write_whole(self, data: bytes) -> None:
-        written = self._write(self._file, data)
+    def _write_rest(self, data: bytes, written: int) -> None:
         while written < len(data):
             # A full disk takes what fits; the next attempt says why it took no more.
             more = self._write(self._file, data[written:])

@@ -498,11 +498,11 @@ class Conversation:
     def _settle_at_once(self, line: bytes) -> bool:
         """Handle a line if it answers a request that waits; `run` handles all others."""
         size = len(line)
-        if b'"method"' in line[:_HEAD] or (size > SMALL and not self._capacity.fits(size)):
+        if line.find(b'"method"', 0, _HEAD) >= 0 or not self._capacity.fits(size):
             return False
         guess = guess_digest(line) if size >= LONG_RESULT else None
         message = decode(line)
-        if isinstance(message, Malformed) or "method" in message:
+        if not isinstance(message, dict) or "method" in message:
             return False
         if type(said := message.get("id")) is not int or said not in self._answers:
             return False

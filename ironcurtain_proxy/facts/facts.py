@@ -311,7 +311,7 @@ class FactReader:
                 facts += argument.absent
                 continue
             outcome = self._one(plan, argument, value)
-            if isinstance(outcome, Refusal):
+            if not isinstance(outcome, tuple):
                 return unresolvable(_about(argument.name, outcome))
             found, spelled = outcome
             facts += found

@@ -288,7 +288,7 @@ class Resolver:
     async def gather(self, call: Operation) -> Gathered:
         """Gather the facts of a call."""
         gathered = await self._facts_of(call)
-        if isinstance(gathered, Unresolvable) or call.method in QUESTION_METHODS:
+        if not isinstance(gathered, Facts) or call.method in QUESTION_METHODS:
             return gathered
         looked_up = self.origins(gathered.request)
         if looked_up is not None and (targets := await looked_up):
@@ -314,7 +314,7 @@ class Resolver:
             return unresolvable(f"The tool {tool.held}. {HELD_ADVICE}", HELD_RULE)
         plan = None if tool.annotation is None else self._facts.plan(tool.annotation)
         gathered = await self._gather(call, tool, plan)
-        if isinstance(gathered, Unresolvable):
+        if not isinstance(gathered, Facts):
             return gathered
         hints = tool.definition.raw.get("annotations")
         facts = replace(gathered, hints=hints) if isinstance(hints, dict) else gathered

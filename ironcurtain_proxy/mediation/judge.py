@@ -52,7 +52,6 @@ from ironcurtain_proxy.model.request import (
     Gathered,
     NamedBy,
     ParsedCommand,
-    Unresolvable,
     lasting,
 )
 from ironcurtain_proxy.model.values import Json
@@ -352,7 +351,7 @@ def judge(
 
 
 def _judged(gathered: Gathered, policy: Policy, overlay: Overlay, tool: NamedTool) -> Judgement:
-    if isinstance(gathered, Unresolvable):
+    if not isinstance(gathered, Facts):
         return Judgement(decision=Deny(gathered.ground))
     request = gathered.request
     kernel = authorize(request, policy)

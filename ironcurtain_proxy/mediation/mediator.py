@@ -52,8 +52,8 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, ProgressListener
-from ironcurtain_proxy.model.reply import Refused, RefusedBy, Reply
-from ironcurtain_proxy.model.request import Facts, Unresolvable
+from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy, Reply
+from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Turn, World
 
@@ -110,13 +110,13 @@ class Mediator(Struct, frozen=True, kw_only=True):
         """Carry a call to its reply by the first policy that stays in force until it is sent."""
         reply = await self._attempt(case)
         for _ in range(_MOST_AGAIN):
+            if isinstance(reply, Answered) or not isinstance(reply, Superseded | Edited):
+                return reply
             if isinstance(reply, Superseded):
                 await self.journal.unused(case.question)
                 case.start_over()
-            elif isinstance(reply, Edited):
-                await self.journal.unused(reply.question)
             else:
-                return reply
+                await self.journal.unused(reply.question)
             reply = await self._attempt(case, is_first=False)
         if isinstance(reply, Superseded | Edited):
             case.overrule(CHANGED)
@@ -143,7 +143,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         if is_first and self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
-        if isinstance(facts, Unresolvable):
+        if not isinstance(facts, Facts):
             return await refuse_judged(self.journal, case, "arguments", facts.ground)
         if isinstance(judged.decision, Deny):
             return await refuse_judged(self.journal, case, "policy", judged.decision.ground)
@@ -299,7 +299,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
     async def _forward(self, case: Case, facts: Facts, consent: Consent) -> Reply:
         decision, settlement = case.decision, case.settlement
         settled = settlement is not None and settlement.effect == "allow"
-        if isinstance(decision, Deny) or (isinstance(decision, Escalate) and not settled):
+        if not (isinstance(decision, Allow) or (isinstance(decision, Escalate) and settled)):
             raise KernelError("a call that was not allowed came to be forwarded")
         opening = self.containing.record_opening(case, facts, consent.opening)
         # (7) Intent: without an intent record, nothing is forwarded.

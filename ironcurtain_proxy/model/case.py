@@ -28,7 +28,6 @@ from ironcurtain_proxy.model.decision import (
     Deny,
     Effect,
     Engine,
-    Escalate,
     Grants,
     Ground,
     LlmApprover,
@@ -202,7 +201,7 @@ class Case(Struct, kw_only=True, eq=False):
         """The reason that allowed a forwarded call, in the words of the record."""
         by = KERNEL if self.settlement is None else self.settlement.decided_by
         changed = () if self.edited is None else self.edited.names
-        return Allowed(self.decision.ground.rule, by, changed)
+        return Allowed((self.overruled or self.judged.decision).ground.rule, by, changed)
 
     def locate(self, server: str, tool: str) -> None:
         """Note that a server with the tool has started."""
@@ -332,7 +331,7 @@ class Case(Struct, kw_only=True, eq=False):
     ) -> AuditRecord:
         arrival, call = self.arrival, self.call
         decision, settlement = self.overruled or self.judged.decision, self.settlement
-        escalated = isinstance(decision, Escalate)
+        escalated = decision.effect == "escalate"
         denied = result is not None and result.status == "denied"
         asked = None if result is None else result.asked
         ground = decision.ground
