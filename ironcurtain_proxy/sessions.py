@@ -57,7 +57,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.session_state import read_user_context
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import object_of, text_of
+from ironcurtain_proxy.model.values import lazy, object_of, text_of
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import make_private_directory, read_beginning, write_whole
 from ironcurtain_proxy.strict_json import strict_json
@@ -69,7 +69,7 @@ from ironcurtain_proxy.strict_json import strict_json
 
 FILE_NAME: Final = "session.json"
 _MOST_BYTES: Final = 1 << 18
-_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_SESSION: Final = lazy(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
 class SessionConfiguration(Struct, frozen=True, kw_only=True):

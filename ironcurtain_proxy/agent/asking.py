@@ -9,7 +9,6 @@ are untrusted: they are bounded, and quoted under a line of ours, so that no ser
 proxy or for another server.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -38,7 +37,7 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Caller, Method, ProgressListener
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.values import Arguments, Json, object_of
+from ironcurtain_proxy.model.values import Arguments, Json, lazy, object_of
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.rounds import Rounds
@@ -330,7 +329,7 @@ _MOST_TITLE: Final = 100
 _MOST_EXTENSIONS: Final = 32
 _MOST_OF_EXTENSION: Final = 1024
 _MOST_LEVELS: Final = 64
-_EXTENSION: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}/[a-zA-Z0-9._-]{1,100}")
+_EXTENSION: Final = lazy(r"[a-zA-Z0-9._-]{1,100}/[a-zA-Z0-9._-]{1,100}")
 _CUT: Final = " … (cut by ironcurtain-proxy)"
 
 

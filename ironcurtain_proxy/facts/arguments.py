@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.annotation import (
     ToolAnnotation,
 )
 from ironcurtain_proxy.model.request import ArgumentFact
-from ironcurtain_proxy.model.values import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json, lazy
 
 if TYPE_CHECKING:
     import can_ada
@@ -42,8 +42,8 @@ LOOK_ALIKES: Final = frozenset(
     "\u2024\u2025\ufe30\ufe52\uff0e\u2100\u2101\u2105\u2106\uff0f\u2044\u2215\u29f8"
 )
 
-_FILE_URL: Final = re.compile(r"file:", re.IGNORECASE)
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECASE)
+_FILE_URL: Final = lazy(r"file:", re.IGNORECASE)
+_BAD_ESCAPE: Final = lazy(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECASE)
 
 
 class Refusal(Struct, frozen=True):
@@ -393,13 +393,13 @@ def lacks_path(annotation: ToolAnnotation, arguments: Arguments) -> bool:
 # --- urls
 
 
-_SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
+_SCP_REMOTE: Final = lazy(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
 _ORDINARY: Final = ("https://", "http://", "ssh://", "git://")
-_EXPLICIT_SCP: Final = re.compile(r"[\w.+-]+@[^:]+:", re.ASCII)
+_EXPLICIT_SCP: Final = lazy(r"[\w.+-]+@[^:]+:", re.ASCII)
 
 # URLs that every parser reads alike: "//", one "@" at most, no escapes in the host. A word without
 # a scheme is no URL.
-_PLAIN_URL: Final = re.compile(
+_PLAIN_URL: Final = lazy(
     r"[A-Za-z0-9._~/-]*|"
     r"[A-Za-z][A-Za-z0-9+.-]*://"
     r"(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?"

@@ -10,7 +10,6 @@ large, or if it refers to itself without going deeper into the value.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from itertools import islice
@@ -35,7 +34,7 @@ from ironcurtain_proxy.model.annotation import (
     declared_arguments,
     resolved,
 )
-from ironcurtain_proxy.model.values import Arguments, Json, list_of, object_of
+from ironcurtain_proxy.model.values import Arguments, Json, lazy, list_of, object_of
 
 # --- schema cost
 
@@ -301,7 +300,7 @@ def _compiled(schema: Json, found: dict[str, Json], left_out: tuple[str, ...]) -
     return CompiledSchema(schema, validator, properties, names, left_out, tuple(places))
 
 
-_PLACE: Final = re.compile(r"(?:\.{1,2}|~)?/.*|\.{1,2}|~")
+_PLACE: Final = lazy(r"(?:\.{1,2}|~)?/.*|\.{1,2}|~")
 """A text that is a path wherever it stands: `$` and `main` may be anything."""
 
 

@@ -28,7 +28,7 @@ from msgspec.json import Decoder, Encoder
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.operation import VERSION_KEY
 from ironcurtain_proxy.model.server import ToolDefinition
-from ironcurtain_proxy.model.values import Json, text_of
+from ironcurtain_proxy.model.values import Json, lazy, text_of
 
 MessageId: TypeAlias = int | str | float
 """A JSON-RPC id that can be answered: no null and no container. A fraction is bad manners only."""
@@ -45,7 +45,7 @@ LONG_TEXT: Final = 4 << 20
 MARK: Final = b"\xef\xbb\xbf"
 """The byte order mark in UTF-8."""
 
-_HALVES: Final = re.compile(
+_HALVES: Final = lazy(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
@@ -66,10 +66,10 @@ _EDGE: Final = 4096
 
 _VALUE: Final = rb'(-?[0-9]{1,18}|"(?:[^"\\\x00-\x1f]|\\.){0,200}")'
 # The edge can cut a string; unmatched, each quote in it would be tried again.
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]')
-_HEAD_ID: Final = re.compile(rb"\s*:\s*" + _VALUE + rb"\s*[,}]")
+_TOKEN: Final = lazy(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]')
+_HEAD_ID: Final = lazy(rb"\s*:\s*" + _VALUE + rb"\s*[,}]")
 # The last member of the outermost object, or the last but the version.
-_TAIL_ID: Final = re.compile(
+_TAIL_ID: Final = lazy(
     rb'[,{]\s*"id"\s*:\s*' + _VALUE + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
 )
 
@@ -372,12 +372,12 @@ NAMING: Final = {
 _MIRRORED: Final = "x-mcp-header"
 PARAMETER: Final = "mcp-param-"
 """How the header of an argument begins."""
-_HEADER_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
-_PLAIN: Final = re.compile(r"[\x20-\x7e]*")
-_WRAPPED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
+_HEADER_TOKEN: Final = lazy(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
+_PLAIN: Final = lazy(r"[\x20-\x7e]*")
+_WRAPPED: Final = lazy(r"=\?base64\?.*\?=", re.DOTALL)
 _PRIMITIVE: Final = frozenset({"string", "integer", "boolean"})
-_WHOLE: Final = re.compile(r"-?[0-9]+")
-_FRACTION: Final = re.compile(r"(?<=[0-9])\.0+\Z")
+_WHOLE: Final = lazy(r"-?[0-9]+")
+_FRACTION: Final = lazy(r"(?<=[0-9])\.0+\Z")
 _LONGEST_HEADER: Final = 8192
 _DEEPEST: Final = 64
 

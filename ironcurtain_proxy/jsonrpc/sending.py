@@ -16,7 +16,6 @@ import asyncio  # noqa: TID251  futures and timers, see above
 import contextlib
 import logging
 import math
-import re
 import sys
 import threading
 from collections import deque
@@ -24,6 +23,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from hashlib import sha256
 from typing import Final, Generic, Self, TypeVar
+
+from ironcurtain_proxy.model.values import lazy
 
 _log: Final = logging.getLogger(__name__)
 
@@ -417,8 +418,8 @@ LONG_RESULT: Final = 1 << 20
 
 _EDGE: Final = 128
 _ENVELOPE: Final = rb'"jsonrpc":"2\.0"|"id":(?:[0-9]{1,18}|"[^"\\]{0,40}")'
-_BEFORE: Final = re.compile(rb'\{(?:(?:%b),)*"result":' % _ENVELOPE)
-_AFTER: Final = re.compile(rb"(?:,(?:%b))*\}\s*\Z" % _ENVELOPE)
+_BEFORE: Final = lazy(rb'\{(?:(?:%b),)*"result":' % _ENVELOPE)
+_AFTER: Final = lazy(rb"(?:,(?:%b))*\}\s*\Z" % _ENVELOPE)
 
 
 class GuessedDigest:

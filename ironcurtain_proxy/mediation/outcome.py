@@ -1,6 +1,5 @@
 """The answer of a server: recorded, withheld where it must be, and given to the agent."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
@@ -31,10 +30,10 @@ from ironcurtain_proxy.model.reply import (
 )
 from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.model.server import ResultRules, ToolResult
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, lazy
 from ironcurtain_proxy.ports import Pins, World
 
-_ESCAPES: Final = re.compile(
+_ESCAPES: Final = lazy(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, movement
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, the clipboard
     r"|\x9b[0-?]*[ -/]*[@-~]"

@@ -51,7 +51,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.values import Json, RealPath, SqlEffect, is_at_most
+from ironcurtain_proxy.model.values import Json, RealPath, SqlEffect, is_at_most, lazy
 
 ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
 """The comparison of list entries: as host patterns, or as text without regard to case."""
@@ -549,7 +549,7 @@ _LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
 _SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = get_args(SqlBound)
 
 
-_AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
+_AMBIGUOUS: Final = lazy(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

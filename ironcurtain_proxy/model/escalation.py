@@ -7,7 +7,6 @@ proxy's words. A name with a blank or a sign of punctuation in it could go on as
 proxy's own; so such a name stands in quotes.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, Literal, NewType, TypeAlias
@@ -21,7 +20,7 @@ from ironcurtain_proxy.model.grant import Candidate, Pattern, SandboxOpening, sh
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.request import NOWHERE, AccessRequest, CommandPlace, ParsedCommand
 from ironcurtain_proxy.model.signing import SignatureNeed
-from ironcurtain_proxy.model.values import Arguments, Json, WithNotes
+from ironcurtain_proxy.model.values import Arguments, Json, WithNotes, lazy
 
 EscalationId = NewType("EscalationId", str)
 """A random UUID. Files are named by it, so it has no other form."""
@@ -430,7 +429,7 @@ SENSITIVE: Final = "which commonly holds secrets"
 _LONGEST: Final = 72
 _TAIL: Final = 48
 """The characters at the end that a cut keeps: they say whose host it is, and which file."""
-_PLAIN_NAME: Final = re.compile(r"[^\s\"',;:!?()]+(?::[^\s\"',;:!?()]+)*")
+_PLAIN_NAME: Final = lazy(r"[^\s\"',;:!?()]+(?::[^\s\"',;:!?()]+)*")
 _MOST_NAMED: Final = 2
 
 

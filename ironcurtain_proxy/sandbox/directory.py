@@ -45,7 +45,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.model.values import Json, lazy
 from ironcurtain_proxy.private_files import closed_after
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"
 _LONGEST: Final = 107 - len(f"/{_PREFIX}01234567") - len("/claude-http-0123456789abcdef.sock")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+", re.ASCII)
+_PLAIN: Final = lazy(r"[A-Za-z0-9/._-]+", re.ASCII)
 _TRIES: Final = 20
-NAME: Final = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}", re.ASCII)
+NAME: Final = lazy(rf"{_PREFIX}[a-z0-9_]{{8}}", re.ASCII)
 """The names of such directories."""
 OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """The flags for opening such a directory."""
@@ -163,8 +163,8 @@ def prepare(directory: str, mounts: Sequence[str] = ()) -> None:
 # --- abandoned
 
 
-_SOCKET: Final = re.compile(r"(?:claude|srt)-[A-Za-z0-9-]{1,64}\.sock", re.ASCII)
-_FOLDER: Final = re.compile(r"claude-empty-[A-Za-z0-9]{1,16}|empty", re.ASCII)
+_SOCKET: Final = lazy(r"(?:claude|srt)-[A-Za-z0-9-]{1,64}\.sock", re.ASCII)
+_FOLDER: Final = lazy(r"claude-empty-[A-Za-z0-9]{1,16}|empty", re.ASCII)
 """srt's, and where it is tried."""
 
 
@@ -241,7 +241,7 @@ def _opened(name: str, parent: int | None = None) -> Iterator[int]:
 
 
 _SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
-_DOMAIN: Final = re.compile(
+_DOMAIN: Final = lazy(
     r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*",
     re.ASCII | re.IGNORECASE,
 )

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.values import Json, RealPath, object_of
+from ironcurtain_proxy.model.values import Json, RealPath, lazy, object_of
 from ironcurtain_proxy.private_files import read_regular
 from ironcurtain_proxy.shell.launchers import (
     Launched,
@@ -34,7 +34,7 @@ from ironcurtain_proxy.shell.launchers import (
 _MOST_LINKS: Final = 40
 """The most links in a path, as in the kernel."""
 
-_NPM_PREFIX: Final = re.compile(r"^[^\S\n]*+prefix[^\S\n]*=\s*(\S.*?)\s*$", re.MULTILINE)
+_NPM_PREFIX: Final = lazy(r"^[^\S\n]*+prefix[^\S\n]*=\s*(\S.*?)\s*$", re.MULTILINE)
 
 
 class SearchPlaces(Struct, frozen=True, kw_only=True):

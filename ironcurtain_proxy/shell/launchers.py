@@ -15,17 +15,19 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from ironcurtain_proxy.model.values import lazy
+
 # --- launched packages
 
 
 _FLAGS: Final = re.IGNORECASE | re.ASCII
-_NPM: Final = re.compile(r"((?:@[a-z0-9~-][\w.~-]*/)?[a-z0-9~-][\w.~-]*)(?:@(.*))?", _FLAGS)
-_PYTHON: Final = re.compile(r"([a-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*((?:[=<>!~@].*)?)", _FLAGS)
-_EXACT_NPM: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]*)?", _FLAGS)
-_EXACT_PYTHON: Final = re.compile(r"\d[\w.+!-]*", _FLAGS)
+_NPM: Final = lazy(r"((?:@[a-z0-9~-][\w.~-]*/)?[a-z0-9~-][\w.~-]*)(?:@(.*))?", _FLAGS)
+_PYTHON: Final = lazy(r"([a-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*((?:[=<>!~@].*)?)", _FLAGS)
+_EXACT_NPM: Final = lazy(r"\d+\.\d+\.\d+(?:[-+][\w.+-]*)?", _FLAGS)
+_EXACT_PYTHON: Final = lazy(r"\d[\w.+!-]*", _FLAGS)
 _ARCHIVES: Final = (".whl", ".zip", ".tar.gz")
-_URL: Final = re.compile(r"(?:git\+)?(?:https?|ssh|git|file)://.+", _FLAGS)
-_REVISION: Final = re.compile(r"^(.*://(?:[^@/]*@)?[^@]*?)(?:@([^@/][^@]*))?$")
+_URL: Final = lazy(r"(?:git\+)?(?:https?|ssh|git|file)://.+", _FLAGS)
+_REVISION: Final = lazy(r"^(.*://(?:[^@/]*@)?[^@]*?)(?:@([^@/][^@]*))?$")
 
 
 class Package(Struct, frozen=True, kw_only=True):
@@ -229,13 +231,13 @@ def _launchers() -> tuple[_Launcher, ...]:
     return tuple(found)
 
 
-_PROGRAM: Final = re.compile(r"[a-z0-9_][\w.-]*", re.IGNORECASE | re.ASCII)
+_PROGRAM: Final = lazy(r"[a-z0-9_][\w.-]*", re.IGNORECASE | re.ASCII)
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _LONG_FLAG: Final = frozenset(
     {"rm", "interactive", "tty", "detach", "init", "privileged", "read-only", "publish-all"}
     | {"no-healthcheck", "oom-kill-disable", "quiet", "sig-proxy", "disable-content-trust"}
 )
-_SHORT_FLAGS: Final = re.compile(r"-[itdPq]+")
+_SHORT_FLAGS: Final = lazy(r"-[itdPq]+")
 
 
 def launched(command: str, args: Sequence[str]) -> Launched | None:
