@@ -30,6 +30,7 @@ from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.reading.document import Report, strictly
 from ironcurtain_proxy.config.reading.reading import is_there, read_text
 from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.downstream.process import raise_limit
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import sessions_directory
@@ -307,7 +308,10 @@ def run_desk(options: argparse.Namespace) -> int:
     origin = urlsplit(options.url)
     if origin.scheme not in {"https", "http"} or not origin.netloc or origin.path not in {"", "/"}:
         raise ConfigurationError("--url must be such as https://questions.example.com")
-    own = f"{origin.scheme}://{origin.netloc}"
+    # As browsers name it.
+    usual = ":443" if origin.scheme == "https" else ":80"
+    own = f"{origin.scheme}://{origin.netloc.lower().removesuffix(usual)}"
+    raise_limit()
     given = read_private(options.secret_file, 4096, "secret file")
     sees = tuple([(one[0], one[2]) for one in [one.partition("=") for one in options.groups]])
     if not all(all(one) for one in sees):

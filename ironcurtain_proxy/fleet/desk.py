@@ -6,6 +6,7 @@ of the browser, or with the command that the page names. That computes the diges
 anew; with a passkey a person believes what the page shows.
 """
 
+import resource
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
@@ -50,6 +51,8 @@ _AT_ONCE = 200
 """The streams that write before other requests have their turn."""
 _ANSWERS = 20
 """The answers that wait for their machines at a time, each in a thread."""
+_OTHER_FILES = 128
+"""Files that open pages leave for answers, logins and the database."""
 _LOGINS = 4
 """The logins that wait for the provider at a time: it may be away, and no thread left else."""
 _QUEUE_SECONDS = 5.0
@@ -124,6 +127,8 @@ class Desk:
         """The line of those who see the same machines and have seen the same change, and when it
         was written."""
         # Of the threads that all requests share, some are left by those that wait for others.
+        self._open_pages = 0
+        self._most_pages = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
         self._answering = anyio.CapacityLimiter(_ANSWERS)
         self._logging_in = anyio.Semaphore(_LOGINS)
 
@@ -201,6 +206,8 @@ class Desk:
 
     async def _questions(self, request: Request) -> Response:
         seen = await self._seen(key := _key(request))
+        if self._open_pages >= self._most_pages:
+            raise HTTPException(503, "too many pages are open here: close some (`ulimit -n`)")
         return StreamingResponse(self._lines(key, seen), media_type="application/x-ndjson")
 
     async def _lines(self, key: str, seen: tuple[str, ...]) -> AsyncIterator[bytes]:
@@ -211,12 +218,16 @@ class Desk:
         """
         digest, number, known = digest_of(key), 0, list[PendingRequest]()
         turn = self._streams.turn
-        while not self._problem and (digest in self._pages or await self._is_open(key)):
-            line = self._line(seen, number, known)
-            number, known = self._number, self._waiting
-            yield line
-            await self._streams.wait(turn)
-            turn = self._streams.turn
+        self._open_pages += 1
+        try:
+            while not self._problem and (digest in self._pages or await self._is_open(key)):
+                line = self._line(seen, number, known)
+                number, known = self._number, self._waiting
+                yield line
+                await self._streams.wait(turn)
+                turn = self._streams.turn
+        finally:
+            self._open_pages -= 1
 
     def _line(self, seen: tuple[str, ...], number: int, known: Collection[PendingRequest]) -> bytes:
         """Return what is new to pages that see the same machines, written once for all of them.

@@ -22,6 +22,7 @@ from msgspec.json import encode
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.fleet.database import FleetDatabase
+from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.signing import base64_of
 
 _TICKET_SECONDS: Final = 60
@@ -239,11 +240,12 @@ class Logins:
         names = [claims.get(one) for one in ("email", "preferred_username", "name", "sub")]
         name = next((one for one in names if isinstance(one, str) and one), "")
         said = claims.get(self._provider.claim)
-        groups = [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+        words = [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+        # People choose their names, and the database takes no NUL and no half of a character.
         return Account(
-            id=str(claims["sub"])[:_MOST_NAME],
-            name=name[:_MOST_NAME],
-            groups=tuple(groups),
+            id=visible(str(claims["sub"]))[:_MOST_NAME],
+            name=visible(name)[:_MOST_NAME],
+            groups=tuple([one for one in words if one == visible(one)]),
         )
 
     def _address(self, name: str) -> str:

@@ -36,7 +36,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -357,7 +357,11 @@ async def body_of(request: Request) -> dict[str, object]:
     Raises:
         HTTPException: the body is of another type, or is no JSON object.
     """
-    if not (body := await request.body()):
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400, "the request ends early") from None
+    if not body:
         return {}
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

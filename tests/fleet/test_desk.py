@@ -1,8 +1,10 @@
 """The page of all machines: a real login, a real database, and no way to approve."""
 
 import re
+import resource
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -19,7 +21,7 @@ from tests.e2e.raw_client import at
 from tests.fleet.conftest import Machine
 from tests.fleet.pages import Pages, logged_in, opened, person
 from tests.fleet.test_relay import asks, the_only
-from tests.program import PATIENCE, ROOT, free_port, wait_until
+from tests.program import PATIENCE, PROXY, ROOT, free_port, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -131,6 +133,38 @@ def test_a_provider_that_does_not_answer_holds_few_logins_and_nobody_else(pages:
         silent.close()
         # One whose login was given up has hung up.
         assert len([one for one in held if not is_ended(one)]) <= 4
+
+
+def test_the_page_opens_as_many_files_as_it_may_and_knows_how_browsers_name_it(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    argv = [
+        "prlimit", "--nofile=300:2000", *PROXY, "desk", "--database", postgres_url,
+        "--port", str(free_port()), "--url", "https://Questions.example.com:443/", "--issuer", "https://login.example.com",
+        "--client", "page", "--secret-file", str(secret),
+    ]  # fmt: skip
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as desk:
+        assert desk.stdout is not None
+        said, files = desk.stdout.readline(), resource.prlimit(desk.pid, resource.RLIMIT_NOFILE)
+        desk.terminate()
+    assert said.startswith("https://questions.example.com/ shows")
+    assert files == (2000, 2000)
+
+
+def test_a_body_that_ends_early_leaves_no_traceback(pages: Pages, tmp_path: Path) -> None:
+    host = urlsplit(pages.origin).netloc
+    head = f"POST /api/page HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n{{"
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", pages.ports[0])) as stranger:
+            stranger.sendall(head.encode())
+    with person() as browser:
+        assert browser.post(f"{pages.origin}/api/page", json={}).status_code == 403
+    pages.copies[0].terminate()
+    pages.copies[0].wait()
+    assert "Traceback" not in (tmp_path / "desk.log").read_text()
 
 
 def is_ended(one: socket.socket) -> bool:

@@ -1,8 +1,11 @@
 """Nobody logs in by a token that the provider did not give to this login at this page."""
 
 import hmac
+import json  # noqa: TID251  writes half a character, as providers do
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import closing
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -10,12 +13,14 @@ import httpx
 import orjson
 import pytest
 from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
 
 pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
 
-from joserfc import jwt
+from joserfc import jws
 from joserfc.jwk import ECKey, KeySet
 
 from ironcurtain_proxy.fleet.database import FleetDatabase, ShownQuestion, _read
@@ -107,7 +112,7 @@ class Provider:
             mark = hmac.digest(key, plain.encode(), "sha256") if key else b""
             self.token = f"{plain}.{base64_of(mark)}"
         else:
-            self.token = jwt.encode(how, said, key)
+            self.token = jws.serialize_compact(how, json.dumps(said).encode(), key)
         return self.logins.end(asked["state"][0], "code", browser)
 
 
@@ -212,6 +217,44 @@ def test_a_person_sees_what_the_groups_of_the_account_see_and_nothing_without(ki
     assert found[1].name == "ada@example.com"
     # Groups count as they are configured now, whenever the person logged in.
     assert Provider((("*", "admins"),)).logins.machines(found[1]) == ()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b", "a\u202eb"])
+def test_a_name_that_no_database_takes_keeps_nobody_out(postgres_url: str, name: str) -> None:
+    provider = Provider(SEES)
+    with closing(FleetDatabase(postgres_url)) as database:
+        database.prepare()
+        provider.logins._words = Words(database)
+        change = {"sub": name, "name": name, "groups": ["payments", name]}
+        found = provider.logins.open_page(provider.logs_in(change))
+        assert found is not None
+        assert found[1].groups == ("payments",)
+        assert found[1].name.isprintable()
+        assert provider.logins.account(found[0]) == found[1]
+
+
+@pytest.mark.anyio
+async def test_open_pages_leave_files_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (130, 130))
+    provider = Provider()
+    ticket = provider.logins.open_page(provider.logs_in({}))
+    assert ticket is not None
+    desk = desk_of(provider)
+    await desk._show([waiting(1, "m")], "")
+    headers = [(b"authorization", b"Bearer " + ticket[0].encode())]
+
+    async def opened() -> AsyncGenerator[bytes]:
+        answer = await desk._questions(Request({"type": "http", "headers": headers}))
+        assert isinstance(answer, StreamingResponse)
+        page = cast("AsyncGenerator[bytes]", answer.body_iterator)
+        await anext(page)
+        return page
+
+    pages = [await opened(), await opened()]
+    with pytest.raises(HTTPException, match="too many pages are open"):
+        await opened()
+    await pages[0].aclose()
+    await opened()
 
 
 def test_a_login_ends_once_and_in_its_own_browser() -> None:
