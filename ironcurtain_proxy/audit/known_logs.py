@@ -53,6 +53,11 @@ class Member(Struct, frozen=True):
     """The client of a log that stands beside the named one: its process, `4711`. For a log in
     another place: `x3f2`, `x3f2.4711`."""
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it lies in another place than the named one."""
+        return self.process.startswith("x")
+
     def changed(self) -> float:
         """Return the time of the last write to one of its files, in seconds since 1970."""
         times = []

@@ -313,6 +313,8 @@ class Shipped(Struct, frozen=True, kw_only=True):
     """The place behind the record."""
     event: str = ""
     """The fingerprint of the last event, to which the next one is chained."""
+    log: str = ""
+    """The name under which the log is sent, or empty if it is that of its file."""
 
 
 class Shipment(Struct, frozen=True, kw_only=True):
@@ -331,8 +333,12 @@ class Shipper(Struct, frozen=True, kw_only=True):
     """Where `records` are written; for another style, what sends bytes of a media type. That raises
     ShippingError if they were not taken."""
 
-    def ship(self, log: Path) -> int:
+    def ship(self, log: Path, name: str = "") -> int:
         """Send what a log has that was not sent yet. Return the number of records.
+
+        Args:
+            log: the log.
+            name: the name of a log that was never sent, or empty if it is that of its file.
 
         Raises:
             ShippingError: the destination does not take them, or the log is not the one it was.
@@ -342,6 +348,7 @@ class Shipper(Struct, frozen=True, kw_only=True):
         busy = ShippingError("another `audit ship` is sending it")
         with held_lock(note.with_name(f"{note.name}.lock"), 0.0, busy):
             state = self.last(log)
+            state = state if state.seq else replace(state, log=name)
             while batch := next_batch(log, state):
                 state = self._send(log, batch, state)
                 write_whole(note, encode(state), locked=True)
@@ -362,8 +369,9 @@ class Shipper(Struct, frozen=True, kw_only=True):
         return log.with_name(f"{log.name}.{_SUFFIX}{style}")
 
     def _send(self, log: Path, batch: Shipment, state: Shipped) -> Shipped:
+        name = state.log or log.name
         if isinstance(self.to, Path):
-            _append(self.to / f"{self.machine}.{log.name}.jsonl", batch.lines)
+            _append(self.to / f"{self.machine}.{name}.jsonl", batch.lines)
             return batch.after
         calls = [
             RecordedCall(fields, entry_of(fields))
@@ -371,10 +379,10 @@ class Shipper(Struct, frozen=True, kw_only=True):
             if fields is not None
         ]
         if self.style == "otlp":
-            for body in as_otlp(calls, {"host.id": self.machine, "log.file.name": log.name}):
+            for body in as_otlp(calls, {"host.id": self.machine, "log.file.name": name}):
                 self.to(body, "application/json")
             return batch.after
-        chain = EventChain(f"{self.machine}:{log.name}", state.seq, state.event)
+        chain = EventChain(f"{self.machine}:{name}", state.seq, state.event)
         self.to(b"".join(as_ocsf(calls, chain)), "application/x-ndjson")
         return replace(batch.after, event=chain.last)
 
@@ -406,9 +414,7 @@ def next_batch(log: Path, state: Shipped) -> Shipment | None:
         # away all records that follow.
         lines.append(line)
         size += len(line)
-        after = Shipped(
-            seq=seq, digest=digest_of(line), inode=inode, offset=offset, event=state.event
-        )
+        after = replace(state, seq=seq, digest=digest_of(line), inode=inode, offset=offset)
         if len(lines) >= _BATCH or size >= _BATCH_BYTES:
             break
     return Shipment(lines=tuple(lines), after=after) if lines else None

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -277,7 +278,7 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
     sender, published, told = _sender(options), -_HEADS_EVERY, dict[Path, Shipped]()
     while True:
         is_told = options.every is None
-        failed = False in [_is_sent(sender, one.path, is_told=is_told) for one in logs.members()]
+        failed = False in [_is_sent(sender, one, is_told=is_told) for one in logs.members()]
         if options.heads is not None and time.monotonic() - published >= _HEADS_EVERY:
             try:
                 _publish(sender, logs, options.heads, told)
@@ -290,9 +291,18 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
         time.sleep(options.every)
 
 
-def _is_sent(sender: Shipper, log: Path, *, is_told: bool) -> bool:
+def _sent_name(member: Member) -> str:
+    """Return the name under which a log is sent: in other places there are files of one name."""
+    if not member.is_elsewhere:
+        return member.path.name
+    place = sha256(os.fsencode(os.path.realpath(member.path))).hexdigest()[:8]
+    return f"{member.path.name}-{place}"
+
+
+def _is_sent(sender: Shipper, member: Member, *, is_told: bool) -> bool:
+    log = member.path
     try:
-        count = sender.ship(log)
+        count = sender.ship(log, _sent_name(member))
     except (ShippingError, OSError) as error:
         # A full disk may have room the next time.
         complain(f"{log} is not sent: {error}")
@@ -355,7 +365,7 @@ def _publish(sender: Shipper, logs: Logs, directory: Path, told: dict[Path, Ship
         last, name = sender.last(member.path), sender.machine
         # Thousands of machines that rest publish nothing, each minute.
         if last.seq and told.get(member.path) != last:
-            log = member.path.name
+            log = last.log or member.path.name
             head = LogHead(machine=name, log=log, seq=last.seq, digest=last.digest, at=now)
             publish(directory / f"{name}{HEADS_SUFFIX}", head)
             told[member.path] = last
@@ -399,7 +409,7 @@ def verify_heads(logs: Logs, options: argparse.Namespace) -> list[str]:
         by_copy.setdefault(f"{one.machine}.{one.log}.jsonl", []).append(one)
     own, names = f"{machine_id()}.%s.jsonl", {member.path.name for member in logs.members()}
     for member in logs.members():
-        name = member.path.name
-        problems += check_log(member.path, by_copy.get(name) or by_copy.get(own % name, []))
+        name, copy = member.path.name, own % _sent_name(member)
+        problems += check_log(member.path, by_copy.get(name) or by_copy.get(copy, []))
     gone = sorted(by_copy.keys() - names) if logs.log.is_dir() else ()
     return problems + [f"{printable(name)} is gone from {logs.log}" for name in gone]

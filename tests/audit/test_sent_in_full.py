@@ -9,11 +9,14 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit import files, shipping
-from ironcurtain_proxy.audit.files import MAX_LINE
+from ironcurtain_proxy.audit.files import MAX_LINE, lock_path
+from ironcurtain_proxy.audit.known_logs import note_log
+from ironcurtain_proxy.audit.records import GENESIS
 from ironcurtain_proxy.audit.shipping import Shipper
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import opened
-from tests.audit.test_shipping import MACHINE, Machine, numbers, receiving, seq_of
+from tests.audit.test_shipping import ASKED, MACHINE, Machine, numbers, receiving, seq_of
+from tests.e2e.raw_client import at
 
 
 @pytest.fixture
@@ -72,6 +75,35 @@ def test_a_damaged_note_keeps_no_other_log_from_being_sent(machine: Machine, not
     assert "audit.jsonl.shipped is damaged: remove it to send all again" in done.stderr
     assert "Traceback" not in done.stderr
     assert numbers(machine.copy.with_name(f"{MACHINE}.audit.jsonl.4711.jsonl")) == [1, 2, 3]
+
+
+def test_two_logs_of_one_file_name_are_two_at_the_receiver(machine: Machine) -> None:
+    """One is in the state directory, the other where a project's variable says."""
+    state = machine.home / ".ironcurtain"
+    machine.log = state / "audit.jsonl"
+    machine.log.parent.mkdir(mode=0o700)
+    machine.write(3)
+    machine.log = machine.home / "project/audit.jsonl"
+    machine.log.parent.mkdir()
+    machine.last = GENESIS
+    machine.write(2, **ASKED)
+    lock_path(machine.log).touch(mode=0o600)
+    note_log(state, machine.log)
+    share = str(machine.share)
+    with receiving() as (receiver, address):
+        machine.run("audit", "ship", "--to", address, "--format", "ocsf")
+        assert len({str(at(one, "metadata", "uid")) for one in receiver.lines}) == 5
+    for _ in range(2):
+        done = machine.run("audit", "ship", "--to", str(machine.copy.parent), "--heads", share)
+        assert done.returncode == 0
+    assert numbers(machine.copy) == [1, 2, 3]
+    assert len([*machine.copy.parent.iterdir()]) == 2
+    for where in ((), (share,)):
+        told = machine.run("audit", "verify", *where, "--heads", share)
+        assert (told.returncode, "5 lines in 2 logs" in told.stdout) == (0, True)
+    told = machine.run("report", "--fleet", share, "--json")
+    rules = {one["name"]: one["calls"] for one in orjson.loads(told.stdout)["rules"]}
+    assert rules == {"allow-git": 3, "ask-push": 2}
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
