@@ -55,6 +55,8 @@ def reading_of_files(part: Part) -> Family | None:
         return Family(program=(part.program or "", ONLY_READS), directory=min(read))
     top = place.directory or ""
     top = top if top and all(is_within(one, top) for one in read) else posixpath.commonpath(read)
+    main = _main_worktree(place)
+    top = main if main and is_within(top, main) else top
     of_git = shows_git_configuration(named) or is_in_git_data(place.directory)
     wide = ((READS_BELOW,), (top,)) if _is_one_matter(top, place) and not of_git else None
     # INVARIANT: other files of `.git` open no configuration, with its tokens.
@@ -94,6 +96,12 @@ def _directories_read(word: Word, place: CommandPlace, *, files: bool) -> Iterat
     yield from (at for path, at in found if not (is_inside(path, place) or may_write(path, place)))
 
 
+def _main_worktree(place: CommandPlace) -> str:
+    """Return the first worktree of the repository of which the workspace is another, or ""."""
+    above, _, name = (place.repository or "").rpartition("/")
+    return above if name == ".git" and above != place.workspace else ""
+
+
 def _is_one_matter(directory: str, place: CommandPlace) -> bool:
     """Return whether all that lies below a directory is of one matter: no home, no parent."""
     homes = () if place.home is None else (place.home,)
@@ -103,7 +111,7 @@ def _is_one_matter(directory: str, place: CommandPlace) -> bool:
     names = names if above in homes else names[1:]
     # A name with a dot may be a file of the home itself.
     is_plain = names[:1] and not names[0].startswith(".") and (names[1:] or "." not in names[0])
-    is_parent = is_within(place.workspace or "/", directory)
+    is_parent = is_within(place.workspace or "/", directory) and directory != _main_worktree(place)
     return above != "/" and bool(is_plain) and names != ["Library"] and not is_parent
 
 

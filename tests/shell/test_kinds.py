@@ -1,8 +1,13 @@
 """Sub-commands that only read one repository of a host are one kind; nothing else joins it."""
 
-import pytest
+from typing import Final
 
+import pytest
+from msgspec.structs import replace
+
+from ironcurtain_proxy.model.request import CommandPlace, Family
 from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.kinds import wider
 from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT, covers
 from tests.tables import table
@@ -126,3 +131,44 @@ def test_a_list_of_fields_that_is_none_joins_nothing_however_long_it_is() -> Non
     for fields in ("a" * 5000 + "-", "a," * 5000 + "-", "name,assignableUsers"):
         assert not covered("gh repo view --json name", f"gh repo view --json {fields}")
     assert covered("gh repo view --json name", "gh repo view --json name,url")
+
+
+_MAIN: Final = "/home/me/src/cli"
+_WORKTREE: Final = CommandPlace(
+    directory=f"{_MAIN}/.worktrees/1", workspace=f"{_MAIN}/.worktrees/1", home="/home/me",
+    has_repository=True, writable=("/tmp",), repository=f"{_MAIN}/.git",
+)  # fmt: skip
+
+
+def _in_worktree(command: str, place: CommandPlace = _WORKTREE) -> tuple[Family, ...] | None:
+    return families_of(parse_command(command), place, held=True)
+
+
+def test_the_first_worktree_of_the_repository_is_one_matter() -> None:
+    (family,) = _in_worktree(f"sed -n 1,9p {_MAIN}/cmd/x.go") or ()
+    for command in (f"cd {_MAIN} && head docs/a.md", f"cat {_MAIN}/go.mod"):
+        (other,) = _in_worktree(command) or ()
+        assert family.widened() in wider(other)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat M/../other/a.txt", "cat ~/src/a.txt", "find M -type f", "rg x M", "grep -r x M",
+        "cat M/*/.env", "cat M/.env", "cat M/server.key", "cat M/{a,.env}", "cat M/$x",
+        "cat ~/.ssh/id_rsa", "cat M-other/a.txt", "cat M/.git/../../x", "tree M", "cp M/a.txt .",
+        "cat M/a.txt > M/b.txt", "cd M && cat $(ls)", "cat M/.netrc", "sed -i s/a/b/ M/a.txt",
+        "cd M && cat ../x", "cat M/a.txt ~/b.txt", "grep -f ~/x M/a.txt", "rm M/a.txt",
+    ],
+)  # fmt: skip
+def test_an_approval_of_the_first_worktree_covers_nothing_else(command: str) -> None:
+    (family,) = _in_worktree(f"cat {_MAIN}/go.mod") or ()
+    found = _in_worktree(command.replace("M", _MAIN))
+    below = family.widened()
+    assert not found or any(below not in (one, *wider(one)) for one in found)
+
+
+@pytest.mark.parametrize("repository", ["/home/me/.git", "/home/.git", "/.git", "/srv/bare.git"])
+def test_a_home_with_a_repository_is_no_matter_of_its_own(repository: str) -> None:
+    place = replace(_WORKTREE, repository=repository)
+    assert not [one for one in _in_worktree("cat ~/a.txt", place) or () if one.wide]
