@@ -1,5 +1,6 @@
 """Where no sandbox can be had, or it cannot be as it is configured."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with every program of the PATH."""
     programs = tmp_path_factory.mktemp("programs")
     for directory in reversed(PATH.split(":")):
-        for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
+        for program in Path(directory).iterdir() if os.access(directory, os.R_OK) else ():
             place = programs / program.name
             place.unlink(missing_ok=True)
             place.symlink_to(program.resolve())
