@@ -106,6 +106,7 @@ _PATH_OF_ENVRC: Final = lazy(
     r"|\b(?:load_prefix|fish_add_path|fish_user_paths|path(?:add|munge|_?(?:append|prepend))"
     r"|(?:add|append|prepend)_?(?:to_?)?path)\b|\bset\b[^\n;]*?\bPATH\b)([^\n;]{0,4096})"
 )
+_VERSIONS: Final = lazy(r"\bpath:([^\s\"',\]]{1,255})")
 _PATHS_OF_BEFORE: Final = lazy(
     r"(?i)\$\{?\w*path\b[^/]*|/(?:usr/(?:local/)?|snap/)?s?(?:bin|games)/?|\W*"
 )
@@ -170,6 +171,8 @@ _STEERS: Final = lazy(
     r"[\"']?\s*[:=]\s*-?(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 """Variables that name a file which programs load, or run."""
+_JOINED: Final = lazy(r"(?<![^\s\"'])-[A-Za-z](?=[./~$])")
+"""An option to which its value is joined: `RUBYOPT=-r./x`."""
 _ENVIRONMENT: Final = lazy(
     r"\b(?:anaconda|activate)[ \t]+(?:-\w[ \t]+)?[\"']?([^\s\"';&|)-][^\s\"';&|)]*)"
 )
@@ -496,8 +499,9 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 
 def _of_variables(text: str) -> Iterator[str]:
-    words = _words_in([one for one in _STEERS.findall(text) if "/" in one])
-    yield from [one for one in map(relative, words) if not is_in_cache(one.split("/"))]
+    words = _words_in([_JOINED.sub("", one) for one in _STEERS.findall(text) if "/" in one])
+    found = [one for one in map(relative, words) if not is_in_cache(one.split("/"))]
+    yield from [one + more for one in found for more in ("", ".rb")[: 1 + ("RUBYOPT" in text)]]
 
 
 def _homes_of(text: str) -> Iterator[str]:
@@ -535,6 +539,9 @@ def _of_java(text: str) -> Iterator[str]:
 
 def _path_of(name: str, text: str) -> Iterator[str]:
     """Yield the directories in which commands, or what they set up, find programs."""
+    # Versions of programs that lie somewhere: `node = "path:./own"` of mise, or of asdf.
+    for one in map(relative, _VERSIONS.findall(text)):
+        yield from (one, f"{one}/bin")
     # What stands behind `$(pwd)` would be a path of the system.
     text = _OF_COMMAND.sub("", text).replace("${PATH", ":${PATH")
     if is_shells(name):
