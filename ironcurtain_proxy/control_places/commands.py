@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_files import other_settings
-from ironcurtain_proxy.control_places.python_modules import LARGEST, modules_of
+from ironcurtain_proxy.control_places.python_modules import JAVA, LARGEST, java_classes, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
 from ironcurtain_proxy.model.values import lazy
 
@@ -155,8 +155,6 @@ _INTERPRETED: Final = lazy(
 _AUTOLOADED: Final = lazy(r"\bautoload\b((?:[ \t]+[\w+-]+)+)")
 _OF_LIBRARIES: Final = lazy(r"\b(?:perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-[mMr]([A-Za-z][\w:/]*)")
 """A module that lies in a place of libraries: `perl -Ilib -MOwn::X`."""
-_JAVA: Final = lazy(r"\b(?:CLASSPATH=|java(?=\W))([^\n;|&]{0,4096})")
-_CLASS: Final = lazy(r"[A-Za-z_]\w*(?:\.[A-Za-z_$][\w$]*)*")
 _NAMED_BY_VARIABLES: Final = lazy(
     r"\b(?:\w{0,40}(?:_COMMAND|PAGER|EDITOR|_SSH|ASKPASS|BROWSER|VISUAL)|LESSOPEN)"
     r"=[\"'|]{0,2}([\w.+@-]+)"
@@ -465,7 +463,7 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     yield from [one + more for one in _INTERPRETED.findall(text) for more in ("", ".js")]
     for place, one in product(_libraries_of(text), _OF_LIBRARIES.findall(text)):
         yield from [f"{place[1]}/{one.replace('::', '/')}.{ending}" for ending in ("pm", "rb")]
-    yield from _of_java(text)
+    yield from java_classes([*map(relative, _words_in(JAVA.findall(text)))])
     for part in COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and SCRIPTS.search(one) and "*" not in one]
@@ -526,15 +524,6 @@ def _libraries_of(text: str) -> Iterator[tuple[str, str]]:
             # Lua has `x/?.lua`.
             place = relative(word).partition("?")[0].rstrip("/")
             yield variable or read_names().commands[program][0], place
-
-
-def _of_java(text: str) -> Iterator[str]:
-    """Yield the class that Java starts, wherever it looks, and the archives of `lib/*`."""
-    words = [one for part in _JAVA.findall(text) for one in WORDS.findall(part)]
-    places = [relative(one) for one in words if "/" in one]
-    classes = [one.replace(".", "/") for one in words if _CLASS.fullmatch(one)]
-    yield from [f"{place}.jar" for place in places if place.endswith("/*")]
-    yield from [f"{place.rstrip('/')}/{one}.class" for place in places for one in classes]
 
 
 def _path_of(name: str, text: str) -> Iterator[str]:

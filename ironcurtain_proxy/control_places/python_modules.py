@@ -1,4 +1,4 @@
-"""The modules that Python would run as soon as the user's programs start one.
+"""The modules that Python, or Java, would run as soon as the user's programs start one.
 
 Python looks for a module first beside the program, or for `python -m` where it starts. It takes the
 first file that has the name: a package before a file, code of the machine before text, and what is
@@ -35,6 +35,9 @@ _OF_PACKAGE: Final = ("__init__", "__main__")
 _OF_PROCESSORS: Final = [f"glibc-hwcaps/x86-64-v{one}" for one in (2, 3, 4)]
 COMPILED: Final = "__pycache__"
 """Where Python keeps what it has compiled. It makes that anew where it is missing."""
+JAVA: Final = lazy(r"\b(?:CLASSPATH=|java(?=\W))([^\n;|&]{0,4096})")
+"""What Java is given."""
+_CLASS: Final = lazy(r"[A-Za-z_]\w*(?:\.[A-Za-z_$][\w$]*)*")
 _PACKAGES: Final = ("site-packages", "dist-packages")
 ANYWHERE: Final = "*"
 """In the place of a directory: patterns of whole paths, of which programs load what matches."""
@@ -296,3 +299,15 @@ def decoded(content: bytes) -> str:
         if not any(content[first:_ENOUGH:2]):
             return content.decode(encoding, "replace")
     return content.decode("utf-8", "surrogateescape")
+
+
+def java_classes(words: Collection[str]) -> Iterator[str]:
+    """Yield the class that Java starts, wherever it looks, and the archives of `lib/*`.
+
+    Args:
+        words: what Java is given.
+    """
+    places = [one for one in words if "/" in one]
+    classes = [one.replace(".", "/") for one in words if _CLASS.fullmatch(one)]
+    yield from [f"{place}.jar" for place in places if place.endswith("/*")]
+    yield from [f"{place.rstrip('/')}/{one}.class" for place in places for one in classes]

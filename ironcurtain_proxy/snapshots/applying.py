@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
-from ironcurtain_proxy.private_files import closed_after
+from ironcurtain_proxy.private_files import closed_after, opened_to_owner
 from ironcurtain_proxy.snapshots.history import Entry, Tree, mates, parent_of
 from ironcurtain_proxy.snapshots.log import Blobs, DamagedError
 from ironcurtain_proxy.snapshots.opening import PASSED, OpenedRoot
@@ -317,7 +317,8 @@ def _set_attributes(parent: int, name: str, wanted: Entry) -> None:
     """Give a directory its extended attributes, and no others."""
     if not hasattr(os, "listxattr"):
         return
-    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+    with opened_to_owner(parent, name):
+        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         present = {one: os.getxattr(descriptor, one) for one in os.listxattr(descriptor)}
         target = {one: bytes.fromhex(value) for one, value in wanted.attributes}

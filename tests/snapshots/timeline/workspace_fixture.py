@@ -4,13 +4,15 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ironcurtain_proxy.model.reply import Change, NotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process import SystemClock
+from ironcurtain_proxy.private_files import is_closed
 from ironcurtain_proxy.snapshots.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.rewinding import (
     RollbackOutcome,
@@ -21,23 +23,35 @@ from ironcurtain_proxy.snapshots.rewinding import (
 Picture = dict[str, tuple[object, ...]]
 
 
+def _all_below(top: Path, opened: ExitStack) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield all there is. What is closed to its owner is open until the end of `opened`."""
+    for path in sorted(top.iterdir()):
+        status = path.lstat()
+        if os.geteuid() and not path.is_symlink() and is_closed(status.st_mode):
+            path.chmod(status.st_mode | stat.S_IRWXU)
+            opened.callback(path.chmod, stat.S_IMODE(status.st_mode))
+        yield path, status
+        if stat.S_ISDIR(status.st_mode):
+            yield from _all_below(path, opened)
+
+
 def picture(top: Path) -> Picture:
     """All there is below a directory: kinds, modes, contents, targets, shared files, attributes."""
     found: Picture = {}
     names: dict[int, list[str]] = {}
-    for path in sorted(top.rglob("*")):
-        status, key = path.lstat(), str(path.relative_to(top))
-        mode = stat.S_IMODE(status.st_mode)
-        if path.is_symlink():
-            found[key] = ("link", str(path.readlink()))
-        elif path.is_dir():
-            found[key] = ("directory", mode)
-        elif path.is_file():
-            names.setdefault(status.st_ino, []).append(key)
-            attributes = tuple((a, os.getxattr(path, a)) for a in sorted(os.listxattr(path)))
-            found[key] = ("file", mode, path.read_bytes(), attributes)
-        else:
-            found[key] = ("other", status.st_mode)
+    with ExitStack() as opened:
+        for path, status in _all_below(top, opened):
+            key, mode = str(path.relative_to(top)), stat.S_IMODE(status.st_mode)
+            if path.is_symlink():
+                found[key] = ("link", str(path.readlink()))
+            elif path.is_dir():
+                found[key] = ("directory", mode)
+            elif path.is_file():
+                names.setdefault(status.st_ino, []).append(key)
+                attributes = tuple((a, os.getxattr(path, a)) for a in sorted(os.listxattr(path)))
+                found[key] = ("file", mode, path.read_bytes(), attributes)
+            else:
+                found[key] = ("other", status.st_mode)
     for shared in names.values():
         for key in shared:
             found[key] = (*found[key], tuple(sorted(shared)))
