@@ -47,7 +47,7 @@ from ironcurtain_proxy.mailbox.session_state import FILE_NAME
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.wiring.proxy import Proxy
 
-_SECONDS: Final = 15.0
+_SECONDS: Final = 40.0
 """Seconds for taking over the door from a kernel that is about to start, or to end."""
 _PAUSE: Final = 0.02
 _OWN: Final = frozenset({

@@ -2,16 +2,22 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 
+from ironcurtain_proxy.hooks import runs
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.installing import install, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
+from ironcurtain_proxy.hooks.runs import HeldDoor
+from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in
@@ -567,3 +573,22 @@ def test_the_home_is_no_workspace_though_the_client_runs_there(
     monkeypatch.chdir(home.home)
     assert home.decide("Write", {"file_path": str(home.home / "x"), "content": ""}) == "ask"
     home.end_session()
+
+
+def test_a_kernel_that_a_busy_machine_starts_slowly_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its door is held, but nobody listens there for half a minute."""
+    now = [0.0]
+
+    def wait(_seconds: float) -> None:
+        now[0] += 1
+        if now[0] == 30:
+            listener.bind(str(place.path))
+
+    place = HeldDoor.of(Owner(1, "1"), tmp_path)
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=wait))
+    with ExitStack() as exits, socket.socket(socket.AF_UNIX) as listener:
+        assert place.hold(exits)
+        HeldDoor.of(Owner(1, "1"), tmp_path).look_for_socket()
+    assert now[0] == 30
