@@ -293,7 +293,11 @@ def installed_at(state: Path, seconds: float) -> None:
     kept.write_bytes(orjson.dumps(document))
 
 
-def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:
+_CWD_FILE: Final = f"/tmp/claude-{os.getuid():04x}-cwd"
+"""Where Claude Code has its shell say where it is: a file of the user who runs it."""
+
+
+def as_claude(command: str, directory_file: Path | str = _CWD_FILE) -> str:
     """Return the text by which Claude Code has its shell run a command."""
     quoted = "'" + command.replace("'", "'\"'\"'") + "'"
     return (
