@@ -124,7 +124,8 @@ class Box:
         """While the question is open; leaving waits for its ruling."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ask, question)
-            await until(self.request(question).exists)
+            # A short one may have ended before this looks.
+            await until(lambda: self.request(question).exists() or question.id in self.rulings)
             yield
 
     async def ruling(self, question: Escalation, raw: bytes | Mapping[str, Json]) -> Ruling:
