@@ -126,6 +126,7 @@ def read_shell(text: str, directory: str) -> ShellText | None:
         command=command,
         shell="/bin/zsh" if is_zsh else "/bin/bash",
         directory_file=end[1],
+        before=before,
         is_known=around.fullmatch(before.removeprefix(_TOO_OLD)) is not None,
     )
 

@@ -98,6 +98,8 @@ class OpenCall(Struct, kw_only=True, eq=False):
     in_view: bool = False
     """Whether it is to run in a view: nothing that it changes comes into the workspace before its
     commit."""
+    is_steered: bool = False
+    """Whether it was judged as if its agent had set variables that steer it."""
     digest: str = ""
     """What the authorized command is fetched by, or empty if it is not to be run in a view."""
     run: HeldRun | None = None

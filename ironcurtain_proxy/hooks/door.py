@@ -101,6 +101,8 @@ class Door(Struct, kw_only=True):
     """Variables of the last event by which a project, not the user, chooses what commands run."""
     path: str = ""
     """Where the commands of the client look for programs, as its last event says."""
+    shell_path: str = ""
+    """The same once their shell has prepared itself, as the last command that started says."""
     workspace: str = ""
     """Where its agents write."""
     given_in: Callable[[str], Mapping[str, str]] = lambda _directory: {}
@@ -384,11 +386,13 @@ class Door(Struct, kw_only=True):
         # The client read its files when its session began, and they may have changed.
         self._given |= self.given_in(call.event.directory)
         steering = {**self.steering, **self._given}
-        if runs_what_agents_write(command, call.directory, self.path, self.workspace):
-            steering.setdefault("PATH", self.path)
+        for path in (self.path, self.shell_path or self.path):
+            if runs_what_agents_write(command, call.directory, path, self.workspace):
+                steering.setdefault("PATH", path)
         if steering:
-            texts = [f"{name}={steering[name]}" for name in sorted(steering)]
-            command = f"export {shlex.join(texts)}; {command}"
+            call.is_steered = True
+            texts = [f"{name}={shlex.quote(steering[name])}" for name in sorted(steering)]
+            command = f"export {' '.join(texts)}; {command}"
         return structs.replace(meant, arguments={**meant.arguments, "command": command})
 
     def _why_native(self, call: OpenCall) -> str:
@@ -434,10 +438,33 @@ class Door(Struct, kw_only=True):
             return "no call with this command was let go in this directory"
         calls: ClientCalls = (("Bash", {"command": command}),)
         call = BeforeCall(tool="Bash", calls=calls, directory=directory, has_dialog=False)
-        verdict = await self._judged(call, is_waiting)
+        return await self._judged_at_start(call, is_waiting)
+
+    async def judge_again(
+        self, call: OpenCall, path: str, is_waiting: Callable[[], bool]
+    ) -> OpenCall | str:
+        """Judge a command again that only policy let go and that its shell's own `PATH` steers.
+
+        The hook is started without the shell, so it cannot know that. Return why it may not start,
+        if so.
+        """
+        self.shell_path, command = path, str(call.given[1].get("command"))
+        is_free = isinstance(call.verdict, NoObjection) and not (call.digest or call.is_steered)
+        if not is_free or not runs_what_agents_write(command, call.directory, path, self.workspace):
+            return call
+        self._close([call], "the shell that starts it looks for programs where agents write")
+        await call.recorded.wait()
+        event = structs.replace(call.event, directory=call.directory, has_dialog=False)
+        return await self._judged_at_start(event, is_waiting)
+
+    async def _judged_at_start(
+        self, event: BeforeCall, is_waiting: Callable[[], bool]
+    ) -> OpenCall | str:
+        verdict = await self._judged(event, is_waiting)
         if isinstance(verdict, Refuse):
             return verdict.why
-        return self.start(command, directory) or "it has ended"
+        command = str(event.calls[0][1].get("command"))
+        return self.start(command, event.directory) or "it has ended"
 
     def awaited(self) -> list[str]:
         """Return the commands that are to be held and have not started."""

@@ -115,6 +115,8 @@ class ShellText(Struct, frozen=True, kw_only=True):
     """Absolute."""
     directory_file: str
     """The file that gets the shell's last directory."""
+    before: str
+    """What the shell does before the command."""
     is_known: bool
     """Whether all words around the command are the client's own, as far as they are known."""
 

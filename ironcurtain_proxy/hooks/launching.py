@@ -75,6 +75,10 @@ _HELPERS: Final = words("bzip2 column gzip less lesspipe more perl tar unzip xz 
 """Programs that other programs find by `PATH` and run, besides those of prompts."""
 _MOVES: Final = words("cd chdir popd pushd -C")
 """What changes the directory from which a relative part of `PATH` leads."""
+_SOURCED: Final = re.compile(r"\bsource (/[\w./-]+) ", re.ASCII)
+_SETS_PATH: Final = re.compile(r"""\bPATH\+?=((?:\$?'[^']*'|"[^"]*"|\\.|[^\s;&|'"\\])*)""")
+_COMPUTED: Final = "$"
+"""Stands for a directory of `PATH` that nobody knows before the shell has computed it."""
 _USUAL: Final = re.compile(
     r"LESS(?:OPEN=\|{0,2}-? ?/usr/bin/lesspipe(?:\.sh)? %s|CLOSE=/usr/bin/lesspipe %s %s)"
     r"|LESS=[-FRXMSi ]*|LESS(?:_TERMCAP_\w+|CHARSET)=.*|LESSHISTFILE=-|\w*PAGER=(?:less|cat)?"
@@ -290,6 +294,8 @@ def runs_what_agents_write(command: str, here: str, path: str, project: str) -> 
         project: where agents write.
     """
     places, there = _open_places(path, project), set[str]()
+    if _COMPUTED in places:
+        return True
     for place in places:
         with suppress(OSError):
             there.update(os.listdir(os.path.join(here, place)))  # noqa: PTH118, PTH208  names alone
@@ -301,6 +307,24 @@ def runs_what_agents_write(command: str, here: str, path: str, project: str) -> 
     if parsed.unreadable or (is_relative and not _MOVES.isdisjoint(texts)):
         return True
     return not there.isdisjoint({*texts, *_HELPERS, *read_names().acted_on.programs})
+
+
+def path_before(text: str, variables: Mapping[str, str]) -> str:
+    """Return where a shell may look for programs after these words of its client, all together.
+
+    Args:
+        text: what stands before the command, and names files that are read.
+        variables: those of the shell, `PWD` among them.
+    """
+    texts, found = [text], [variables.get("PATH", "")]
+    for file in _SOURCED.findall(text):
+        with suppress(OSError, ConfigurationError):
+            texts.append(read_text(Path(file)))
+    for value in _SETS_PATH.findall("\n".join(texts)):
+        plain = re.sub(r"\$?['\"]|\\", "", value)
+        known = re.sub(r"\$\{?(HOME|PATH|PWD)\b\}?", lambda one: variables.get(one[1], ""), plain)
+        found += [_COMPUTED if re.search(r"[$`~(]", one) else one for one in known.split(":")]
+    return ":".join(dict.fromkeys(found))
 
 
 @lru_cache(8)

@@ -35,7 +35,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.client_end import HeldRun, OpenCall
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import ShellText, UnreadableEventError
-from ironcurtain_proxy.hooks.launching import DOORS
+from ironcurtain_proxy.hooks.launching import DOORS, path_before
 from ironcurtain_proxy.mailbox.mailboxes import parent_of, start_of, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.private_files import make_private_directory
@@ -234,6 +234,12 @@ class _Asked(Struct, kw_only=True):
     """As the machine's kernel tells it."""
 
     @property
+    def given(self) -> dict[str, str]:
+        """The variables, and the directory by its name for a shell."""
+        texts = [os.fsdecode(one) for one in self.variables if b"=" in one]
+        return {**dict([one.split("=", 1) for one in texts]), "PWD": self.directory}
+
+    @property
     def is_marked(self) -> bool:
         """Whether the client says that an agent has it run."""
         return any(one[:9] == b"AI_AGENT=" and one.endswith(_AGENTS) for one in self.variables)
@@ -290,10 +296,13 @@ class ClientRuns:
         if found is None:
             await _let_run(stream, "/bin/bash")
             return
+        is_there = lambda: bool(start_of(asked.pid))  # noqa: E731
         call: OpenCall | str | None = self._door.start(found.command, asked.directory)
         if call is None and self._door.is_turn:
-            is_there = lambda: bool(start_of(asked.pid))  # noqa: E731
             call = await self._door.judge(found.command, asked.directory, is_there)
+        elif isinstance(call, OpenCall):
+            path = path_before(found.before, asked.given)
+            call = await self._door.judge_again(call, path, is_there)
         if isinstance(call, str):
             await _refuse(stream, call)
         elif call is not None and call.digest and found.is_known:

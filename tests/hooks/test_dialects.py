@@ -28,7 +28,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
 )
 from ironcurtain_proxy.hooks.gemini import GEMINI_TOOLS
-from ironcurtain_proxy.hooks.launching import server_of_our_name
+from ironcurtain_proxy.hooks.launching import path_before, server_of_our_name
 from ironcurtain_proxy.model.values import Json
 
 DATA: Final = Path(__file__).parents[1] / "data/hooks"
@@ -560,3 +560,21 @@ def test_a_tool_of_copilot_names_each_place_that_it_searches() -> None:
     assert found.calls[0][1]["file_path"] == "a"
     with pytest.raises(UnreadableEventError):
         DIALECTS["copilot"].read_event("preToolUse", {**event, "toolArgs": "{"})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("export PATH=/x:/y\\ z && ", "/bin:/x:/y z"),
+        ('declare -x PATH="/x"; PATH+=:/y ; ', "/bin:/x::/y"),
+        ("export PATH=$'/x':$PATH\n", "/bin:/x"),
+        ('export PATH="$PWD/tools:${HOME}/b"; ', "/bin:/p/tools:/h/b"),
+        ("PATH=`pwd`/x:/y export PATH;", "/bin:$:/y"),
+        ("export MANPATH=/x XPATH=/y", "/bin"),
+        ("source /nowhere/at-all 2>/dev/null || true && ", "/bin"),
+    ],
+)
+def test_what_a_shell_does_before_a_command_tells_where_it_looks_for_programs(
+    text: str, found: str
+) -> None:
+    assert path_before(text, {"PATH": "/bin", "PWD": "/p", "HOME": "/h"}) == found

@@ -271,6 +271,29 @@ def test_what_only_reads_is_held_where_the_user_s_own_path_leads_to_what_agents_
     file.unlink()
 
 
+def test_a_command_is_held_where_its_shell_alone_finds_what_agents_write(home: HookedHome) -> None:
+    # The hook is started without the shell, so only the start of the command tells.
+    program, environment = home.workspace / "scripts/wc", home.home / ".claude/session-env/x.sh"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho theirs; echo >{home.home}/reached\n")
+    program.chmod(0o755)
+    environment.write_text(f'declare -x PATH="{program.parent}:/usr/bin"\n')
+    sourced, bin_ = f"source {environment} 2>/dev/null || true && ", "/usr/bin:/bin"
+    for before, path, command, decided, end in (
+        ("", f"{program.parent}:{bin_}", "wc notes.txt", "silence", (2, b"theirs\n")),
+        ("", bin_, "head -c 1 notes.txt", "silence", (0, b"o")),
+        (sourced, bin_, "wc notes.txt", "silence", (2, b"theirs\n")),
+        (sourced, bin_, "wc -l notes.txt", "allow", (2, b"theirs\n")),
+    ):
+        call = home.call("Bash", {"command": command})
+        assert decision_in(home.fire("PreToolUse", call, **home.prefixed()).stdout) == decided
+        started = home.start_command(before + as_claude(command), variables={"PATH": path})
+        assert ended(started)[:2] == end, (before, command)
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+    assert not (home.home / "reached").exists()
+    shutil.rmtree(program.parent)
+
+
 def test_nothing_runs_by_a_shell_that_a_project_chooses_without_a_question(
     home: HookedHome,
 ) -> None:
