@@ -13,8 +13,6 @@ from tests import program
 from tests.fakes import NO_TLS
 from tests.program import PATIENCE, PROXY, ROOT, free_port
 
-"""Seconds: a test waits for what comes, however busy the machine is."""
-
 
 def person() -> httpx.Client:
     """Return a person's browser."""
@@ -36,15 +34,31 @@ def provider(stack: ExitStack, callback: str, secret: str) -> str:
 
 
 class Pages:
-    """Two copies of the page, and the provider that lets people in."""
+    """Two copies of the page, and the provider that lets people in.
 
-    def __init__(self, url: str, place: Path, stack: ExitStack, origin: str = "") -> None:
+    Args:
+        url: the database.
+        place: where the copies have their files.
+        stack: ends all.
+        origin: how browsers name the page; by default, that of the first copy.
+        known: the port of the first copy, and a provider that knows a page at its origin.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        place: Path,
+        stack: ExitStack,
+        origin: str = "",
+        known: tuple[int, str] | None = None,
+    ) -> None:
         self._place = place
         self._url = url
         self._stack = stack
-        self.ports = [free_port(), free_port()]
-        self.origin = origin or f"http://localhost:{self.ports[0]}"
-        self.issuer = provider(stack, f"{self.origin}/callback", SECRET)
+        first, self.issuer = known or (free_port(), "")
+        self.ports = [first, free_port()]
+        self.origin = origin or f"http://localhost:{first}"
+        self.issuer = self.issuer or provider(stack, f"{self.origin}/callback", SECRET)
         self.copies = [self.start(port) for port in self.ports]
 
     def start(self, port: int) -> "program.Forked | subprocess.Popen[bytes]":

@@ -18,8 +18,9 @@ import psycopg
 import pytest
 
 from tests.e2e.raw_client import at
+from tests.fakes import NO_TLS
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, logged_in, opened, person
+from tests.fleet.pages import SECRET, Pages, logged_in, opened, person, provider
 from tests.fleet.test_relay import asks, the_only
 from tests.program import PATIENCE, PROXY, ROOT, free_port, wait_until
 
@@ -27,13 +28,21 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-@pytest.fixture
-def pages(machine: Machine, tmp_path: Path) -> Iterator[Pages]:
+@pytest.fixture(scope="module")
+def known() -> Iterator[tuple[int, str]]:
+    """The port of a page, and the provider of logins that knows it."""
     pytest.importorskip("joserfc", reason="the extra desk is not installed: scripts/setup")
     if not (ROOT / "node_modules/oidc-provider").is_dir():
         pytest.skip("oidc-provider is not installed: npm ci")
+    port = free_port()
     with ExitStack() as stack:
-        yield Pages(machine.url, tmp_path, stack)
+        yield port, provider(stack, f"http://localhost:{port}/callback", SECRET)
+
+
+@pytest.fixture
+def pages(machine: Machine, tmp_path: Path, known: tuple[int, str]) -> Iterator[Pages]:
+    with ExitStack() as stack:
+        yield Pages(machine.url, tmp_path, stack, known=known)
 
 
 def shown(port: int, pages: Pages, key: dict[str, str]) -> list[dict[str, object]]:
@@ -120,10 +129,10 @@ def test_a_provider_that_does_not_answer_holds_few_logins_and_nobody_else(pages:
         pages.start(port)
         persons = stack.enter_context(ThreadPoolExecutor(60))
         for _ in range(60):
-            persons.submit(httpx.get, f"{page}/", headers=host, timeout=PATIENCE)
+            persons.submit(httpx.get, f"{page}/", headers=host, timeout=PATIENCE, verify=NO_TLS)
         held = [stack.enter_context(silent.accept()[0]) for _ in range(4)]
         answer = httpx.post(
-            f"{page}/api/answers", headers={**host, **key}, json={}, timeout=PATIENCE
+            f"{page}/api/answers", headers={**host, **key}, json={}, timeout=PATIENCE, verify=NO_TLS
         )
         assert answer.status_code == 409
         silent.setblocking(False)

@@ -68,9 +68,7 @@ class Machine:
 
 
 @pytest.fixture
-def m(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, empty_home: Path
-) -> Iterator[Machine]:
+def m(tmp_path: Path, caplog: pytest.LogCaptureFixture, empty_home: Path) -> Iterator[Machine]:
     place = tmp_path.resolve()
     machine = Machine(place / "w", place / "state", caplog)
     machine.top.mkdir()
