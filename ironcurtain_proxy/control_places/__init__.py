@@ -8,12 +8,13 @@ listed as harmless.
 - `rules`: what kind of control place a path is, if it is one
 - `git_files`: the repositories that an index makes git look into, and whether a changed
   configuration of git, a waiting rebase or a cherry-pick is harmless
+- `words`: the words of such texts, and what a value names or a shell evaluates
 - `commands`: what the texts of settings and hooks name
 - `leads`: the paths of a workspace that settings, hooks and links lead to
 - `outside`: the user's settings in the home directory, above a workspace, and of the system
 - `links`: settings that are judged by content, and links by where they lead
 - `python_modules`: the files that Python would take first for a module that settings start
 
-The names stand in `names.toml`. `rules`, `git_files` and `commands` touch no file: callers pass
-what they found.
+The names stand in `names.toml`. `rules`, `git_files`, `words` and `commands` touch no
+file: callers pass what they found.
 """

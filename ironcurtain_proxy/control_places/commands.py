@@ -8,7 +8,7 @@ directory to which commands go, and `./lint.sh`, which is a file there.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from itertools import chain, dropwhile, product, takewhile
+from itertools import dropwhile, product, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +16,24 @@ from msgspec import Struct
 from ironcurtain_proxy.control_places.git_files import other_settings
 from ironcurtain_proxy.control_places.python_modules import JAVA, LARGEST, java_classes, modules_of
 from ironcurtain_proxy.control_places.rules import is_in_cache, read_names
+from ironcurtain_proxy.control_places.words import (
+    ENDING,
+    NAMES_OPENED_FILES,
+    QUOTED,
+    SCRIPTS,
+    SET,
+    WORDS,
+    below_where_they_go,
+    is_code,
+    is_data,
+    is_shells,
+    relative,
+    unescaped,
+    values_of,
+    without_spoken_of,
+    words_in,
+    words_of_values,
+)
 from ironcurtain_proxy.model.values import lazy
 
 _NAMED: Final = lazy(
@@ -24,15 +42,6 @@ _NAMED: Final = lazy(
 )
 """What a configuration of git names, also in an alias: `ci = -c core.hooksPath=x commit`."""
 
-WORDS: Final = lazy(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
-"""The words of commands, which may be paths."""
-_QUOTED: Final = (lazy(r"\"([^\"\n]{1,256})\""), lazy(r"'([^'\n]{1,256})'"))
-"""A path may hold blanks, or signs that end a word."""
-_ESCAPED: Final = lazy(r"\\(?:u([0-9A-Fa-f]{4})|([\"/nt]))")
-_MEANT: Final = {'"': "'", "/": "/", "n": ";", "t": " "}
-SCRIPTS: Final = lazy(r"\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)\Z")
-_ENDING: Final = lazy(r"[^.%]\.[A-Za-z]\w*\Z", re.ASCII)
-"""Of a file: `sed -f strip.sed` runs what stands there, as `awk -f` does."""
 _FROM_FILE: Final = {"-f", "-F", "--file"}
 _OPTION: Final = lazy(r"\A-\w")
 _PROGRAMS_OF_GIT: Final = lazy(
@@ -54,11 +63,6 @@ COMMANDS: Final = lazy(
 """In JSON, YAML and TOML alike. What is longer is cut, so that the time stays in proportion."""
 _IN_FULL: Final = lazy(r"(?:/[^\s\"'`\\;|&()<>,:\[\]{}*?$#!=/]{1,255}+){1,64}+(?![/*?${\[])")
 """A path from the root of the system, but for one that goes on, such as `/a/*`, `/a/` or `/a$B`."""
-_SET: Final = lazy(
-    r"\b([A-Z][A-Z\d_]{2,40})\b[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"'(]?([^\s;\"')]{1,4096})"
-)
-"""A variable that is set to a path: `A=x/y`, `"A": "x/y"`, `set -x A x/y`."""
-_NAMES_OPENED_FILES: Final = "xml"
 _INERT: Final = lazy(
     r"((?:\[|\btest)[ \t]+(?:![ \t]+)?-[defs]|(?<=\s)[12&]?>{1,2}|\bHISTFILE="
     r"|(?<![\w-])(?:-o(?=\s+\S+\.(?:json|xml|html))|--out(?:put|file|dir|-file|-dir)?)(?:[\"'],)?)"
@@ -69,21 +73,6 @@ _ENDS: Final = lazy(r"\n|;|&&|\|\|")
 _OPENS: Final = lazy(r"[$<]\(")
 _KEPT: Final = lazy(r"(?<!2)>(?!&|>?[ \t]*/dev/null)")
 LARGEST_LINE: Final = 4096
-_VALUES: Final = lazy(
-    r"(?m)\"((?:[^\"\\\n]|\\.){0,256})\"(?:\s*:)?|'([^'\n]*)'"
-    r"|^[ \t]*(?:- +)*(?:[\w.-]+: +)?([\w./$][^\"'\n]*)$"
-)
-"""Strings of JSON and TOML, keys with their colon, and values of lines of YAML."""
-_SPOKEN_OF: Final = lazy(
-    r"(?i)(?:exclude|ignore|associations|globs?|patterns?|(?<!exec_)files|match|url|schemas?|customData|sources"
-    r"|standard(?:output|error)|pidfile|path(?:changed|modified|exists)|read\w*paths|icon"
-    r"|(?:stub|template|locales|extra|root|testing?)Paths?|openapi\.file)[\"']?\s*[:=]\s*"
-    # Without quotes a value ends at a blank: what follows `--url=x` may be a program.
-    r"(?:\[[^\]]{0,4096}|\{[^}]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\s,;}]{0,4096})"
-    r"|(?i:(?<![\w.])(?:state|cache|pid|socket|heartbeat|history|database|db)"
-    r"(?:[-_]?(?:file|path|dir))?)[\"',\s:=]{1,4}/[^\s\"',;}]{1,4096}"
-)
-_PROMPTS: Final = (".md", ".mdc", ".txt")
 _DIRECTORIES: Final = lazy(
     r"(?i)(?:source_dir(?:_local)?|tsdk|nodepath|find-links|pluginpath|cliPluginsExtraDirs|scripts-append"
     r"|core\.hooksPath|--exec-path|GIT_CONFIG_VALUE_\d+|<localRepository)[\"']?"
@@ -92,7 +81,7 @@ _DIRECTORIES: Final = lazy(
 """Where settings say that programs, or a library that is loaded, lie."""
 _INCLUDED: Final = lazy(
     r"(?im)(?:^[ \t]*[!#]?(?:glob)?(?:include(?:-?dir)?|source(?:-file)?|conf-dir|runtime)\b"
-    r"[\s=!\"']+|\bglob\([\"'])([^\s\"'#]*/[^\s\"'/]*[*?\[][^\s\"'/]*)"
+    r"[\s=!\"']+|\bglob\([\"']|\bextends\b[\s:=\[\"'-]+)([^\s\"'#]*/[^\s\"'/]*[*?\[][^\s\"'/]*)"
 )
 """`Include x/*.conf`: programs load each file of a directory."""
 _LOADED: Final = lazy(
@@ -123,11 +112,11 @@ _PATH_OF_SETTINGS: Final = lazy(
     r"(\[[^\]]{0,4096}|\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
 _REQUIRED: Final = lazy(r"\brequire\b[\s(]*[\"']([\w.]+)[\"']")
-_OF_VARIABLE: Final = lazy(r"(?:\$(?:\w+\$?|\{[^}]*\})|\{\{[^}]*\}\}|~|%h)/|/+")
 _INTERPRETERS: Final = r"(?:[bdkz]?a?sh|python[\d.]*|node|perl|ruby|source)\b"
 _BEFORE_COMMANDS: Final = (
     r"(?:^|[;&|){`]|(?<!=)\(|\b(?:then|do|else|if|while|until|exec|eval|xargs|time|sudo|command|env)\b"
-    rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-[cx](?=\s)|(?<!\S)\w+=\S*(?=[ \t]))[ \t]*"
+    rf"|\b{_INTERPRETERS}|(?<!\S)[.!](?=\s)|(?<=\s)-[cx](?=\s)"
+    r"|(?<!\S)\w+=(?!\S*\$\([^)\s]*\s)\S*(?=[ \t]))[ \t]*"
 )
 _BY_NAME: Final = lazy(_BEFORE_COMMANDS + r"([\w.+@-]{1,99})(?=[\s;&|)`\"',\]]|\Z)", re.MULTILINE)
 _STARTED: Final = lazy(_BEFORE_COMMANDS + r"([^\s`;|&()<>=]{0,255}/[^\s`;|&()<>]*)", re.MULTILINE)
@@ -164,7 +153,7 @@ _ANYTHING: Final = lazy(r"\$?\{[^}]*\}?|\$\w*|\[[^\]]*\]?|\?|\([^/]*")
 _BY_NAMES: Final = lazy(r"-i?name[ \t]+(\S+)")
 _IN_ALL: Final = lazy(r"\$\{?(?:\(\w+\))?(\w+)")
 _STEERS: Final = lazy(
-    r"\b\w{0,99}(?:ENV|(?:OPT|CONFIG|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC"
+    r"\b\w{0,99}(?:ENV|(?:OPT|CONF|SSH)\w{0,99}|PRELOAD|STARTUP|COMMAND|EDITOR|PAGER|INIT|(?<!S)RC"
     r"|SHELL|HOOKS?|NODE_PATH|EnvironmentFile)"
     r"[\"']?\s*[:=]\s*-?(\"[^\"\n]{0,4096}|'[^'\n]{0,4096}|[^\n]{0,4096})"
 )
@@ -288,8 +277,8 @@ def named_programs(text: str) -> Iterator[str]:
         if key.endswith(_FILE_KEYS):
             yield value
         # What the user types speaks of many files.
-        ending, before = SCRIPTS if section.startswith("alias") else _ENDING, ""
-        yield from [one for kind in _QUOTED for one in kind.findall(value.replace("\\", ""))]
+        ending, before = SCRIPTS if section.startswith("alias") else ENDING, ""
+        yield from [one for kind in QUOTED for one in kind.findall(value.replace("\\", ""))]
         for word in WORDS.findall(value):
             # A program without a slash does not lie there, but what follows it may.
             if "/" in word or (before and (ending.search(word) or before in _FROM_FILE)):
@@ -306,7 +295,7 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
         text: what it holds.
     """
     ending, table = name.rpartition(".")[2], read_names().commands
-    for kind in _QUOTED:
+    for kind in QUOTED:
         yield from [relative(one) for one in kind.findall(text) if WORDS.fullmatch(one) is None]
     if is_shells(name):
         words = [*map(relative, WORDS.findall(text))]
@@ -315,72 +304,19 @@ def words_of_commands(name: str, text: str) -> Iterator[str]:
             yield from [word + one for word in words for one in table["endings"]]
         return
     # What packages bring counts as data there: `.venv/bin/python`.
-    words = [*_words_in(COMMANDS.findall(text))]
+    words = [*words_in(COMMANDS.findall(text))]
     words = [one for one in words if not is_in_cache(relative(one).split("/"))]
     endings = table["endings"]
     if ending in table["code"]:
         words += [one for one in WORDS.findall(text) if "/" in one]
         endings += table["indexes"] if is_code(name) or ending == "nix" else ()
-    elif ending != _NAMES_OPENED_FILES:
-        values = map(relative, _words_of_values(text))
+    elif ending != NAMES_OPENED_FILES:
+        values = map(relative, words_of_values(without_spoken_of(text)))
         yield from [one for one in values if not is_in_cache(one.split("/"))]
     for word in map(relative, words):
         yield word
         if "/" in word and not SCRIPTS.search(word):
             yield from [word + one for one in endings]
-
-
-def _words_of_values(text: str) -> Iterator[str]:
-    """Yield what may be programs in settings, whatever the names of their keys.
-
-    Of one that begins with an interpreter every word; of others the first, if it is a path or all
-    that there is: `"apiKeyHelper": "tools/key.sh --short"`, `_.file = "local.env"`.
-    """
-    for one in _VALUES.finditer(_without_spoken_of(text)):
-        if one[0].endswith(":"):
-            continue
-        words = WORDS.findall(next(filter(None, one.groups()), ""))
-        if words and words[0].rpartition("/")[2] not in read_names().commands["interpreters"]:
-            is_path = "/" in words[0] or len(words) == 1
-            words = words[:1] if is_path and not words[0].endswith(_PROMPTS) else []
-        yield from words
-
-
-@lru_cache(maxsize=1)
-def _without_spoken_of(text: str) -> str:
-    """Return a text without what it only speaks of; each is asked about twice in a row."""
-    return _SPOKEN_OF.sub("", text)
-
-
-def _is_data(word: str) -> bool:
-    return word.rpartition("/")[2] in read_names().commands["manifests"] or word.endswith(".md")
-
-
-def _words_in(parts: Iterable[str]) -> Iterable[str]:
-    return chain.from_iterable(map(WORDS.findall, parts))
-
-
-def relative(word: str) -> str:
-    """Return a word without what stands for the directory in which it lies."""
-    return word[found.end() :] if (found := _OF_VARIABLE.match(word)) else word
-
-
-def is_code(name: str) -> bool:
-    """Return whether a file is a script, by its name."""
-    return is_shells(name) or SCRIPTS.search(name) is not None
-
-
-def unescaped(name: str, text: str) -> str:
-    """Return a text with what JSON escapes as it is meant, and quotes in strings as apostrophes."""
-    if is_shells(name) or "\\" not in text:
-        return text
-    return _ESCAPED.sub(lambda one: chr(int(one[1], 16)) if one[1] else _MEANT[one[2]], text)
-
-
-def is_shells(name: str) -> bool:
-    """Return whether a file is a script of a shell, by its name."""
-    stem, _, ending = name.rpartition(".")
-    return not stem or ending in read_names().commands["shells"] or name.startswith(".envrc")
 
 
 class Commands(Struct, frozen=True):
@@ -401,6 +337,8 @@ class Commands(Struct, frozen=True):
     """Modules of Python that are started or imported, with slashes for dots."""
     places: frozenset[str]
     """Where Python looks for modules first, by a variable that is set."""
+    values: frozenset[str]
+    """What may be files that are started or loaded, whether they are there or not."""
     libraries: frozenset[tuple[str, str]]
     """A variable, and a directory in which programs look first for what they load by it."""
     path: frozenset[str]
@@ -424,17 +362,19 @@ def read_commands(name: str, text: str) -> Commands:
     text = _without_data(unescaped(name, text[:LARGEST]))
     first, _, rest = text.partition("\n")
     named = frozenset(words_of_commands(name, text))
+    coming = frozenset(files_to_come(name, text, named))
     modules = modules_of(name, text)
     # Where a `.pth` says Python looks, too, and imports what it says as soon as it starts.
     searched = [text] if modules and name.endswith(".pth") else _PYTHONS.findall(text)
     return Commands(
         name,
-        named=frozenset([one for one in named if not _is_data(one)]),
-        coming=frozenset(files_to_come(name, text, named)),
+        named=frozenset([one for one in named if not is_data(one)]),
+        coming=coming,
         homes=frozenset(_homes_of(text)),
         full=frozenset(_in_full(name, text)),
         modules=modules,
-        places=frozenset(map(relative, _words_in(searched))),
+        places=frozenset(map(relative, words_in(searched))),
+        values=frozenset([*values_of(name, text), *below_where_they_go(text, named, coming)]),
         libraries=frozenset(_libraries_of(text)),
         path=frozenset(map(relative, _path_of(name, text))),
         by_name=frozenset(_names_of(name, text)),
@@ -463,24 +403,24 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     yield from [one + more for one in _INTERPRETED.findall(text) for more in ("", ".js")]
     for place, one in product(_libraries_of(text), _OF_LIBRARIES.findall(text)):
         yield from [f"{place[1]}/{one.replace('::', '/')}.{ending}" for ending in ("pm", "rb")]
-    yield from java_classes([*map(relative, _words_in(JAVA.findall(text)))])
+    yield from java_classes([*map(relative, words_in(JAVA.findall(text)))])
     for part in COMMANDS.findall(text):
         yield from _of_script(part.replace("\\", "").lstrip("[\"' "))
     yield from [one for one in named if "/" in one and SCRIPTS.search(one) and "*" not in one]
     yield from [f"{relative(one)}/" for one in _DIRECTORIES.findall(text)]
     yield from [relative(_ANYTHING.sub("*", one)) for one in _INCLUDED.findall(text)]
-    yield from map(relative, _words_in(_LOADED_BY_MISE.findall(text)))
+    yield from map(relative, words_in(_LOADED_BY_MISE.findall(text)))
     yield from _of_variables(text)
-    yield from map(relative, _words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
+    yield from map(relative, words_in(_OF_NPM.findall(text) if name == ".npmrc" else ()))
 
 
 def _in_full(name: str, text: str) -> Iterator[str]:
     """Yield the paths that a text says in full, but for what it only speaks of, and documents."""
-    text = text if is_shells(name) else _without_spoken_of(text)
+    text = text if is_shells(name) else without_spoken_of(text)
     documents = read_names().commands["data_endings"]
-    blanks = [one for kind in _QUOTED for one in kind.findall(text) if " " in one]
+    blanks = [one for kind in QUOTED for one in kind.findall(text) if " " in one]
     for one in [*_IN_FULL.findall(text), *[one for one in blanks if one.startswith("/")]]:
-        if not (one.lower().endswith(documents) or _is_data(one) or is_in_cache(one.split("/"))):
+        if not (one.lower().endswith(documents) or is_data(one) or is_in_cache(one.split("/"))):
             yield one
 
 
@@ -497,15 +437,15 @@ def _of_editors(name: str, text: str) -> Iterator[str]:
 
 
 def _of_variables(text: str) -> Iterator[str]:
-    words = _words_in([_JOINED.sub("", one) for one in _STEERS.findall(text) if "/" in one])
+    words = words_in([_JOINED.sub("", one) for one in _STEERS.findall(text) if "/" in one])
     found = [one for one in map(relative, words) if not is_in_cache(one.split("/"))]
     yield from [one + more for one in found for more in ("", ".rb")[: 1 + ("RUBYOPT" in text)]]
 
 
 def _homes_of(text: str) -> Iterator[str]:
     """Yield the directories out of which programs load, by a variable that is set."""
-    homes = [one for name, one in _SET.findall(text) if name in read_names().homes and "/" in one]
-    words = map(relative, _words_in(homes))
+    homes = [one for name, one in SET.findall(text) if name in read_names().homes and "/" in one]
+    words = map(relative, words_in(homes))
     yield from [f"{one}/" for one in words if not is_in_cache(one.split("/"))]
 
 
@@ -514,7 +454,7 @@ def _of_envrc(text: str) -> Iterator[str]:
     yield from _of_variables(text)
     functions = [one for one in _FUNCTIONS.findall(text) if "/" in one]
     names = ["", "_*", *" ".join(_AUTOLOADED.findall(text)).split()]
-    yield from [f"{relative(one)}/{name}" for one in _words_in(functions) for name in names]
+    yield from [f"{relative(one)}/{name}" for one in words_in(functions) for name in names]
     yield from [f"{relative(one)}/etc/conda/activate.d/" for one in _ENVIRONMENT.findall(text)]
 
 
@@ -536,7 +476,7 @@ def _path_of(name: str, text: str) -> Iterator[str]:
     if is_shells(name):
         yield from [one for one in loaded_by_shell(text) if one.endswith("/")]
     else:
-        words = _words_in(_PATH_OF_SETTINGS.findall(text))
+        words = words_in(_PATH_OF_SETTINGS.findall(text))
         yield from [one for one in words if not _PATHS_OF_BEFORE.fullmatch(one)]
 
 
@@ -593,7 +533,7 @@ def loaded_by_shell(text: str) -> Iterator[str]:
         elif word or verb.startswith("dotenv"):
             yield word or ".env"
     paths = [one.replace('"', "").replace("'", "") for one in _PATH_OF_ENVRC.findall(text)]
-    for word in {*_words_in(paths)}:
+    for word in {*words_in(paths)}:
         yield from () if _PATHS_OF_BEFORE.fullmatch(word) else (f"{word}/", f"{word}/bin/")
     table = read_names().of_envrc
     for word in {*WORDS.findall(text)} & table.keys():

@@ -20,8 +20,6 @@ from msgspec.structs import replace
 from ironcurtain_proxy.control_places.commands import (
     Commands,
     by_name,
-    is_code,
-    is_shells,
     named_files,
     named_programs,
     read_commands,
@@ -38,6 +36,7 @@ from ironcurtain_proxy.control_places.python_modules import (
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import folded, is_in_cache, is_inert_hook, read_names
+from ironcurtain_proxy.control_places.words import is_code, is_shells
 from ironcurtain_proxy.model.values import lazy
 
 _OF_VARIABLES: Final = lazy(r"/\.env(?:\.[^/]*)?\Z")
@@ -247,7 +246,7 @@ class Leads:
                     waiting += self._scripts(further)
 
     def _expect(self, paths: Iterable[str]) -> None:
-        """Add programs, and what is not there, of which a text outside says the whole path.
+        """Add programs, and what is not there, of which a text says the path.
 
         A directory at such a path is data: commands go there, and programs write there.
         """
@@ -326,6 +325,8 @@ class Leads:
         # What is written from the root of the system is read without its first slash.
         tops = [*beside, *around, os.path.expanduser("~"), ""]  # noqa: PTH111  text
         of_git = [one for one in around if one.endswith("/.git")]
+        if is_outside and not is_hook:
+            said = replace(said, values=frozenset())
         self._start(said, tops, of_git if is_hook else [*of_git, *beside])
         return said
 
@@ -359,6 +360,7 @@ class Leads:
             # What `python -m pytest tests` is given is no place where Python looks first.
             if is_top or said.goes:
                 self._start_python(said, place)
+            self._expect([f"{place}/{one}" for one in (said.values if is_top else ())])
 
     def _load(self, said: Commands, place: str, *, is_top: bool, follows: bool) -> None:
         """Add what is loaded as soon as it is there."""

@@ -23,14 +23,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.commands import (
-    COMMANDS,
-    SCRIPTS,
-    WORDS,
-    is_shells,
-    relative,
-    unescaped,
-)
+from ironcurtain_proxy.control_places.commands import COMMANDS
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     above,
@@ -40,6 +33,7 @@ from ironcurtain_proxy.control_places.python_modules import (
     text_of,
 )
 from ironcurtain_proxy.control_places.rules import is_acted_on, read_names
+from ironcurtain_proxy.control_places.words import SCRIPTS, WORDS, is_shells, relative, unescaped
 from ironcurtain_proxy.model.values import lazy
 
 _LARGE: Final = 1 << 16

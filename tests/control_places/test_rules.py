@@ -4,7 +4,7 @@ from time import process_time
 
 import pytest
 
-from ironcurtain_proxy.control_places.commands import read_commands, relative
+from ironcurtain_proxy.control_places.commands import read_commands
 from ironcurtain_proxy.control_places.git_files import hash_length_of
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
@@ -12,6 +12,7 @@ from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
 )
+from ironcurtain_proxy.control_places.words import relative
 from tests.tables import table
 
 BARE = {
