@@ -56,7 +56,7 @@ _SHOWN: Final = lazy(r"(?:\b(?:cat|grep|sed|find_up|expand_path)\b|<(?!\())([^<|
 """The files of which the content, or the path, is evaluated: they need no slash in their names."""
 _GOES_TO: Final = lazy(
     r"(?:\b(?:cd|pushd|chdir)[ \t]+|(?:--(?:directory|prefix|cwd)|(?<![\w-])-C)[\s,=]+"
-    r"|\b(?:cwd|root|dir)\s*[:=]\s*)([^\s;&|()<>,`=}\]]+)"
+    r"|\b(?:cwd|root|dir)\s*[:=]\s*)((?:\$?\{{1,2}[^{}\s]{1,99}\}{1,2})?[^\s;&|()<>,`=}\]]+)"
 )
 """Where commands go, though no directory is there yet. It is read without quotes."""
 _MOST_GONE_TO: Final = 32
