@@ -1,5 +1,6 @@
 """The history of a workspace: its oldest state, its last, and the comparison of states."""
 
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -95,6 +96,11 @@ def _substance(entry: Entry) -> tuple[object, ...]:
     return entry.kind, entry.size, entry.content, entry.attributes
 
 
+def is_shut(entry: Entry | None) -> bool:
+    """Return whether it is a directory that its owner cannot look into."""
+    return entry is not None and entry.kind == "directory" and entry.mode & _LOOK != _LOOK
+
+
 def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
     """Return the names in the workspace that share a file, for each of them."""
     # A plan joins what was with what is, where a number may have become another file's meanwhile.
@@ -115,6 +121,8 @@ def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
 
 PointKind: TypeAlias = Literal["call", "rollback"]
 
+_LOOK: Final = stat.S_IRUSR | stat.S_IXUSR
+"""What the owner of a directory needs to look into it."""
 _TICK: Final = timedelta(milliseconds=20)
 """A file system's times may lag so far behind the clock."""
 
@@ -266,26 +274,6 @@ class History(Struct):
         for delta in self._deltas():
             yield {noted.path: noted.after for noted in delta.changes if noted.after is not None}
 
-    def with_found(
-        self, closed: Iterable[str], found: Iterable["Difference"]
-    ) -> "list[Difference]":
-        """Add what was there all the time to every state, and return the other differences.
-
-        Args:
-            closed: paths that could not be looked into.
-            found: what differs from the last scan now that they can.
-        """
-        touched = {path for delta in self._deltas() for path, _ in delta.counted()}
-        always = frozenset([path for path in closed if path in self.base and path not in touched])
-        others: list[Difference] = []
-        for one in found:
-            is_first = one.before is None or one.before.kind == "lost"
-            if one.after is not None and is_first and is_among(one.path, always):
-                self.base[one.path] = one.after
-            else:
-                others.append(one)
-        return others
-
     def starts(self) -> list[dict[str, Entry]]:
         """Return the workspace before the first call of each session."""
         first = {point.session: point.number for point in reversed(self.points()) if point.session}
@@ -356,14 +344,6 @@ class History(Struct):
                 reached = True
             elif reached and isinstance(record, Delta):
                 yield record
-
-    def last_to_touch(self, paths: Iterable[str]) -> frozenset[int]:
-        """Return the calls that touched each of these last."""
-        found: dict[str, frozenset[int]] = {}
-        for delta in self._deltas():
-            for path, _ in delta.counted():
-                found[path] = delta.calls
-        return frozenset().union(*[found.get(path, frozenset()) for path in paths])
 
     def ever_touched(self) -> Iterator[str]:
         """Yield every path with a known change."""
@@ -459,6 +439,17 @@ class Difference(Struct, frozen=True):
         """Whether more than the time changed."""
         return kind_of_change(self.before, self.after) is not None
 
+    def noted(self) -> NotedChange | None:
+        """Return it as it is recorded, or None if it is not."""
+        before, after = self.before, self.after
+        kind = kind_of_change(before, after)
+        if kind is None and before is not None and after is not None:
+            told = "inode", "names", "content"
+            alike = all(getattr(before, name) == getattr(after, name) for name in told)
+            if alike or after.kind == "directory":
+                return None
+        return NotedChange(self.path, kind, after)
+
 
 class Known:
     """Every scanned path."""
@@ -511,6 +502,8 @@ class Known:
             self.directories.setdefault(directory, {})[name] = entry
             if entry.kind == "directory":
                 self.directories.setdefault(path, {})
+        # Somebody may have opened them since.
+        self.unlisted = {path for path, entry in tree.items() if is_shut(entry)}
         self.lost = {path for path, entry in tree.items() if entry.kind == "lost"}
         self.linked = {path for path, entry in tree.items() if entry.names > 1}
         self.bytes = sum([entry.size for entry in tree.values()])

@@ -30,12 +30,12 @@ from msgspec import Struct
 from ironcurtain_proxy.model.reply import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.applying import set_mode_of
+from ironcurtain_proxy.snapshots.closed_places import known_until, with_found
 from ironcurtain_proxy.snapshots.history import (
     Delta,
     Difference,
     Entry,
     History,
-    NotedChange,
     Point,
     ReplacedEntries,
     ReplacedEntry,
@@ -353,17 +353,13 @@ class Keeper:
     def open_up(self, lost: Collection[str], others: frozenset[int] | set[int]) -> None:
         """Open what is closed to its owner for the time of each look, from now on.
 
-        Args:
-            lost: what is looked into now.
-            others: the calls, besides those that closed it, whose changes may be found there.
+        `lost` is looked into now; other changes that this finds are those of `others`.
         """
         self.root.opens = self.scanner.reader.opens = True
         if lost:
             below = [f"{path}/" for one in lost for path in self.scanner.known.below(one)]
             self.scanner.read_again([*lost, *below])
-            found = self.history.with_found(lost, self.look())
-            self._rewrite()
-            self.note(found, self.history.last_to_touch(lost) | others)
+            self.note(self.look(opened=lost), others)
 
     def _why_lost(self, paths: Collection[str], cached: Mapping[str, Entry]) -> str | None:
         """Return why something at, below or around these paths is not held, or None if all is."""
@@ -455,17 +451,29 @@ class Keeper:
         lost = sorted(found.items())
         return tuple([PathNotHeld(RealPath((*top, *one.split("/"))), why) for one, why in lost])
 
-    def look(self, *, everything: bool = False, contents: bool = False) -> list[Difference]:
-        """Return the differences since the last scan.
+    def look(
+        self, *, everything: bool = False, contents: bool = False, opened: Collection[str] = ()
+    ) -> list[Difference]:
+        """Return the differences since the last scan; `opened`: what we open for it.
+
+        What was there already where we could not look is none.
 
         Raises:
             TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `Scanner.look`.
         """
+        closed = opened or frozenset(self.scanner.known.unlisted)
         try:
-            return self.scanner.look(everything=everything, contents=contents)
+            found = self.scanner.look(everything=everything, contents=contents)
         except (TooManyFilesError, TooManyBytesError):
             self.blobs.keep(self._needed())
             raise
+        if not (closed and found):
+            return found
+        until = None if opened else known_until(self.history, self._now())
+        others = with_found(self.history, closed, found, until)
+        if len(others) < len(found):
+            self._rewrite()
+        return others
 
     def note(self, differences: list[Difference], calls: frozenset[int] | set[int]) -> None:
         """Record the differences as changes of these calls."""
@@ -475,7 +483,7 @@ class Keeper:
             self._rewrite()
             return
         self.scanner.hold({one.path: one.before for one in differences if one.before})
-        changes = [noted for one in differences if (noted := _noted(one)) is not None]
+        changes = [noted for one in differences if (noted := one.noted()) is not None]
         if changes:
             delta = Delta(frozenset(calls), tuple(changes))
             self.history.add(delta)
@@ -579,18 +587,6 @@ class Keeper:
         """Give everything back."""
         self.scanner.close()
         self.root.close()
-
-
-def _noted(one: Difference) -> NotedChange | None:
-    kind = kind_of_change(one.before, one.after)
-    before, after = one.before, one.after
-    if kind is None and before is not None and after is not None:
-        told = "inode", "names", "content"
-        if after.kind == "directory" or all(
-            getattr(before, name) == getattr(after, name) for name in told
-        ):
-            return None
-    return NotedChange(one.path, kind, after)
 
 
 def _has_inode(inode: int, status: os.stat_result) -> bool:

@@ -158,3 +158,79 @@ def test_what_is_closed_in_a_cache_is_held_before_a_transaction_changes_it(w: Ti
     w.back(point)
     w("node_modules/x").chmod(0o755)
     assert w("node_modules/x/lib/f").read_text() == "f"
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+@pytest.mark.parametrize("modes", [(0o600,), (0o200, 0o100), (0o755, 0)])
+def test_what_lies_in_a_closed_place_stays_there_when_its_mode_is_put_back(
+    w: Timelined, modes: tuple[int, ...], *, rewind: bool
+) -> None:
+    w("d/e").mkdir(parents=True)
+    w("d/e/f").write_text("f")
+    w("d").chmod(0)
+    before = w.picture()
+
+    def change() -> None:
+        for mode in modes:
+            w("d").chmod(mode)
+
+    point, _ = w.call(change)
+    w.back(point, rewind=rewind)
+    assert w.picture() == before
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_was_there_before_a_call_opened_its_place_is_not_taken_away(
+    w: Timelined, *, is_first: bool, rewind: bool
+) -> None:
+    """Only what the call made there is: also where the user closed it after the first look."""
+    if not is_first:
+        w.call(lambda: None)
+    w("d/e").mkdir(parents=True)
+    w("d/e/f").write_text("f")
+    before = w.picture()
+    w("d").chmod(0)
+    while w.top.stat().st_ctime_ns < w("d").stat().st_ctime_ns + 100_000_000:
+        w.top.chmod(0o755)
+
+    def change() -> None:
+        w("d").chmod(0o755)
+        w("d/new").touch()
+
+    point, changes = w.call(change)
+    assert changes == ["mode d", "created d/new"]
+    w.back(point, rewind=rewind)
+    assert w("d").stat().st_mode & 0o777 == 0
+    w("d").chmod(0o755)
+    assert w.picture() == before
+
+
+def test_a_return_to_a_later_point_leaves_what_a_call_made_and_closed(w: Timelined) -> None:
+    def shut() -> None:
+        w("d").mkdir()
+        w("d/new").write_text("new")
+        w("d").chmod(0)
+
+    first, _ = w.call(shut)
+    before = w.picture()
+    second, _ = w.call(w("other").touch)
+    w.back(second, rewind=True)
+    assert w.picture() == before
+    w.back(first, rewind=True)
+    assert w.picture() == {}
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_a_file_with_another_name_in_a_closed_place_comes_back_under_both(
+    w: Timelined, *, rewind: bool
+) -> None:
+    w("d").mkdir()
+    w("f").write_text("before")
+    w("d/same").hardlink_to(w("f"))
+    w("d").chmod(0)
+    before = w.picture()
+    point, changes = w.call(lambda: w("f").write_text("after"))
+    assert changes == ["changed f"]
+    w.back(point, rewind=rewind)
+    assert w.picture() == before
