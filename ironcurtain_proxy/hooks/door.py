@@ -120,6 +120,11 @@ class Door(Struct, kw_only=True):
     is_turn: bool = False
     """Whether an agent is at work, so that a command is none of the user's own."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls are under way."""
+        return bool(self._open)
+
     async def answer(self, event: str, raw: bytes, is_waiting: Callable[[], bool]) -> bytes:
         """Return what the hook prints.
 

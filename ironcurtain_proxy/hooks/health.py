@@ -26,6 +26,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.installing import (
+    WhosePrefix,
     document_of,
     is_first,
     place_in,
@@ -57,8 +58,9 @@ from ironcurtain_proxy.private_files import make_private_directory, read_private
 from ironcurtain_proxy.sessions import running_sessions
 from ironcurtain_proxy.wiring.proxy import Proxy
 
-HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
-"""`incomplete`: some events have no hook of ours, or it is not the first."""
+HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off", "unreadable"]
+"""`incomplete`: some events have no hook of ours, or it is not the first. `unreadable`: the client
+leaves the whole file out."""
 
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
@@ -106,7 +108,7 @@ class HookHealth(Struct, frozen=True, kw_only=True):
     """How many have come."""
     is_observed: bool
     """Whether the hooks only record."""
-    prefix: Literal["ours", "another", "none"]
+    prefix: WhosePrefix
     """Whose program starts the commands of the client's shell."""
     kernels: tuple[str, ...]
     """Whether each running proxy that the client started serves its hooks, too."""
@@ -129,10 +131,19 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
     """Look at the hooks of a client. Starts the stub, and for Codex asks it what it trusts.
 
     Raises:
-        ConfigurationError: the client's file cannot be read.
+        ConfigurationError: it is not known where the client's file lies.
     """
-    place, alarms = place_in(client, home, state), []
-    found = state_of(client, home, state)
+    place, alarms = place_in(client, home, state), list[str]()
+    found: HookState = "absent"
+    prefix: WhosePrefix = "none"
+    try:
+        found, prefix = state_of(client, home, state), prefix_of(client, place.file, state)
+    except ConfigurationError as error:
+        if kept_file(state, client).exists():
+            found = "unreadable"
+            alarms.append(
+                f"ITS HOOKS ARE OFF, it leaves the whole file out without a word: {error}"
+            )
     problem = _text(problem_file(state, client))
     if problem:
         alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
@@ -142,7 +153,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
     if found != "absent":
         if not starts:
             alarms.append("THE HOOK CANNOT START: install the hooks again")
-        if found != "installed":
+        if found not in {"installed", "unreadable"}:
             alarms.append(f"its hooks are {found}: install them again")
         alarms += [alarm] if (alarm := place.dialect.alarm(place.directory, project)) else []
         if (grown := _grown_without(client, home, state)) is not None:
@@ -156,7 +167,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         last=datetime.fromtimestamp(fired, UTC) if fired else None,
         events=events,
         is_observed=client in observed_in(state),
-        prefix=prefix_of(client, place.file, state),
+        prefix=prefix,
         kernels=tuple(_kernels(client, state)),
         alarms=tuple(alarms),
     )

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct, json, structs
@@ -217,7 +217,10 @@ def was_before(pid: int, kept: Path) -> bool:
     return int(start_of(pid) or 0) / os.sysconf("SC_CLK_TCK") < found.moment.seconds
 
 
-def prefix_of(client: HookClient, file: Path, state: Path) -> Literal["ours", "another", "none"]:
+WhosePrefix: TypeAlias = Literal["ours", "another", "none"]
+
+
+def prefix_of(client: HookClient, file: Path, state: Path) -> WhosePrefix:
     """Return whose program starts the commands of a client's shell, by one of its files.
 
     Raises:

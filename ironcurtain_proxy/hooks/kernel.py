@@ -135,8 +135,7 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         raise ConfigurationError(f"there is no process {parent}")
     with ExitStack() as exits:
         place = HeldDoor.of(owner, state)
-        if not place.hold(exits):
-            place.look_for_socket()
+        if not (place.hold(exits) or place.hold_next(exits)):
             return
         dialect = DIALECTS[client]
         settings = client_settings({**environ, **variables_in(state)}, parent, dialect.patience)
@@ -495,6 +494,8 @@ class _Listener(Struct, frozen=True):
         else:
             answer = await door.answer(event, raw, lambda: not has_hung_up(raw_socket))
         await _say(stream, answer)
+        if self.proxy.audit.latched and not (self.is_shared or door.is_busy):
+            door.on_end()  # the next hook starts a kernel that opens the log anew
 
     def _see(self, door: Door, hook: int) -> str:
         """Note the variables of a hook. Return what is wrong, or empty."""

@@ -170,18 +170,20 @@ class HeldDoor(Struct, kw_only=True):
             exits.enter_context(opened.pop_all())
         return True
 
-    def look_for_socket(self) -> None:
-        """Wait for the socket of the process that holds the door.
+    def hold_next(self, exits: ExitStack) -> bool:
+        """Hold the door once the process that holds it has ended. Return False if it serves there.
 
         Raises:
-            ConfigurationError: it has none.
+            ConfigurationError: it does neither.
         """
         end = time.monotonic() + _STARTING
-        while not self.path.is_socket() and time.monotonic() < end:
-            time.sleep(_WAIT)
-        with ExitStack() as ended:
-            if not (self.path.is_socket() or self.hold(ended)):
+        while not self.path.is_socket():
+            if self.hold(exits):
+                return True
+            if time.monotonic() >= end:
                 raise ConfigurationError(f"somebody removed {self.path}: start the client again")
+            time.sleep(_WAIT)
+        return False
 
     def note_event(self) -> None:
         """Note that an event has come, so that the client is known to start its hooks."""

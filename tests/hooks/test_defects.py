@@ -229,3 +229,18 @@ def test_a_defect_beside_the_calls_is_logged_and_ends_no_session(home: HookedHom
         assert home.decide("Bash", {"command": "ls"}) == "silence"
         assert home.kernel() == kernel
     assert states(home)[:2] == ["denied"] * 2
+
+
+def test_a_session_whose_log_could_not_be_written_goes_on_once_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path)
+    monkeypatch.chdir(home.workspace)
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    home.fire("Stop", {})
+    # The disk is full for this kernel alone.
+    resource.prlimit(home.kernel(), resource.RLIMIT_FSIZE, (0, 0))
+    denied = home.fire("PreToolUse", home.call("Bash", {"command": "ls"})).stdout
+    assert "the call cannot be recorded" in denied
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    home.end_session()

@@ -590,5 +590,5 @@ def test_a_kernel_that_a_busy_machine_starts_slowly_is_waited_for(
     monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=wait))
     with ExitStack() as exits, socket.socket(socket.AF_UNIX) as listener:
         assert place.hold(exits)
-        HeldDoor.of(Owner(1, "1"), tmp_path).look_for_socket()
+        assert not HeldDoor.of(Owner(1, "1"), tmp_path).hold_next(exits)
     assert now[0] == 30

@@ -12,6 +12,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import health
 from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, place_for, place_in, remove
 from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words, note_event
@@ -51,6 +52,30 @@ def test_a_client_is_described_by_what_is_there(tmp_path: Path) -> None:
     document["hooks"]["BeforeTool"].insert(0, {"hooks": [{"type": "command", "command": "x"}]})
     (tmp_path / ".gemini/settings.json").write_bytes(orjson.dumps(document))
     assert "incomplete" in health_of("gemini", tmp_path, state, tmp_path).alarms[0]
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "copilot"])
+def test_a_file_that_its_client_leaves_out_whole_is_shouted(
+    client: HookClient, tmp_path: Path
+) -> None:
+    home = HookedHome(tmp_path)
+    place = place_in(client, home.home, home.state)
+    place.file.parent.mkdir(parents=True, exist_ok=True)
+    place.file.write_text("// not ours")
+    # Whose hooks were never installed is no alarm.
+    assert health_of(client, home.home, home.state, tmp_path).alarms == ()
+    place.file.unlink()
+    install(place)
+    whole = place.file.read_text()
+    for text in (f"// mine\n{whole}", whole.rstrip()[:-1] + ",}", "[]"):
+        place.file.write_text(text)
+        found = health_of(client, home.home, home.state, tmp_path)
+        assert (found.state, len(found.alarms)) == ("unreadable", 1), text[:9]
+        assert found.alarms[0].startswith("ITS HOOKS ARE OFF"), text[:9]
+        assert str(place.file) in found.alarms[0], text[:9]
+    shown = home.command("hooks", "status")
+    # The clients after it are told of, too.
+    assert (shown.returncode, "opencode: absent" in shown.stdout) == (1, True)
 
 
 def test_a_session_that_looks_for_its_hooks_elsewhere_is_shouted(
