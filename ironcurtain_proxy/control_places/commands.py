@@ -134,13 +134,13 @@ _ALIASES: Final = lazy(r"(?<=alias )[ \t]*[\w.-]+=")
 _ASSIGNED: Final = lazy(r"\b(\w{1,99})=\(?([^\s;&|()=/]*/[^\s;&|()=]+)")
 _OF_COMMAND: Final = lazy(r"\$\([^()\n]{0,255}\)/|\$\{[^{}\n]{0,255}\}/")
 """What stands for a directory: `$(git rev-parse --show-toplevel)/tools/x`."""
-_INTERPRETED: Final = lazy(
+INTERPRETED: Final = lazy(
     rf"(?:^|[;&|({{`\"'=/]|\b(?:then|do|else|exec))[ \t]*{_INTERPRETERS}(?:[ \t]+-[eEuvx]+)*"
     r"(?:[ \t]+|[\"'][\s,]*(?:[\"']?args[\"']?\s*[:=]\s*)?\[?\s*[\"'](?!args))"
-    r"(\w[\w.@+-]*)(?=[\s;&|)\"',\]]|\Z)",
+    r"(\w[\w.@+-]*)(?=[\s;&|)\"',\]]|\Z)(?![\"']\s*:)",
     re.MULTILINE,
 )
-"""A script that has no slash: `bash run`, `"command": "node", "args": ["run"]`."""
+"""A script that has no slash: `bash run`, `"command": "node", "args": ["run"]`. No next key is."""
 _AUTOLOADED: Final = lazy(r"\bautoload\b((?:[ \t]+[\w+-]+)+)")
 _OF_LIBRARIES: Final = lazy(r"\b(?:perl|ruby)\b[^\n;|&]{0,255}?[\s\"',]-[mMr]([A-Za-z][\w:/]*)")
 """A module that lies in a place of libraries: `perl -Ilib -MOwn::X`."""
@@ -400,7 +400,7 @@ def files_to_come(name: str, text: str, named: Iterable[str]) -> Iterator[str]:
     if name.startswith(".envrc"):
         return
     yield from _of_editors(name, text)
-    yield from [one + more for one in _INTERPRETED.findall(text) for more in ("", ".js")]
+    yield from [one + more for one in INTERPRETED.findall(text) for more in ("", ".js")]
     for place, one in product(_libraries_of(text), _OF_LIBRARIES.findall(text)):
         yield from [f"{place[1]}/{one.replace('::', '/')}.{ending}" for ending in ("pm", "rb")]
     yield from java_classes([*map(relative, words_in(JAVA.findall(text)))])

@@ -23,7 +23,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.control_places.commands import COMMANDS
+from ironcurtain_proxy.control_places.commands import COMMANDS, INTERPRETED
 from ironcurtain_proxy.control_places.python_modules import (
     LARGEST,
     above,
@@ -286,4 +286,4 @@ def may_lead(name: str, text: str, inner: tuple[str, ...], entries: Collection[s
             return True
         if entries and path.partition("/")[0] in entries:
             return True
-    return False
+    return is_there and INTERPRETED.search(text) is not None

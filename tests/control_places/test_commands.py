@@ -60,6 +60,7 @@ def test_settings_that_are_not_read_whole_lead_nowhere(
         '{"theme": "dark", "url": "https://host.example/tools/lint", "kind": "text/plain"}',
         '{"recent": ["/somewhere/else/tools"], "size": 3.5}',
         "theme: dark\nfont: mono\n",
+        '{"theme": "bash",\n"other": ""}',
     ],
 )
 def test_what_programs_keep_beside_settings_is_not_read_as_commands(text: str) -> None:
