@@ -244,9 +244,9 @@ def test_one_approval_is_enough_for_the_control_place_that_a_command_names(
     (here / ".envrc").write_text("old\n")
     agent, person = shelled(installation), Person(installation)
     for command, left in {
-        "echo new >> .envrc; echo x > .mcp.json.d": "old\nnew\n",
+        "cat .envrc; echo new >> .envrc; echo x > .mcp.json.d": "old\nnew\n",
         "sed -i s/old/new/ .envrc": "new\n",
-        "printf 'new\\n' | tee .envrc; bash -c 'echo x > .exrc'": "new\n",
+        "cat .envrc; printf 'new\\n' | tee .envrc; bash -c 'echo x > .exrc'": "new\n",
     }.items():
         (here / ".envrc").write_text("old\n")
         call = agent.start_call("run_command", {"command": command})

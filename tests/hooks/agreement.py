@@ -226,6 +226,7 @@ class Doors:
         await proxy.catalogue.listing()
         self._door = Door(
             dialect=dialect,
+            path=os.environ["PATH"],
             entry=proxy.calls,
             tasks=tasks,
             asks=False,

@@ -104,8 +104,9 @@ def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_p
     settings.write_text(settings.read_text().replace(f'"{INTERPRETER}"', f'"{link}"'))
     before = contents(home.workspace)
     # All of `HELD` are tried by their hooks, in `test_lost_data`.
-    held = [HELD[what] for what in ("a file moved over another", "untracked files", "a clean")]
-    lost = ["rm -rf ~", "rm -f .env", *held]
+    some = ("a file moved over another", "untracked files", "a clean")
+    held = ["rm -f .env", *[HELD[what] for what in some]]
+    lost = ["rm -rf ~", *held]
     later = ["touch later", "ls"]
     calls: list[tuple[str, dict[str, Json]]]
     calls = [("Bash", {"command": one}) for one in (*lost, *later, "touch signalled")]
@@ -118,8 +119,8 @@ def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_p
     assert model.results[-2][0]
     assert (home.home / "signalled").exists()
     model.results = model.results[:-2]
-    # The home, and files of credentials, are nothing that a sandbox can be given.
-    assert [is_error for is_error, _ in model.results][:2] == [True, True]
+    # The home is nothing that a sandbox can be given.
+    assert [is_error for is_error, _ in model.results][: len(lost)] == [True, *[False] * len(held)]
     for is_error, text in model.results[len(lost) :]:
         assert is_error
         assert "IronCurtain: the kernel of this session has ended, so nothing was run." in text
