@@ -96,6 +96,9 @@ def test_commands_in_a_view_show_and_leave_what_they_do_without_us(tmp_path: Pat
     assert [one["decidedBy"] for one in hooked.outcomes()] == ["containment"] * len(COMMANDS)
 
 
+SOME = ("a file moved over another", "untracked files", "a clean")
+
+
 def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_path: Path) -> None:
     home = HookedHome(tmp_path, path=PATH)
     furnish(home.workspace)
@@ -104,8 +107,7 @@ def test_what_commands_destroyed_comes_back_and_without_a_kernel_none_runs(tmp_p
     settings.write_text(settings.read_text().replace(f'"{INTERPRETER}"', f'"{link}"'))
     before = contents(home.workspace)
     # All of `HELD` are tried by their hooks, in `test_lost_data`.
-    some = ("a file moved over another", "untracked files", "a clean")
-    held = ["rm -f .env", *[HELD[what] for what in some]]
+    held = ["rm -f .env", *[HELD[what] for what in SOME]]
     lost = ["rm -rf ~", *held]
     later = ["touch later", "ls"]
     calls: list[tuple[str, dict[str, Json]]]
