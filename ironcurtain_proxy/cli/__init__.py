@@ -148,6 +148,9 @@ def _outcome(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
     except IronCurtainError as error:
         return _fail(error, EXIT_FAILED)
     except OSError as error:
+        if error.errno == errno.ENOENT and error.filename is None:
+            gone = "the current directory has been removed: change to another one"
+            return _fail(IronCurtainError(gone), EXIT_USAGE)
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         # A file or directory that the command cannot use, and of which it has no more to say.

@@ -173,6 +173,21 @@ def test_an_output_on_a_full_disk_ends_with_one_line_and_a_failure(
     assert ended.stderr == b"ironcurtain-proxy: cannot write: No space left on device\n"
 
 
+def test_a_command_that_needs_a_current_directory_says_that_it_was_removed(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    words = ["-c", 'rmdir "$0" && exec "$@"', str(here), *FRESH, "status"]
+    ended = subprocess.run(
+        ["/bin/sh", *words],
+        capture_output=True, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, cwd=here,
+        check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        b"ironcurtain-proxy: the current directory has been removed: change to another one\n"
+    )
+
+
 @pytest.mark.parametrize(
     "line",
     table("cli/words.no_files", list[str]),
