@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,9 +15,9 @@ from tests.fakes import NO_TLS
 from tests.program import PATIENCE, PROXY, ROOT, free_port
 
 
-def person() -> httpx.Client:
-    """Return a person's browser."""
-    return httpx.Client(verify=NO_TLS, timeout=PATIENCE)
+def person(tls: ssl.SSLContext = NO_TLS) -> httpx.Client:
+    """Return a person's browser. It leaves a connection before the page does, after 5 s."""
+    return httpx.Client(verify=tls, timeout=PATIENCE, limits=httpx.Limits(keepalive_expiry=1))
 
 
 SECRET = "a+secret of%20the/tests: x"  # noqa: S105  lets nobody in

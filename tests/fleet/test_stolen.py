@@ -11,7 +11,6 @@ from hashlib import sha256
 from itertools import combinations
 from socket import SHUT_WR, create_connection, socket
 
-import httpx
 import orjson
 import psycopg
 import pytest
@@ -30,9 +29,9 @@ from tests.downstream.remote.test_tls import a_certificate
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import Message, RawClient
 from tests.fleet.conftest import Machine
-from tests.fleet.pages import Pages, logged_in_at
+from tests.fleet.pages import Pages, logged_in_at, person
 from tests.fleet.test_relay import rows
-from tests.program import PATIENCE, PROXY, ROOT, wait_until
+from tests.program import PROXY, ROOT, wait_until
 from tests.signed_answers import SoftPasskey
 
 KEY, PAGE, DATABASE, BUNDLE = "a person's key", "the page", "the database", "a key for bundles"
@@ -107,9 +106,8 @@ class Parts:
         port = stack.enter_context(tls(front, certificate))
         self.pages = Pages(url, self.place, stack, f"https://localhost:{port}")
         front.port = self.pages.ports[0]
-        self.browser = stack.enter_context(
-            httpx.Client(verify=ssl.create_default_context(cafile=certificate), timeout=PATIENCE)
-        )
+        context = ssl.create_default_context(cafile=certificate)
+        self.browser = stack.enter_context(person(context))
         self.ada, self.bob = key(), key()
         self.phones = {name: SoftPasskey(self.pages.origin) for name in ("ada", "bob")}
         self.agent = self._starts(installation)
