@@ -12,7 +12,6 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -297,8 +296,12 @@ def runs_what_agents_write(command: str, here: str, path: str, project: str) -> 
     if _COMPUTED in places:
         return True
     for place in places:
-        with suppress(OSError):
+        try:
             there.update(os.listdir(os.path.join(here, place)))  # noqa: PTH118, PTH208  names alone
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True  # programs run from one that an agent has made unreadable, too
     is_relative = not all(one.startswith("/") for one in places)
     if not there and not is_relative:
         return False
@@ -327,7 +330,6 @@ def path_before(text: str, variables: Mapping[str, str]) -> str:
     return ":".join(dict.fromkeys(found))
 
 
-@lru_cache(8)
 def _open_places(path: str, project: str) -> tuple[str, ...]:
     """Return the directories of a `PATH` in which an agent of the project can write."""
     return tuple([one for one in path.split(os.pathsep) if not _is_fixed(one, project)])

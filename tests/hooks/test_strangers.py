@@ -24,6 +24,7 @@ from ironcurtain_proxy.hooks.launching import (
     hook_words,
     launcher,
     prefix_text,
+    runs_what_agents_write,
     seen_from,
     steering_variables,
     variables_of,
@@ -325,3 +326,25 @@ def test_where_no_kernel_is_servers_and_hooks_of_others_start_and_no_command(
         assert (done.returncode, done.stdout) == (status, b"" if status else b"serves\non\n")
         assert said is bool(status)
     assert not (tmp_path / "made").exists()
+
+
+def test_a_place_of_programs_that_was_replaced_or_cannot_be_listed_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, tools = tmp_path / "project", tmp_path / "project/tools"
+    project.mkdir()
+    tools.symlink_to("/usr/bin")
+    asked = ("head a.txt", str(project), f"{tools}:/usr/bin", str(project))
+    assert not runs_what_agents_write(*asked)
+    tools.unlink()
+    tools.mkdir()
+    assert not runs_what_agents_write(*asked)
+    (tools / "head").touch()
+    assert runs_what_agents_write(*asked)
+    (tools / "head").unlink()
+
+    def cannot_be_listed(_path: str) -> list[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "listdir", cannot_be_listed)
+    assert runs_what_agents_write(*asked)
